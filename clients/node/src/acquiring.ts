@@ -52,7 +52,11 @@ export class Acquiring {
     return this.#ticketsRefusedUntil < 0 || now() >= this.#ticketsRefusedUntil;
   }
 
-  async #try(attempt: Attempt, { until, each, steps, unreachableAfter }: Patience, tries: number): Promise<Granted | null> {
+  async #try(
+    attempt: Attempt,
+    { until, each, steps, unreachableAfter }: Patience,
+    tries: number,
+  ): Promise<Granted | null> {
     const trying = Math.min(until, now() + unreachableAfter);
     const isLast = tries > 0 && until - now() < each;
     try {

@@ -4,7 +4,7 @@ import { type Moment, now } from './clock.js';
 /** No timer is longer: one that was set before the machine went to sleep is late by as long as it slept. */
 const LONGEST_REST = 1_000;
 
-export abstract class Deadline {
+export class Deadline {
   /** Where it is in the heap; negative: nowhere. */
   index = -1;
 
@@ -14,17 +14,7 @@ export abstract class Deadline {
     readonly keepsAlive: boolean,
   ) {}
 
-  abstract due(): void;
-}
-
-class Timed extends Deadline {
-  constructor(
-    at: Moment,
-    readonly due: () => void,
-    keepsAlive: boolean,
-  ) {
-    super(at, keepsAlive);
-  }
+  due(): void {}
 }
 
 /** The earliest first: each is at or after the one at half its index. */
@@ -35,7 +25,7 @@ let timerAt: Moment = Number.POSITIVE_INFINITY;
 
 /** Does it then, or right after, unless it is cancelled. */
 export function at(moment: Moment, what: () => void, keepsAlive = true): Deadline {
-  return set(new Timed(moment, what, keepsAlive));
+  return set(Object.assign(new Deadline(moment, keepsAlive), { due: what }));
 }
 
 export function set<T extends Deadline>(deadline: T): T {

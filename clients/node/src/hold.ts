@@ -280,22 +280,23 @@ export class Hold extends Deadline {
 
   /** When to renew it, unless it is to end. */
   #schedule(renewAt: Moment): void {
-    const isRenewed = this.#isUnclaimed || renewAt < this.#terms.renewUntil;
-    if (!isRenewed) return this.#watch();
-    this.#renewAt = renewAt;
-    this.#rest(this.#isNew ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
+    if (this.#isUnclaimed || renewAt < this.#terms.renewUntil) {
+      this.#renewAt = renewAt;
+      this.#rest(this.#isNew ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
+    } else this.#watch();
   }
 
   /** It has been held for a while, is to be renewed, or is over. */
-  due(): void {
+  override due(): void {
     const here = now();
     if (!this.look(here)) return;
     this.#isNew = false;
     this.#settled?.();
     this.#settled = undefined;
-    if (here < this.#renewAt) return this.#rest(Math.min(this.#renewAt, this.#validUntil));
-    this.#watch();
-    void this.#renew();
+    if (here >= this.#renewAt) {
+      this.#watch();
+      void this.#renew();
+    } else this.#rest(Math.min(this.#renewAt, this.#validUntil));
   }
 
   #lose(loss: Loss): void {

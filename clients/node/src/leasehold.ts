@@ -270,7 +270,7 @@ let digits = '';
 let used = 0;
 
 function newOwner(): string {
-  if (used === digits.length) [digits, used] = [randomBytes(64 * OWNER_DIGITS).toString('hex'), 0];
+  if (used === digits.length) [digits, used] = [randomBytes(128 * OWNER_DIGITS).toString('hex'), 0];
   used += OWNER_DIGITS;
   return PROCESS + digits.slice(used - OWNER_DIGITS, used);
 }

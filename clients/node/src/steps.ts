@@ -24,7 +24,7 @@ export class Step<T> extends Deadline {
     super(at, steps.keepsAlive);
   }
 
-  due(): void {
+  override due(): void {
     if (this.isLimit) this.fail(new Unanswered('no answer in time'));
     else this.arrive(undefined as T);
   }

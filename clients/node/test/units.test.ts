@@ -265,7 +265,10 @@ describe('the steps of a request', () => {
     assert.equal(await steps.within(1_000, Promise.resolve(7)), 7);
     await assert.rejects(steps.within(5, new Promise(() => {})), Unanswered);
     assert.equal(await steps.sleep(5), undefined);
-    assert.equal(await steps.asleep<string>(now() + 1_000, (step) => setImmediate(() => step.arrive('woken'))), 'woken');
+    assert.equal(
+      await steps.asleep<string>(now() + 1_000, (step) => setImmediate(() => step.arrive('woken'))),
+      'woken',
+    );
     const both = [
       steps.sleep(60_000),
       steps.within(60_000, new Promise(() => {})),

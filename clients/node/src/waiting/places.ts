@@ -293,10 +293,11 @@ export class Place {
 
   #sleep(step: Step<Told | undefined>, until: Moment): void {
     const told = this.#told();
-    if (told !== undefined) return step.arrive(told);
-    this.places.watch();
-    this.#asleep = step;
-    step.rest(until);
+    if (told === undefined) {
+      this.places.watch();
+      this.#asleep = step;
+      step.rest(until);
+    } else step.arrive(told);
   }
 
   /** Keeps the place, while somebody sleeps. */
