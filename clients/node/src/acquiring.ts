@@ -52,27 +52,17 @@ export class Acquiring {
     return this.#ticketsRefusedUntil < 0 || now() >= this.#ticketsRefusedUntil;
   }
 
-  async #try(
-    attempt: Attempt,
-    { until, each, steps, unreachableAfter }: Patience,
-    tries: number,
-  ): Promise<Granted | null> {
-    const trying = Math.min(until, now() + unreachableAfter);
-    const isLast = tries > 0 && until - now() < each;
-    try {
-      const { number: fence, asked } = await attempt.ask({ each, until: trying, steps });
-      return fence === null ? null : { fence, asked, lasts: attempt.wanted.ttl };
-    } catch (error) {
-      // It was busy when the server had time to answer.
-      if (isLast && error instanceof UnreachableError) return null;
-      throw error;
-    }
-  }
-
   /** Without a ticket. */
   async #ask(attempt: Attempt, patience: Patience, tries: number): Promise<Granted | null> {
-    const granted = await this.#try(attempt, patience, tries);
-    const isOver = granted !== null || attempt.wanted.wait === 0 || now() >= patience.until;
+    const { until, each, steps, unreachableAfter } = patience;
+    const trying = Math.min(until, now() + unreachableAfter);
+    // It was busy when the server had time to answer.
+    const isLast = tries > 0 && until - now() < each;
+    const granted = await attempt.ask({ each, until: trying, steps }).catch((error) => {
+      if (isLast && error instanceof UnreachableError) return null;
+      throw error;
+    });
+    const isOver = granted !== null || attempt.wanted.wait === 0 || now() >= until;
     if (isOver || attempt.server.isPlain()) return granted;
     return this.#waitOnConnection(attempt, patience);
   }

@@ -4,7 +4,7 @@
  * Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no
  * place in the queue and no lock stays behind.
  */
-import { type Answer, ask, type Fate, type Limits } from './asking.js';
+import { ask, type Fate, type Limits } from './asking.js';
 import { type Moment, now } from './clock.js';
 import type { Word } from './connection.js';
 import type { Question, Share } from './questions.js';
@@ -53,11 +53,13 @@ export class Attempt implements Fate {
   ) {}
 
   /** Asks until there is an answer. */
-  async ask(limits: Limits): Promise<Answer> {
+  async ask(limits: Limits): Promise<Granted | null> {
     const { ttl, share, key } = this.wanted;
-    const answer = await ask(this.server, key, { ask: 'acquire', owner: this.owner, ttl, share }, limits, this);
-    if (answer.number !== null) this.#mayHold = true;
-    return answer;
+    const question: Question = { ask: 'acquire', owner: this.owner, ttl, share };
+    const { number: fence, asked } = await ask(this.server, key, question, limits, this);
+    if (fence === null) return null;
+    this.#mayHold = true;
+    return { fence, asked, lasts: ttl };
   }
 
   ticketFor(kept: number, channel: string): Question {

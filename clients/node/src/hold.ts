@@ -310,8 +310,7 @@ export class Hold extends Deadline {
 
   /** It may be under way, and nobody has answered. */
   #whyNotRenewed(): LeaseholdError | undefined {
-    const isUnderWay = this.#asking > 0;
-    return this.#failure ?? (isUnderWay ? this.#attempt.server.told(new Unanswered('no answer')) : undefined);
+    return this.#failure ?? (this.#asking > 0 ? this.#attempt.server.told(new Unanswered('no answer')) : undefined);
   }
 
   #end(loss: Loss, reason?: LeaseholdError): void {

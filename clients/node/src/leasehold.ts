@@ -5,7 +5,7 @@ import { Acquiring } from './acquiring.js';
 import { connectionOf } from './adapters/choose.js';
 import type { Client } from './adapters/shapes.js';
 import { ask } from './asking.js';
-import { Attempt, type Granted, type Wanted } from './attempt.js';
+import { Attempt, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
 import type { Word } from './connection.js';
 import { Election } from './election.js';
@@ -185,7 +185,7 @@ export class Leasehold implements AsyncDisposable {
   ): Promise<Lease | T> {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
-    const { holdAtLeast = 0 } = options;
+    const { renew = true, holdAtLeast = 0 } = options;
     checkDuration('ttl', ttl, LEAST_TTL);
     checkDuration('holdAtLeast', holdAtLeast, 0);
     checkWait(wait);
@@ -207,7 +207,10 @@ export class Leasehold implements AsyncDisposable {
         // It may have been stopped in the same moment as it was granted. Nobody would release it.
         if (granted === null || steps.areStopped) attempt.giveUp();
         steps.throwIfStopped();
-        return granted === null ? busy(wanted.name, now() - attempt.begun) : this.#held(attempt, granted, options);
+        if (granted === null) return busy(wanted.name, now() - attempt.begun);
+        const renewUntil = granted.asked + (typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0);
+        const holdUntil = holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast;
+        return new Lease(new Hold(this.#holder, attempt, granted, { renewUntil, holdUntil }));
       },
       (error) => {
         over();
@@ -215,15 +218,6 @@ export class Leasehold implements AsyncDisposable {
         throw error;
       },
     );
-  }
-
-  #held(attempt: Attempt, granted: Granted, { renew = true, holdAtLeast = 0 }: AcquireOptions): Lease {
-    const renewFor = typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0;
-    const hold = new Hold(this.#holder, attempt, granted, {
-      renewUntil: granted.asked + renewFor,
-      holdUntil: holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast,
-    });
-    return new Lease(hold);
   }
 
   /** In the background: whoever gave up does not wait for it. `close` does. */
@@ -266,8 +260,7 @@ export class Leasehold implements AsyncDisposable {
 }
 
 /** Random digits of owners to come. Of each one as of a UUID, which takes longer to make. */
-let digits = '';
-let used = 0;
+let [digits, used] = ['', 0];
 
 function newOwner(): string {
   if (used === digits.length) [digits, used] = [randomBytes(128 * OWNER_DIGITS).toString('hex'), 0];

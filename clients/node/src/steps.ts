@@ -82,17 +82,13 @@ export class Steps {
     return this.#begin(until, true, handOn);
   }
 
-  by<T>(moment: Moment, answer: Promise<T>): Promise<T> {
-    return this.limited<T>(moment, (step) => {
+  within<T>(ms: number, answer: Promise<T>): Promise<T> {
+    return this.limited<T>(now() + ms, (step) => {
       answer.then(
         (value) => step.arrive(value),
         (error) => step.fail(error),
       );
     });
-  }
-
-  within<T>(ms: number, answer: Promise<T>): Promise<T> {
-    return this.by(now() + ms, answer);
   }
 
   #begin<T>(moment: Moment, isLimit: boolean, handOn: (step: Step<T>) => void): Promise<T> {

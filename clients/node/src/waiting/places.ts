@@ -177,7 +177,6 @@ export class Places {
 /** A request for a place. */
 interface Request {
   readonly asked: Moment;
-  /** For how long it keeps the place. */
   readonly kept: number;
   /** What would have told of a grant by the time that it is answered. */
   readonly heardBy: Subscription | undefined;

@@ -29,7 +29,9 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
     for (;;) {
       steps.throwIfStopped();
       const asked = now();
-      if (asked >= until) return ended(failures, server);
+      // The lock was busy, unless the server had no place.
+      if (asked >= until && failures.refusal === undefined) return null;
+      if (asked >= until) throw server.told(failures.refusal);
       if (server.connection.isClosed()) throw server.closed();
       let told: Told | undefined;
       try {
@@ -73,12 +75,6 @@ interface Failures {
   refusal: unknown;
   /** The server has answered once. */
   isQueued: boolean;
-}
-
-/** Patience has ended: the lock was busy, unless the server had no place. */
-function ended({ refusal }: Failures, server: Server): null {
-  if (refusal !== undefined) throw server.told(refusal);
-  return null;
 }
 
 /** Rests before the next try. False: there is none, and the lock was busy. */
