@@ -1,5 +1,5 @@
 /** Locks on Redis and Valkey, over a client that the program has. */
-import { randomBytes } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { whenAborted } from './aborts.js';
 import { Acquiring } from './acquiring.js';
 import { connectionOf } from './adapters/choose.js';
@@ -42,7 +42,6 @@ import { Room } from './waiting/room.js';
 const ANY: Share = 0;
 const MOST_HOLDERS = 99_999;
 const PROCESS = `${process.pid}:`;
-const OWNER_DIGITS = 32;
 
 export class Leasehold implements AsyncDisposable {
   readonly #settings: Checked;
@@ -259,13 +258,8 @@ export class Leasehold implements AsyncDisposable {
   }
 }
 
-/** Random digits of owners to come. Of each one as of a UUID, which takes longer to make. */
-let [digits, used] = ['', 0];
-
 function newOwner(): string {
-  if (used === digits.length) [digits, used] = [randomBytes(128 * OWNER_DIGITS).toString('hex'), 0];
-  used += OWNER_DIGITS;
-  return PROCESS + digits.slice(used - OWNER_DIGITS, used);
+  return PROCESS + randomUUID();
 }
 
 function busy(lock: string, waited: number): never {
