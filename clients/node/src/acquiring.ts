@@ -27,23 +27,21 @@ export class Acquiring {
   async acquire(attempt: Attempt): Promise<Granted | null> {
     const { wait, ttl, name } = attempt.wanted;
     const { within, response, unreachableAfter, slice } = this.settings;
-    const begun = now();
-    const until = begun + (wait === 0 ? within : wait);
-    const patience: Patience = { until, each: patienceForAnswer(response, ttl), slice, unreachableAfter };
+    const { steps } = attempt;
+    const until = attempt.begun + (wait === 0 ? within : wait);
+    const patience: Patience = { until, each: patienceForAnswer(response, ttl), steps, slice, unreachableAfter };
     for (let tries = 0; ; tries++) {
-      const waited = this.#mayQueue(attempt) ? await waitByTicket(attempt, this.places, patience) : undefined;
+      const waited = this.#mayQueue(attempt) ? await waitByTicket(attempt, this.places, patience) : 'no queue';
       if (waited === 'no tickets') this.#ticketsRefusedUntil = now() + REFUSED_FOR;
-      const isUnanswered = waited === undefined || waited === 'no tickets';
-      const answered = isUnanswered ? await this.#ask(attempt, patience, tries) : waited;
-      const granted = answered === 'no queue' ? null : answered;
+      const granted = typeof waited === 'string' ? await this.#ask(attempt, patience, tries) : waited;
       if (granted !== null) {
         if (now() < validUntil(granted.asked, granted.lasts)) return granted;
         // The answer took longer than the lease. Asked again, it is the same grant, or over.
         if (now() >= until) throw new TooLateError(name);
-        await attempt.steps.sleep(Math.min(rest(RETRY, tries), until - now()));
+        await steps.sleep(Math.min(rest(RETRY, tries), until - now()));
       } else {
         if (wait === 0 || now() >= until) return null;
-        if (attempt.server.isPlain()) await attempt.steps.sleep(Math.min(rest(POLL, tries), until - now()));
+        if (attempt.server.isPlain()) await steps.sleep(Math.min(rest(POLL, tries), until - now()));
         if (now() >= until) return null;
       }
     }
@@ -54,31 +52,25 @@ export class Acquiring {
     return this.#ticketsRefusedUntil < 0 || now() >= this.#ticketsRefusedUntil;
   }
 
-  async #try(attempt: Attempt, { until, each, unreachableAfter }: Patience, tries: number): Promise<Granted | null> {
-    const trying = Math.min(until, now() + unreachableAfter);
-    const isLast = tries > 0 && until - now() < each;
-    try {
-      const { number: fence, asked } = await attempt.ask({ each, until: trying, steps: attempt.steps });
-      return fence === null ? null : { fence, asked, lasts: attempt.wanted.ttl };
-    } catch (error) {
-      // It was busy when the server had time to answer.
-      if (isLast && error instanceof UnreachableError) return null;
-      throw error;
-    }
-  }
-
   /** Without a ticket. */
   async #ask(attempt: Attempt, patience: Patience, tries: number): Promise<Granted | null> {
-    const granted = await this.#try(attempt, patience, tries);
-    const isOver = granted !== null || attempt.wanted.wait === 0 || now() >= patience.until;
+    const { until, each, steps, unreachableAfter } = patience;
+    const trying = Math.min(until, now() + unreachableAfter);
+    // It was busy when the server had time to answer.
+    const isLast = tries > 0 && until - now() < each;
+    const granted = await attempt.ask({ each, until: trying, steps }).catch((error) => {
+      if (isLast && error instanceof UnreachableError) return null;
+      throw error;
+    });
+    const isOver = granted !== null || attempt.wanted.wait === 0 || now() >= until;
     if (isOver || attempt.server.isPlain()) return granted;
     return this.#waitOnConnection(attempt, patience);
   }
 
   /** What is not fresh, or unknown, is asked for once more by whoever called this. */
   async #waitOnConnection(attempt: Attempt, patience: Patience): Promise<Granted | null> {
-    const { until } = patience;
-    const { server, steps, wanted } = attempt;
+    const { until, steps } = patience;
+    const { server, wanted } = attempt;
     const place = this.room.enter();
     try {
       // The lock may become free while others wait for other locks on all connections there may be.

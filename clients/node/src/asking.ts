@@ -8,6 +8,7 @@ import { type Moment, now } from './clock.js';
 import type { Word } from './connection.js';
 import { SurpriseError } from './errors.js';
 import type { Question } from './questions.js';
+import { integer } from './reply.js';
 import type { Server } from './server.js';
 import { type Steps, Unanswered } from './steps.js';
 import { verdict } from './verdict.js';
@@ -22,7 +23,7 @@ export interface Limits {
 
 export interface Answer {
   /** Nil is null. */
-  readonly number: bigint | null;
+  readonly number: number | null;
   /** When the try was made that was answered. */
   readonly asked: Moment;
   /** An earlier try may have been heard too. */
@@ -34,10 +35,13 @@ export interface Fate {
   /** Nobody knows whether it was heard. */
   unknown(): void;
   /** The reply came when nobody waited for it any more, or another one had come before. */
-  late(number: bigint | null): void;
+  late(): void;
 }
 
 const NO_MATTER: Fate = { unknown: () => {}, late: () => {} };
+
+/** So often it is asked at once in other words. */
+const MOST_WORDS = 2;
 
 export async function ask(
   server: Server,
@@ -48,15 +52,18 @@ export async function ask(
 ): Promise<Answer> {
   let repeated = false;
   for (let tries = 0; ; tries++) {
+    limits.steps.throwIfStopped();
     const asked = now();
     repeated ||= server.mayHearTwice(key);
     try {
-      const number = await askOnce(server, key, question, limits, fate);
+      const number = integer(await askOnce(server, key, question, limits, asked, fate));
       return { number, asked, repeated };
     } catch (error) {
+      failed(error, server, key, limits, asked, fate);
       limits.steps.throwIfStopped();
       const means = verdict(error);
-      if (means === 'refused' || means === 'replaced' || means === 'unknown script') throw server.told(error);
+      if (server.learns(error) && tries < MOST_WORDS) continue;
+      if (means === 'refused' || means === 'replaced') throw server.told(error);
       if (server.connection.isClosed()) throw server.closed(error);
       if (means === 'elsewhere') server.connection.elsewhere();
       repeated ||= means === 'broken';
@@ -68,29 +75,35 @@ export async function ask(
 }
 
 /** One try, which takes no longer than each may, nor longer than there is time. */
-export async function askOnce(
+function askOnce(
   server: Server,
   key: Word,
   question: Question,
   { each, until, steps }: Limits,
+  asked: Moment,
   fate: Fate,
-): Promise<bigint | null> {
-  steps.throwIfStopped();
+): Promise<unknown> {
   const answer = server.ask(key, question, fate);
-  const limit = Math.max(0, Math.min(each, until - now()));
-  try {
-    return await steps.within(limit, answer);
-  } catch (error) {
-    const isOwn = error instanceof Unanswered;
-    if (isOwn ? limit >= each : isTimeout(error)) server.silent(key);
-    if (steps.areStopped || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
-    if (steps.areStopped || isOwn)
-      answer.then(
-        (number) => fate.late(number),
-        () => {},
-      );
-    throw error;
-  }
+  return steps.limited(Math.min(asked + each, until), (step) => {
+    answer.then(
+      (reply) => (step.isOver ? fate.late() : step.arrive(reply)),
+      (error) => step.fail(error),
+    );
+  });
+}
+
+/** What it says of a server, and of what that may have done, that a try came to this error. */
+export function failed(
+  error: unknown,
+  server: Server,
+  key: Word,
+  { each, until, steps }: Limits,
+  asked: Moment,
+  fate: Fate,
+): void {
+  const isSilent = error instanceof Unanswered ? asked + each <= until : isTimeout(error);
+  if (isSilent) server.silent(key);
+  if (steps.areStopped || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
 }
 
 /** The client library has given up, by a limit of the program for its own commands. The connection may be dead. */

@@ -4,15 +4,15 @@
  * Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no
  * place in the queue and no lock stays behind.
  */
-import { type Answer, ask, type Fate, type Limits } from './asking.js';
-import type { Moment } from './clock.js';
+import { ask, type Fate, type Limits } from './asking.js';
+import { type Moment, now } from './clock.js';
 import type { Word } from './connection.js';
 import type { Question, Share } from './questions.js';
 import type { Server } from './server.js';
 import { Steps } from './steps.js';
 
 export interface Granted {
-  readonly fence: bigint;
+  readonly fence: number;
   /** Before the server was asked. */
   readonly asked: Moment;
   /** For how long from then. */
@@ -37,6 +37,7 @@ export interface Wanted {
 const STRAY = 250;
 
 export class Attempt implements Fate {
+  readonly begun = now();
   readonly steps = new Steps();
   /** The server may have granted the lock, or may keep a place in its queue. */
   #mayHold = false;
@@ -52,11 +53,13 @@ export class Attempt implements Fate {
   ) {}
 
   /** Asks until there is an answer. */
-  async ask(limits: Limits): Promise<Answer> {
+  async ask(limits: Limits): Promise<Granted | null> {
     const { ttl, share, key } = this.wanted;
-    const answer = await ask(this.server, key, { ask: 'acquire', owner: this.owner, ttl, share }, limits, this);
-    if (answer.number !== null) this.#mayHold = true;
-    return answer;
+    const question: Question = { ask: 'acquire', owner: this.owner, ttl, share };
+    const { number: fence, asked } = await ask(this.server, key, question, limits, this);
+    if (fence === null) return null;
+    this.#mayHold = true;
+    return { fence, asked, lasts: ttl };
   }
 
   ticketFor(kept: number, channel: string): Question {

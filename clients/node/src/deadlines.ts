@@ -9,11 +9,12 @@ export class Deadline {
   index = -1;
 
   constructor(
-    readonly at: Moment,
-    readonly what: () => void,
+    public at: Moment,
     /** A program whose connections are closed does not end before. */
     readonly keepsAlive: boolean,
   ) {}
+
+  due(): void {}
 }
 
 /** The earliest first: each is at or after the one at half its index. */
@@ -24,11 +25,14 @@ let timerAt: Moment = Number.POSITIVE_INFINITY;
 
 /** Does it then, or right after, unless it is cancelled. */
 export function at(moment: Moment, what: () => void, keepsAlive = true): Deadline {
-  const deadline = new Deadline(moment, what, keepsAlive);
+  return set(Object.assign(new Deadline(moment, keepsAlive), { due: what }));
+}
+
+export function set<T extends Deadline>(deadline: T): T {
   heap.push(deadline);
   up(deadline, heap.length - 1);
-  if (keepsAlive && keepAlive++ === 0) timer?.ref();
-  if (moment < timerAt) arm();
+  if (deadline.keepsAlive && keepAlive++ === 0) timer?.ref();
+  if (deadline.at < timerAt) arm();
   return deadline;
 }
 
@@ -65,7 +69,7 @@ function run(): void {
   try {
     for (let first = heap[0]; first !== undefined && first.at <= here; first = heap[0]) {
       cancel(first);
-      first.what();
+      first.due();
     }
   } finally {
     timerAt = Number.POSITIVE_INFINITY;

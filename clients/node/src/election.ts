@@ -1,10 +1,10 @@
 /** One leader among several candidates: a lock that whoever leads holds. */
 import { randomUUID } from 'node:crypto';
 import { whenAborted } from './aborts.js';
+import { now } from './clock.js';
 import { SettingError } from './errors.js';
 import { type LockInfo, printable } from './info.js';
-import type { Hold } from './hold.js';
-import { Lease } from './lease.js';
+import type { Lease } from './lease.js';
 import { type AcquireOptions, checkDuration, checkNames, checkSignal } from './settings.js';
 import type { Steps } from './steps.js';
 
@@ -30,7 +30,7 @@ export interface ObserveOptions {
 }
 
 export interface Voting {
-  hold(owner: string, options: AcquireOptions): Promise<Hold>;
+  acquire(owner: string, options: AcquireOptions): Promise<Lease>;
   info(): Promise<LockInfo | null>;
   /** Stopped when the `Leasehold` is closed. */
   readonly closed: Steps;
@@ -53,7 +53,7 @@ export class Election {
   /** Waits until this candidate leads. Candidates queue, and lead in the order of their coming. */
   async campaign(options: AcquireOptions = {}): Promise<Leadership> {
     const owner = `${this.#candidate}${SEPARATOR}${randomUUID()}`;
-    return new Leadership(Lease.of(await this.#voting.hold(owner, options)));
+    return new Leadership(await this.#voting.acquire(owner, options));
   }
 
   /** Who leads at this moment: null between two terms. */
@@ -83,7 +83,7 @@ export class Election {
         last = leader;
         yield leader;
       }
-      const resting = closed.asleep<undefined>(lookEvery, (step) => {
+      const resting = closed.asleep<undefined>(now() + lookEvery, (step) => {
         forget = whenAborted(signal, () => step.arrive(undefined));
       });
       await resting.catch(() => {});

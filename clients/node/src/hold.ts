@@ -6,7 +6,7 @@ import { type Answer, ask } from './asking.js';
 import type { Attempt, Granted } from './attempt.js';
 import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
-import { at, cancel, type Deadline } from './deadlines.js';
+import { cancel, Deadline, set } from './deadlines.js';
 import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { Extensions } from './extensions.js';
 import type { Question } from './questions.js';
@@ -34,9 +34,8 @@ const SETTLES_WITHIN = 1_000;
 /** What is the same for all holds of a `Leasehold`. */
 export interface Holder {
   readonly settings: { readonly response: number; readonly within: number };
+  /** Those that are held, or whose release is under way. */
   readonly holds: Set<Hold>;
-  /** Those whose release is under way. */
-  readonly releasing: Set<Hold>;
   readonly tell: Tell;
   /** A release has failed. The lock stays until then. */
   readonly failed: (error: unknown, name: string, end: Moment) => void;
@@ -50,8 +49,8 @@ export interface Terms {
   readonly holdUntil: Moment;
 }
 
-export class Hold {
-  readonly fence: bigint;
+export class Hold extends Deadline {
+  readonly fence: number;
   readonly #attempt: Attempt;
   readonly #holder: Holder;
   readonly #terms: Terms;
@@ -61,8 +60,7 @@ export class Hold {
   #validUntil: Moment;
   /** The server does not know yet that somebody has heard of the grant. */
   #isUnclaimed: boolean;
-  /** When it is renewed, or found to be over. */
-  #next: Deadline | undefined;
+  #renewAt: Moment = Number.POSITIVE_INFINITY;
   /** Of extensions, of which `#asking` are under way. */
   #steps: Steps | undefined;
   #asking = 0;
@@ -79,6 +77,7 @@ export class Hold {
 
   constructor(holder: Holder, attempt: Attempt, granted: Granted, terms: Terms) {
     const { fence, asked, lasts, isUnclaimed = false } = granted;
+    super(Number.POSITIVE_INFINITY, false);
     this.fence = fence;
     this.#attempt = attempt;
     this.#holder = holder;
@@ -114,8 +113,8 @@ export class Hold {
   }
 
   /** Whether it is held: it looks at the clock. */
-  look(): boolean {
-    if (this.#loss === undefined && now() >= this.#validUntil) this.#lose('expired');
+  look(here = now()): boolean {
+    if (this.#loss === undefined && here >= this.#validUntil) this.#lose('expired');
     return this.#loss === undefined;
   }
 
@@ -140,11 +139,7 @@ export class Hold {
   }
 
   release(): Promise<Released> {
-    if (this.#released === undefined) {
-      this.#released = this.#release();
-      // That it fails is told as trouble, also if nobody awaits it.
-      this.#released.catch(() => {});
-    }
+    this.#released ??= this.#release();
     return this.#released;
   }
 
@@ -152,6 +147,7 @@ export class Hold {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
     this.#end('released');
+    this.#holder.holds.delete(this);
     if (!this.#isUnclaimed) return;
     // Otherwise it would not stay for its ttl.
     const claimed = this.#ask(this.#ttl, now() + this.#holder.settings.within);
@@ -176,15 +172,15 @@ export class Hold {
 
   async #release(): Promise<Released> {
     const { server, wanted } = this.#attempt;
-    const isHeld = this.look();
+    const begun = now();
+    const isHeld = this.look(begun);
     const wasLost = this.#loss === 'expired' || this.#loss === 'taken';
     const end = this.#validUntil;
     if (isHeld) this.#end('released');
     // The server has said so.
     if (this.#loss === 'taken') return 'late';
-    const begun = now();
     const until = begun + this.#holder.settings.within;
-    this.#holder.releasing.add(this);
+    if (wasLost) this.#holder.holds.add(this);
     try {
       const left = this.#terms.holdUntil - begun;
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
@@ -200,9 +196,11 @@ export class Hold {
       const failure = server.told(error);
       this.#tell('release failed', failure);
       this.#holder.failed(error, this.name, end);
+      // It was told, also if nobody awaits it.
+      this.#released?.catch(() => {});
       throw failure;
     } finally {
-      this.#holder.releasing.delete(this);
+      this.#holder.holds.delete(this);
     }
   }
 
@@ -222,7 +220,7 @@ export class Hold {
       this.#asking -= 1;
     }
     if (!this.look()) return 'lost';
-    if (answer.number !== 1n) {
+    if (answer.number !== 1) {
       this.#lose('taken');
       return 'lost';
     }
@@ -270,41 +268,41 @@ export class Hold {
 
   /** Sees it end. */
   #watch(): void {
-    cancel(this.#next);
-    this.#next = at(this.#validUntil, () => this.look(), false);
+    this.#renewAt = Number.POSITIVE_INFINITY;
+    this.#rest(this.#validUntil);
+  }
+
+  #rest(until: Moment): void {
+    cancel(this);
+    this.at = until;
+    set(this);
   }
 
   /** When to renew it, unless it is to end. */
   #schedule(renewAt: Moment): void {
-    const isRenewed = this.#isUnclaimed || renewAt < this.#terms.renewUntil;
-    if (!isRenewed) {
-      this.#watch();
-      return;
-    }
-    cancel(this.#next);
-    const settling = () => {
-      this.#settle();
-      this.#schedule(renewAt);
-    };
-    const renewing = () => {
-      this.#settle();
-      this.#watch();
-      void this.#renew();
-    };
-    const settlesAt = now() + SETTLES_WITHIN;
-    const isSettling = this.#isNew && settlesAt < renewAt;
-    this.#next = isSettling ? at(settlesAt, settling, false) : at(renewAt, renewing, false);
+    if (this.#isUnclaimed || renewAt < this.#terms.renewUntil) {
+      this.#renewAt = renewAt;
+      this.#rest(this.#isNew ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
+    } else this.#watch();
   }
 
-  #settle(): void {
+  /** It has been held for a while, is to be renewed, or is over. */
+  override due(): void {
+    const here = now();
+    if (!this.look(here)) return;
     this.#isNew = false;
     this.#settled?.();
     this.#settled = undefined;
+    if (here >= this.#renewAt) {
+      this.#watch();
+      void this.#renew();
+    } else this.#rest(Math.min(this.#renewAt, this.#validUntil));
   }
 
   #lose(loss: Loss): void {
     const error = new LostError(this.name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
     this.#end(loss, error);
+    this.#holder.holds.delete(this);
     if (this.#isUnclaimed) this.#attempt.giveUp();
     else this.#attempt.over();
     this.#tell('lost', error);
@@ -312,17 +310,15 @@ export class Hold {
 
   /** It may be under way, and nobody has answered. */
   #whyNotRenewed(): LeaseholdError | undefined {
-    const isUnderWay = this.#asking > 0;
-    return this.#failure ?? (isUnderWay ? this.#attempt.server.told(new Unanswered('no answer')) : undefined);
+    return this.#failure ?? (this.#asking > 0 ? this.#attempt.server.told(new Unanswered('no answer')) : undefined);
   }
 
   #end(loss: Loss, reason?: LeaseholdError): void {
     this.#loss = loss;
     this.#reason = reason;
-    cancel(this.#next);
+    cancel(this);
     this.#settled = undefined;
     this.#steps?.stop();
-    this.#holder.holds.delete(this);
     const tells = this.#tells;
     this.#tells = undefined;
     for (const tell of tells ?? []) tell(loss, reason);
@@ -335,5 +331,5 @@ export class Hold {
 
 /** An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock. */
 function isInTime({ number, asked, repeated }: Answer, end: Moment): boolean {
-  return number === 1n || (repeated && asked < end);
+  return number === 1 || (repeated && asked < end);
 }

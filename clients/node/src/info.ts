@@ -42,7 +42,7 @@ export async function look(server: Server, key: Word): Promise<LockInfo | null> 
     const [before, left, after] = await Promise.all(commands);
     const [value, same] = [bytes(before), bytes(after)];
     if (value === null) return null;
-    if (same !== null && value.equals(same)) return ofKey(value, Number(integer(left)));
+    if (same !== null && value.equals(same)) return ofKey(value, integer(left) ?? 0);
   }
   throw new UnreachableError('the lock changes hands all the time');
 }
@@ -50,13 +50,13 @@ export async function look(server: Server, key: Word): Promise<LockInfo | null> 
 function ofModule(reply: unknown): LockInfo | null {
   if (reply === null || reply === undefined) return null;
   const found = fields(reply);
-  const count = (name: string, otherwise: number) => Number(integer(found.get(name)) ?? otherwise);
+  const count = (name: string, otherwise: number) => integer(found.get(name)) ?? otherwise;
   const fence = integer(found.get('fence'));
   if (fence === null) throw surprise();
   const ttl = count('ttl', -1);
   return printable({
     holder: text(found.get('owner')),
-    fence,
+    fence: BigInt(fence),
     ttl: ttl < 0 ? null : ttl,
     holders: count('holders', 1),
     share: count('share', 1),

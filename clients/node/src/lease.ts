@@ -13,14 +13,8 @@ export class Lease implements AsyncDisposable {
   /** @internal */
   constructor(hold: Hold) {
     this.#hold = hold;
-  }
-
-  /** @internal The program is to release it. */
-  static of(hold: Hold): Lease {
-    const lease = new Lease(hold);
     // To watch each of them costs more than all the rest of a lease that is released in a moment.
-    hold.whenSettled(() => dropped.register(lease, hold));
-    return lease;
+    hold.whenSettled(() => dropped.register(this, hold));
   }
 
   /** The name that it was acquired by. */
@@ -35,7 +29,7 @@ export class Lease implements AsyncDisposable {
 
   /** A number larger than that of every earlier grant of this lock, below 2^53. A store refuses what is smaller. */
   get fence(): bigint {
-    return this.#hold.fence;
+    return BigInt(this.#hold.fence);
   }
 
   /** Aborted when the lock is lost: at the latest when its lease is over, also when the server is silent. */

@@ -5,14 +5,14 @@ import { Acquiring } from './acquiring.js';
 import { connectionOf } from './adapters/choose.js';
 import type { Client } from './adapters/shapes.js';
 import { ask } from './asking.js';
-import { Attempt, type Granted, type Wanted } from './attempt.js';
+import { Attempt, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
 import type { Word } from './connection.js';
 import { Election } from './election.js';
 import { BusyError, ClosedError, SettingError, SurpriseError } from './errors.js';
 import { Hold, type Holder } from './hold.js';
 import { type LockInfo, look } from './info.js';
-import type { Lease } from './lease.js';
+import { Lease } from './lease.js';
 import { Lock, type Locking, type Work } from './lock.js';
 import { EXCLUSIVE, type Share } from './questions.js';
 import { Server } from './server.js';
@@ -41,6 +41,7 @@ import { Room } from './waiting/room.js';
 /** As many readers as want to. */
 const ANY: Share = 0;
 const MOST_HOLDERS = 99_999;
+const PROCESS = `${process.pid}:`;
 
 export class Leasehold implements AsyncDisposable {
   readonly #settings: Checked;
@@ -69,17 +70,16 @@ export class Leasehold implements AsyncDisposable {
     this.#holder = {
       settings: this.#settings,
       holds: new Set(),
-      releasing: new Set(),
       tell: this.#tell,
       failed: (error, name, end) => this.#stays(error, name, end),
       await: (request, name, end) => this.#await(request, name, end),
     };
     this.#locking = {
-      tryHold: (name, share, options) => {
+      tryAcquire: (name, share, options) => {
         checkTryOptions(options);
-        return this.#hold(name, share, { ...options, wait: 0 }, () => null);
+        return this.#acquire(name, share, { ...options, wait: 0 }, () => null);
       },
-      hold: (name, share, options) => this.#hold(name, share, options, busy),
+      acquire: (name, share, options) => this.#acquire(name, share, options, busy),
     };
   }
 
@@ -96,9 +96,9 @@ export class Leasehold implements AsyncDisposable {
   /** Waits for the lock, does the work, and releases it however the work ends: see `Lock.with`. */
   with<T>(name: Name, work: Work<T>): Promise<T>;
   with<T>(name: Name, options: AcquireOptions, work: Work<T>): Promise<T>;
-  with<T>(name: Name, ...given: [Work<T>] | [AcquireOptions, Work<T>]): Promise<T> {
+  with<T>(name: Name, first: AcquireOptions | Work<T>, second?: Work<T>): Promise<T> {
     const lock = this.write(name);
-    return given.length === 1 ? lock.with(given[0]) : lock.with(given[0], given[1]);
+    return second === undefined ? lock.with(first as Work<T>) : lock.with(first as AcquireOptions, second);
   }
 
   /** Held beside any number of other readers. It needs the module. */
@@ -121,7 +121,7 @@ export class Leasehold implements AsyncDisposable {
   /** An election of this name, in which this program goes by the name of `candidate`. */
   election(name: Name, candidate: string): Election {
     const voting = {
-      hold: (owner: string, options: AcquireOptions) => this.#hold(name, EXCLUSIVE, options, busy, owner),
+      acquire: (owner: string, options: AcquireOptions) => this.#acquire(name, EXCLUSIVE, options, busy, owner),
       info: () => this.info(name),
       closed: this.#closed,
     };
@@ -157,22 +157,17 @@ export class Leasehold implements AsyncDisposable {
     const reason = new ClosedError();
     this.#closed.stop(reason);
     for (const { steps } of this.#attempts) steps.stop(reason);
-    const left = new Set(this.#holder.holds);
-    const releases = [...left].map(async (hold) => {
-      await hold.close(reason);
-      left.delete(hold);
-    });
+    const { holds } = this.#holder;
+    const releases = [...holds].map((hold) => hold.close(reason));
     // Those who wait leave the queue in the next turn.
     await new Promise((resolve) => setImmediate(resolve));
     const all = async () => {
       await Promise.allSettled(releases);
-      await Promise.allSettled([...this.#holder.releasing].map((hold) => hold.release()));
       // What is answered meanwhile may have to be given back, too.
       while (this.#givingBack.size > 0) await Promise.allSettled(this.#givingBack.keys());
     };
     await within(limit, all()).catch(() => {});
-    const held = [...left, ...this.#holder.releasing].map(({ name }) => name);
-    const names = new Set([...held, ...this.#givingBack.values()]);
+    const names = new Set([...[...holds].map(({ name }) => name), ...this.#givingBack.values()]);
     for (const [name, end] of this.#staying) if (end > now()) names.add(name);
     this.#places.close();
     this.#server.connection.close();
@@ -180,16 +175,16 @@ export class Leasehold implements AsyncDisposable {
   }
 
   /** Throws at once where it makes no sense. What it comes to when others have the lock is up to `busy`. */
-  #hold<T>(
+  #acquire<T>(
     name: Name,
     share: Share,
     options: AcquireOptions,
     busy: (lock: string, waited: number) => T,
     owner = newOwner(),
-  ): Promise<Hold | T> {
+  ): Promise<Lease | T> {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
-    const { holdAtLeast = 0 } = options;
+    const { renew = true, holdAtLeast = 0 } = options;
     checkDuration('ttl', ttl, LEAST_TTL);
     checkDuration('holdAtLeast', holdAtLeast, 0);
     checkWait(wait);
@@ -197,7 +192,6 @@ export class Leasehold implements AsyncDisposable {
     this.#closed.throwIfStopped();
     const wanted: Wanted = { key: this.#key(name), name: shown(name), ttl: Math.ceil(ttl), share, wait, confirm };
     const attempt = new Attempt(this.#server, wanted, owner, this.#giveBack);
-    const begun = now();
     const { steps } = attempt;
     const forget = signal && whenAborted(signal, () => steps.stop(signal.reason));
     this.#attempts.add(attempt);
@@ -212,7 +206,10 @@ export class Leasehold implements AsyncDisposable {
         // It may have been stopped in the same moment as it was granted. Nobody would release it.
         if (granted === null || steps.areStopped) attempt.giveUp();
         steps.throwIfStopped();
-        return granted === null ? busy(wanted.name, now() - begun) : this.#held(attempt, granted, options);
+        if (granted === null) return busy(wanted.name, now() - attempt.begun);
+        const renewUntil = granted.asked + (typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0);
+        const holdUntil = holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast;
+        return new Lease(new Hold(this.#holder, attempt, granted, { renewUntil, holdUntil }));
       },
       (error) => {
         over();
@@ -220,14 +217,6 @@ export class Leasehold implements AsyncDisposable {
         throw error;
       },
     );
-  }
-
-  #held(attempt: Attempt, granted: Granted, { renew = true, holdAtLeast = 0 }: AcquireOptions): Hold {
-    const renewFor = typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0;
-    return new Hold(this.#holder, attempt, granted, {
-      renewUntil: granted.asked + renewFor,
-      holdUntil: holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast,
-    });
   }
 
   /** In the background: whoever gave up does not wait for it. `close` does. */
@@ -270,7 +259,7 @@ export class Leasehold implements AsyncDisposable {
 }
 
 function newOwner(): string {
-  return `${process.pid}:${randomUUID()}`;
+  return PROCESS + randomUUID();
 }
 
 function busy(lock: string, waited: number): never {

@@ -1,13 +1,12 @@
 /** A lock by its name, which many may hold at a time or one. */
-import type { Hold } from './hold.js';
-import { Lease } from './lease.js';
+import type { Lease } from './lease.js';
 import type { Share } from './questions.js';
 import { type AcquireOptions, checkFunction, type Name, type TryOptions } from './settings.js';
 
 /** How a lock is asked for. They throw at once what makes no sense. */
 export interface Locking {
-  tryHold(name: Name, share: Share, options: TryOptions): Promise<Hold | null>;
-  hold(name: Name, share: Share, options: AcquireOptions): Promise<Hold>;
+  tryAcquire(name: Name, share: Share, options: TryOptions): Promise<Lease | null>;
+  acquire(name: Name, share: Share, options: AcquireOptions): Promise<Lease>;
 }
 
 export type Work<T> = (lease: Lease) => T | PromiseLike<T>;
@@ -26,14 +25,13 @@ export class Lock {
 
   /** Null if it is not to be had at once. */
   async tryAcquire(options: TryOptions = {}): Promise<Lease | null> {
-    const hold = await this.#locking.tryHold(this.#name, this.#share, options);
-    return hold && Lease.of(hold);
+    return this.#locking.tryAcquire(this.#name, this.#share, options);
   }
 
   /** Waits for it, in the order of coming. */
   acquire(options: AcquireOptions = {}): Promise<Lease> {
     try {
-      return this.#locking.hold(this.#name, this.#share, options).then(Lease.of);
+      return this.#locking.acquire(this.#name, this.#share, options);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -45,17 +43,18 @@ export class Lock {
    */
   async with<T>(work: Work<T>): Promise<T>;
   async with<T>(options: AcquireOptions, work: Work<T>): Promise<T>;
-  async with<T>(...given: [Work<T>] | [AcquireOptions, Work<T>]): Promise<T> {
-    const [options, work] = given.length === 1 ? [{}, given[0]] : given;
+  async with<T>(first: AcquireOptions | Work<T>, second?: Work<T>): Promise<T> {
+    const [options, work] = second === undefined ? [{}, first as Work<T>] : [first as AcquireOptions, second];
     checkFunction('work', work);
-    const hold = await this.#locking.hold(this.#name, this.#share, options);
+    const lease = await this.#locking.acquire(this.#name, this.#share, options);
     try {
-      return await work(new Lease(hold));
+      return await work(lease);
     } finally {
-      await hold.release().catch(wasTold);
+      try {
+        await lease.release();
+      } catch {
+        // It was told.
+      }
     }
   }
 }
-
-/** As trouble. */
-function wasTold(): void {}

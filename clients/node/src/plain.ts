@@ -95,8 +95,8 @@ export function plainly(key: Word, question: Question): { script: Script; args: 
 }
 
 /** What the key holds. A fence of 0 is that of a lock that another kind of client wrote. */
-function value(fence: bigint, owner: string): string {
-  return fence === 0n ? owner : `${String(fence).padStart(16, '0')}:${owner}`;
+function value(fence: number, owner: string): string {
+  return fence === 0 ? owner : `${String(fence).padStart(16, '0')}:${owner}`;
 }
 
 /**

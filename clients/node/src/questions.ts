@@ -12,21 +12,23 @@ export type Question =
   | { ask: 'wait'; owner: string; ttl: number; share: Share; patience: number }
   /** Keeps a place in the queue for so long, without a connection that waits. */
   | { ask: 'ticket'; owner: string; ttl: number; share: Share; kept: number; channel: string }
-  | { ask: 'extend'; owner: string; ttl: number; fence: bigint }
+  | { ask: 'extend'; owner: string; ttl: number; fence: number }
   /** Without a fence: whatever the owner was granted, and its place in the queue. */
-  | { ask: 'release'; owner: string; fence?: bigint };
+  | { ask: 'release'; owner: string; fence?: number };
 
 export function words(key: Word, question: Question): Word[] {
   const { owner } = question;
   switch (question.ask) {
     case 'acquire':
-    case 'wait':
+      return shared(['LOCK.ACQUIRE', key, owner, millis(question.ttl)], question.share);
+    case 'wait': {
+      const [ttl, patience] = [millis(question.ttl), millis(question.patience)];
+      return shared(['LOCK.ACQUIRE', key, owner, ttl, 'BLOCK', patience], question.share);
+    }
     case 'ticket': {
-      const command = ['LOCK.ACQUIRE', key, owner, millis(question.ttl)];
-      if (question.share !== EXCLUSIVE) command.push('SHARE', String(question.share));
-      if (question.ask === 'wait') command.push('BLOCK', millis(question.patience));
-      if (question.ask === 'ticket') command.push('TICKET', millis(question.kept), 'NOTIFY', question.channel);
-      return command;
+      const [ttl, kept] = [millis(question.ttl), millis(question.kept)];
+      const command = ['LOCK.ACQUIRE', key, owner, ttl, 'TICKET', kept, 'NOTIFY', question.channel];
+      return shared(command, question.share);
     }
     case 'extend':
       return ['LOCK.EXTEND', key, owner, millis(question.ttl), String(question.fence)];
@@ -36,6 +38,11 @@ export function words(key: Word, question: Question): Word[] {
       return command;
     }
   }
+}
+
+function shared(command: Word[], share: Share): Word[] {
+  if (share !== EXCLUSIVE) command.push('SHARE', String(share));
+  return command;
 }
 
 /** Servers take whole milliseconds. */

@@ -5,14 +5,17 @@ export function surprise(): LeaseholdError {
   return new SurpriseError();
 }
 
-/** An integer, or nil. */
-export function integer(reply: unknown): bigint | null {
+/** An integer, or nil. Fences are below 2^53, as all numbers of this package. */
+export function integer(reply: unknown): number | null {
   if (reply === null || reply === undefined) return null;
-  if (typeof reply === 'bigint') return reply;
-  if (typeof reply === 'number' && Number.isSafeInteger(reply)) return BigInt(reply);
-  const digits = typeof reply === 'string' ? reply : Buffer.isBuffer(reply) ? reply.toString('latin1') : '';
-  if (/^-?\d{1,19}$/.test(digits)) return BigInt(digits);
+  const number = typeof reply === 'number' ? reply : parsed(reply);
+  if (Number.isSafeInteger(number)) return number;
   throw surprise();
+}
+
+function parsed(reply: unknown): number {
+  const digits = typeof reply === 'bigint' || Buffer.isBuffer(reply) ? String(reply) : reply;
+  return typeof digits === 'string' && /^-?\d{1,16}$/.test(digits) ? Number(digits) : Number.NaN;
 }
 
 /** Bytes that are no text are replaced. */

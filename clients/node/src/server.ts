@@ -13,7 +13,7 @@ const PLAIN_FOR = 10_000;
 
 /** Told of an answer after which another one had counted. */
 export interface Late {
-  late(number: bigint | null): void;
+  late(): void;
 }
 
 export class Server {
@@ -40,13 +40,24 @@ export class Server {
     return closedClient(this.connection.trouble() ?? error);
   }
 
-  ask(key: Word, question: Question, late: Late): Promise<bigint | null> {
+  /** Resolves with the reply. */
+  ask(key: Word, question: Question, late: Late): Promise<unknown> {
     if (!this.mayHearTwice(key)) return this.#ask(this.connection, key, question);
     return this.#seconds.ask(
       key,
       (line) => this.#ask(line, key, question),
-      (number) => late.late(number),
+      () => late.late(),
     );
+  }
+
+  /** Whether an error says in which other words it is to be asked. */
+  learns(error: unknown): boolean {
+    const means = verdict(error);
+    if (means === 'unknown command') this.#plainUntil = now() + PLAIN_FOR;
+    else if (means === 'has the module') this.#plainUntil = Number.NEGATIVE_INFINITY;
+    else if (means === 'unknown script') this.#known.clear();
+    else return false;
+    return true;
   }
 
   /** An answer to it was not there in time. */
@@ -59,17 +70,12 @@ export class Server {
     return this.#seconds.has(key);
   }
 
-  #ask(line: Line, key: Word, question: Question): Promise<bigint | null> {
-    if (this.isPlain()) return this.#askPlainly(line, key, question);
-    return line.send(key, words(key, question)).then(integer, (error) => {
-      if (verdict(error) !== 'unknown command') throw error;
-      this.#plainUntil = now() + PLAIN_FOR;
-      return this.#askPlainly(line, key, question);
-    });
+  #ask(line: Line, key: Word, question: Question): Promise<unknown> {
+    return this.isPlain() ? this.#askPlainly(line, key, question) : line.send(key, words(key, question));
   }
 
   /** The same on a connection that does nothing else. */
-  async askAlone(dedicated: Dedicated, key: Word, question: Question): Promise<bigint | null> {
+  async askAlone(dedicated: Dedicated, key: Word, question: Question): Promise<number | null> {
     return integer(await dedicated.send(words(key, question)));
   }
 
@@ -78,27 +84,12 @@ export class Server {
     return this.#seconds.ask(key, (line) => line.send(key, command));
   }
 
-  async #askPlainly(line: Line, key: Word, question: Question): Promise<bigint | null> {
-    try {
-      return await this.#run(line, key, plainly(key, question));
-    } catch (error) {
-      if (verdict(error) !== 'has the module') throw error;
-      this.#plainUntil = Number.NEGATIVE_INFINITY;
-      return integer(await line.send(key, words(key, question)));
-    }
-  }
-
-  async #run(line: Line, key: Word, { script, args }: { script: Script; args: Word[] }): Promise<bigint | null> {
+  async #askPlainly(line: Line, key: Word, question: Question): Promise<unknown> {
+    const { script, args } = plainly(key, question);
     // By its digest only once the server has run it: a digest that it does not know is an error, which it counts.
-    if (this.#known.has(script)) {
-      try {
-        return integer(await line.send(key, ['EVALSHA', script.digest, ...args]));
-      } catch (error) {
-        if (verdict(error) !== 'unknown script') throw error;
-      }
-    }
+    if (this.#known.has(script)) return line.send(key, ['EVALSHA', script.digest, ...args]);
     const reply = await line.send(key, ['EVAL', script.text, ...args]);
     this.#known.add(script);
-    return integer(reply);
+    return reply;
   }
 }

@@ -57,20 +57,7 @@ export type Checked = {
   readonly confirm: boolean;
 };
 
-const SETTINGS = [
-  ...[
-    'prefix',
-    'ttl',
-    'wait',
-    'response',
-    'within',
-    'unreachableAfter',
-    'slice',
-    'waitConnections',
-    'confirm',
-    'onTrouble',
-  ],
-] as const;
+const SETTINGS = 'prefix ttl wait response within unreachableAfter slice waitConnections confirm onTrouble'.split(' ');
 const ACQUIRE_OPTIONS = ['ttl', 'wait', 'signal', 'renew', 'confirm', 'holdAtLeast'] as const;
 
 /** Nothing is left of a shorter lease when the drift is taken off. */
@@ -131,27 +118,16 @@ export function checkFunction(setting: string, given: unknown): void {
 
 /** As other libraries call them. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
-  ...{ timeout: 'wait', waittimeout: 'wait', acquiretimeout: 'wait', blockingtimeout: 'wait', patience: 'wait' },
-  ...{ retrycount: 'wait', retries: 'wait', maxwait: 'wait', blocking: 'wait', waitfor: 'wait' },
-  ...{
-    lease: 'ttl',
-    leasetime: 'ttl',
-    duration: 'ttl',
-    expiry: 'ttl',
-    expire: 'ttl',
-    expires: 'ttl',
-    px: 'ttl',
-    ex: 'ttl',
-  },
-  ...{ locktimeout: 'ttl', keyprefix: 'prefix', namespace: 'prefix', abortsignal: 'signal', onerror: 'onTrouble' },
-  ...{
-    autorenew: 'renew',
-    autoextend: 'renew',
-    extend: 'renew',
-    minhold: 'holdAtLeast',
-    lockatleastfor: 'holdAtLeast',
-  },
-  ...{ commandtimeout: 'response', retrydelay: 'slice', interval: 'lookEvery' },
+  wait: 'timeout waittimeout acquiretimeout blockingtimeout patience retrycount retries maxwait blocking waitfor',
+  ttl: 'lease leasetime duration expiry expire expires px ex locktimeout',
+  renew: 'autorenew autoextend extend',
+  holdAtLeast: 'minhold lockatleastfor',
+  prefix: 'keyprefix namespace',
+  signal: 'abortsignal',
+  response: 'commandtimeout',
+  slice: 'retrydelay',
+  lookEvery: 'interval',
+  onTrouble: 'onerror',
 };
 
 /** An option with another name would do nothing, and nobody would notice. */
@@ -167,9 +143,8 @@ export function checkNames(given: object, known: readonly string[]): void {
 
 function meantBy(name: string, known: readonly string[]): string | undefined {
   const plain = name.replace(/[-_]|ms$|millis$/gi, '').toLowerCase();
-  const elsewhere = ELSEWHERE[plain];
-  if (elsewhere !== undefined && known.includes(elsewhere)) return elsewhere;
-  return known.find((one) => isTypo(plain, one.toLowerCase()));
+  const elsewhere = known.find((one) => ELSEWHERE[one]?.split(' ').includes(plain));
+  return elsewhere ?? known.find((one) => isTypo(plain, one.toLowerCase()));
 }
 
 /** Whether one letter is missing, superfluous or wrong, or two are swapped. */

@@ -1,32 +1,48 @@
 /** What one request waits for: each step ends with an answer or a moment, whichever comes first, or when it is stopped. */
-import { now } from './clock.js';
-import { at, cancel, type Deadline } from './deadlines.js';
+import { type Moment, now } from './clock.js';
+import { cancel, Deadline, set } from './deadlines.js';
 
 /** Nobody answered in time. */
 export class Unanswered extends Error {
   override name = 'Unanswered';
 }
 
-/** One of them, under way. Those of one request are in a list. */
-export class Step<T> {
-  deadline: Deadline | undefined;
+/** One of them. Those of one request that are under way are in a list. */
+export class Step<T> extends Deadline {
+  isOver = false;
   previous: Step<never> | undefined;
   next: Step<never> | undefined;
 
   constructor(
     readonly steps: Steps,
+    at: Moment,
+    /** Whether it fails at that moment. */
+    public isLimit: boolean,
     readonly resolve: (value: T) => void,
     readonly reject: (reason: unknown) => void,
-  ) {}
+  ) {
+    super(at, steps.keepsAlive);
+  }
+
+  override due(): void {
+    if (this.isLimit) this.fail(new Unanswered('no answer in time'));
+    else this.arrive(undefined as T);
+  }
 
   arrive(value: T): void {
-    this.steps.over(this as Step<never>);
-    this.resolve(value);
+    if (this.steps.over(this as Step<never>)) this.resolve(value);
   }
 
   fail(reason: unknown): void {
-    this.steps.over(this as Step<never>);
-    this.reject(reason);
+    if (this.steps.over(this as Step<never>)) this.reject(reason);
+  }
+
+  /** From now on it sleeps. */
+  rest(until: Moment): void {
+    cancel(this);
+    this.at = until;
+    this.isLimit = false;
+    if (until !== Number.POSITIVE_INFINITY) set(this);
   }
 }
 
@@ -53,60 +69,53 @@ export class Steps {
   }
 
   sleep(ms: number): Promise<void> {
-    return this.asleep<void>(ms);
+    return this.asleep<void>(now() + ms, () => {});
   }
 
   /** Sleeps until the step that is handed on arrives, with what it arrives with. Undefined: it did not. */
-  asleep<T>(ms: number, handOn?: (step: Step<T | undefined>) => void): Promise<T | undefined> {
-    return new Promise((resolve, reject) => {
-      const step = this.#begin(resolve, reject);
-      if (step === undefined) return;
-      if (ms !== Number.POSITIVE_INFINITY) step.deadline = this.#at(ms, () => step.arrive(undefined));
-      handOn?.(step);
-    });
+  asleep<T>(until: Moment, handOn: (step: Step<T | undefined>) => void): Promise<T | undefined> {
+    return this.#begin(until, false, handOn);
   }
 
-  /** Rejects with `Unanswered` if the answer takes longer. */
+  /** The same, but it rejects with `Unanswered` at that moment. */
+  limited<T>(until: Moment, handOn: (step: Step<T>) => void): Promise<T> {
+    return this.#begin(until, true, handOn);
+  }
+
   within<T>(ms: number, answer: Promise<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const step = this.#begin<T>(resolve, reject);
-      // Whoever stops waiting for it has nothing to do with how it fails.
-      if (step === undefined) return answer.catch(() => {});
-      step.deadline = this.#at(ms, () => step.fail(new Unanswered(`no answer within ${Math.round(ms)} ms`)));
-      return answer.then(
+    return this.limited<T>(now() + ms, (step) => {
+      answer.then(
         (value) => step.arrive(value),
         (error) => step.fail(error),
       );
     });
   }
 
-  #at(ms: number, late: () => void): Deadline {
-    return at(now() + Math.max(0, ms), late, this.keepsAlive);
+  #begin<T>(moment: Moment, isLimit: boolean, handOn: (step: Step<T>) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const step = new Step<T>(this, moment, isLimit, resolve, reject);
+      const first = this.#first;
+      step.next = first;
+      this.#first = step as Step<never>;
+      if (first !== undefined) first.previous = this.#first;
+      if (moment !== Number.POSITIVE_INFINITY) set(step);
+      if (this.#stopped !== undefined) step.fail(this.#stopped.reason);
+      handOn(step);
+    });
   }
 
-  /** Undefined: they are stopped. */
-  #begin<T>(resolve: (value: T) => void, reject: (reason: unknown) => void): Step<T> | undefined {
-    if (this.#stopped !== undefined) {
-      reject(this.#stopped.reason);
-      return undefined;
-    }
-    const step = new Step<T>(this, resolve, reject);
-    const first = this.#first;
-    step.next = first;
-    this.#first = step as Step<never>;
-    if (first !== undefined) first.previous = this.#first;
-    return step;
-  }
-
-  /** @internal */
-  over(step: Step<never>): void {
-    cancel(step.deadline);
+  /** @internal Whether it was not before. */
+  over(step: Step<never>): boolean {
+    if (step.isOver) return false;
+    step.isOver = true;
+    cancel(step);
     const { previous, next } = step;
     if (this.#first === step) this.#first = next;
     if (previous !== undefined) previous.next = next;
     if (next !== undefined) next.previous = previous;
     step.previous = undefined;
     step.next = undefined;
+    return true;
   }
 }
 

@@ -29,19 +29,8 @@ export type Verdict =
   /** Another try would come to the same. */
   | 'refused';
 
-const AGAIN = new Set([
-  'TRYAGAIN',
-  'LOADING',
-  'CLUSTERDOWN',
-  'MASTERDOWN',
-  'BUSY',
-  'QUEUEFULL',
-  'NOREPLICAS',
-  'MISCONF',
-  // The client library follows these by itself, and gives up after a while.
-  'MOVED',
-  'ASK',
-]);
+/** The client library follows MOVED and ASK by itself, and gives up after a while. */
+const AGAIN = new Set('TRYAGAIN LOADING CLUSTERDOWN MASTERDOWN BUSY QUEUEFULL NOREPLICAS MISCONF MOVED ASK'.split(' '));
 
 const TYPES: Record<string, typeof RefusedError> = {
   NOPERM: PermissionError,

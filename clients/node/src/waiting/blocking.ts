@@ -18,9 +18,9 @@ import type { Patience } from './tickets.js';
 const LISTED = 100;
 
 /** A fence says that it was granted, and nothing of how much of the lease is left. Null: ask again. */
-export async function waitOnConnection(attempt: Attempt, patience: Patience): Promise<bigint | null> {
-  const { until, each } = patience;
-  const { server, steps, wanted } = attempt;
+export async function waitOnConnection(attempt: Attempt, patience: Patience): Promise<number | null> {
+  const { until, each, steps } = patience;
+  const { server, wanted } = attempt;
   const left = () => Math.max(0, until - now());
   const opening = server.connection.dedicated(wanted.key);
   const dedicated = await steps.within(Math.min(each, left()), opening).catch((error) => {
@@ -45,10 +45,9 @@ export async function waitOnConnection(attempt: Attempt, patience: Patience): Pr
 
 async function lookedAfter(
   attempt: Attempt,
-  { until, slice, each }: Patience,
-  answer: Promise<bigint | null>,
-): Promise<bigint | null> {
-  const { steps } = attempt;
+  { until, slice, each, steps }: Patience,
+  answer: Promise<number | null>,
+): Promise<number | null> {
   for (;;) {
     const left = until - now();
     try {

@@ -15,10 +15,11 @@
 import { randomUUID } from 'node:crypto';
 import { RETRY, rest } from '../backoff.js';
 import type { Attempt, Granted } from '../attempt.js';
-import { askOnce, type Limits } from '../asking.js';
 import { type Moment, now } from '../clock.js';
 import type { Connection, Ear, Listening, Word } from '../connection.js';
 import { at, cancel, type Deadline } from '../deadlines.js';
+import type { Limits } from '../asking.js';
+import { integer } from '../reply.js';
 import type { Checked } from '../settings.js';
 import { type Step, Steps } from '../steps.js';
 import { drift, validUntil } from '../validity.js';
@@ -42,6 +43,7 @@ const KEPT_LEAST = 1_000;
 const LOOK_EVERY = 1_000;
 
 const SPACE = 32;
+const ZERO = 48;
 
 export class Places {
   /** Nobody else knows it. */
@@ -172,6 +174,14 @@ export class Places {
   }
 }
 
+/** A request for a place. */
+interface Request {
+  readonly asked: Moment;
+  readonly kept: number;
+  /** What would have told of a grant by the time that it is answered. */
+  readonly heardBy: Subscription | undefined;
+}
+
 /** A place in a queue, from the first request for it until the lock is granted or nobody wants it any more. */
 export class Place {
   readonly key: Word;
@@ -189,7 +199,7 @@ export class Place {
   /** Whether a message cannot be that of an earlier grant. */
   #isSure = true;
   /** What a message told that nobody has looked at, and who heard it. */
-  #heard: { fence: bigint; ear: Subscription } | undefined;
+  #heard: { fence: number; ear: Subscription } | undefined;
   #asleep: Step<Told | undefined> | undefined;
   #askedAt: Moment | undefined;
 
@@ -200,50 +210,70 @@ export class Place {
     this.key = attempt.wanted.key;
   }
 
-  /** Asks for it, or asks again. */
-  ask(limits: Limits): Promise<Granted | null> {
-    const heardBy = this.#heard === undefined ? this.ear : undefined;
+  /** Asks for it, or asks again, and sleeps where somebody tells of its grant. */
+  ask(asked: Moment, { each, until, steps }: Limits): Promise<Told | undefined> {
+    const request = this.#request(asked);
+    // The answer says whether it was granted, whatever was heard before.
     this.#heard = undefined;
-    const [kept, asked] = [this.places.kept, this.#begin()];
-    const { attempt, key } = this;
-    const answer = askOnce(attempt.server, key, attempt.ticketFor(kept, this.places.channel), limits, attempt);
-    return answer.then((fence) => {
-      attempt.unknown();
-      return this.#answered(fence, asked, kept, heardBy);
+    this.#isNil = false;
+    const answer = this.#answerTo(request);
+    return steps.limited<Told | undefined>(Math.min(asked + each, until), (step) => {
+      answer.then(
+        (reply) => {
+          if (step.isOver) return this.attempt.late();
+          try {
+            this.attempt.unknown();
+            const told = this.#answered(reply, request);
+            if (told === undefined) this.#sleep(step, until);
+            else step.arrive(told);
+          } catch (error) {
+            step.fail(error);
+          }
+        },
+        (error) => step.fail(error),
+      );
     });
   }
 
-  #begin(): Moment {
-    const asked = now();
+  #request(asked: Moment): Request {
+    const { kept } = this.places;
+    const heardBy = this.#heard === undefined ? this.ear : undefined;
     this.dueAt = Number.POSITIVE_INFINITY;
     if (this.#since === Number.NEGATIVE_INFINITY) this.#since = asked;
-    this.#keeps = this.places.kept;
-    this.#kept = Math.min(this.#kept, this.#keeps);
+    this.#keeps = kept;
+    this.#kept = Math.min(this.#kept, kept);
     this.ear = this.places.earOf(this.key);
-    return asked;
+    return { asked, kept, heardBy };
   }
 
-  /** `heardBy` would have told of a grant by now. */
-  #answered(fence: bigint | null, asked: Moment, kept: number, heardBy: Subscription | undefined): Granted | null {
+  #answerTo({ kept }: Request): Promise<unknown> {
+    const { attempt, places } = this;
+    return attempt.server.ask(this.key, attempt.ticketFor(kept, places.channel), attempt);
+  }
+
+  /** Undefined: it has a place, and somebody tells of its grant. */
+  #answered(reply: unknown, { asked, kept, heardBy }: Request): Told | undefined {
     const { server, wanted } = this.attempt;
+    const fence = integer(reply);
     if (fence !== null) {
       if (heardBy !== undefined && this.#heard === undefined) this.places.suspect(heardBy);
       return { fence, asked, lasts: wanted.ttl };
     }
-    if (server.isPlain()) return null;
+    if (server.isPlain()) return 'ask';
     const lasts = Math.min(wanted.ttl, this.#kept);
     // A grant that nobody has heard of would still be there.
-    if (now() >= this.#since + lasts - drift(lasts)) this.#isSure = false;
+    const here = now();
+    if (here >= this.#since + lasts - drift(lasts)) this.#isSure = false;
     this.#since = asked;
     this.#kept = Math.min(kept, this.#keeps);
     this.#isNil = true;
-    this.dueAt = now() + (kept / KEPT_TIMES) * (1 - Math.random() / 4);
+    this.dueAt = here + (kept / KEPT_TIMES) * (1 - Math.random() / 4);
     // By now the client library may know of another node that has the key.
     if (this.places.earOf(this.key) !== this.ear) this.ear = undefined;
-    return null;
+    return this.ear === undefined ? 'ask' : undefined;
   }
 
-  hear(fence: bigint, ear: Subscription): void {
+  hear(fence: number, ear: Subscription): void {
     this.#heard = { fence, ear };
     const told = this.#told();
     if (told !== undefined) this.wake(told);
@@ -255,33 +285,33 @@ export class Place {
     step?.arrive(told);
   }
 
-  /** Until it is told something; undefined: for so long. */
-  sleep(ms: number): Promise<Told | undefined> {
+  /** Until it is told something; undefined: it was not. */
+  sleep(until: Moment): Promise<Told | undefined> {
+    return this.attempt.steps.asleep<Told>(until, (step) => this.#sleep(step, until));
+  }
+
+  #sleep(step: Step<Told | undefined>, until: Moment): void {
     const told = this.#told();
-    if (told !== undefined) return Promise.resolve(told);
-    this.places.watch();
-    return this.attempt.steps.asleep<Told>(ms, (step) => {
+    if (told === undefined) {
+      this.places.watch();
       this.#asleep = step;
-    });
+      step.rest(until);
+    } else step.arrive(told);
   }
 
   /** Keeps the place, while somebody sleeps. */
   renew(): void {
-    const { kept, channel } = this.places;
-    const heardBy = this.ear;
-    const asked = this.#begin();
+    const request = this.#request(now());
+    const { asked } = request;
     this.#askedAt = asked;
-    this.attempt.server.ask(this.key, this.attempt.ticketFor(kept, channel), this.attempt).then(
-      (fence) => {
-        if (this.#askedAt !== asked) return this.attempt.late();
-        this.#askedAt = undefined;
-        const granted = this.#answered(fence, asked, kept, heardBy);
-        if (granted !== null) this.wake(granted);
-        // Whoever is not told has to do something about it.
-        else if (this.ear === undefined || this.attempt.server.isPlain()) this.wake('ask');
-      },
-      () => this.wake('ask'),
-    );
+    const answer = this.#answerTo(request).then((reply) => {
+      if (this.#askedAt !== asked) return this.attempt.late();
+      this.#askedAt = undefined;
+      const told = this.#answered(reply, request);
+      // Whoever is not told has to do something about it.
+      if (told !== undefined) this.wake(told);
+    });
+    answer.catch(() => this.wake('ask'));
   }
 
   /** What was asked at that moment was to be answered by now. */
@@ -350,12 +380,22 @@ export class Subscription implements Ear {
   }
 }
 
-export function grantIn(message: Buffer): { owner: string; fence: bigint } | undefined {
-  const first = message.indexOf(SPACE);
-  const second = message.indexOf(SPACE, first + 1);
-  if (first < 0 || second < 0) return undefined;
-  const [fence, length] = [message.toString('latin1', 0, first), Number(message.toString('latin1', first + 1, second))];
-  const end = second + 1 + length;
-  if (!/^\d{1,16}$/.test(fence) || !Number.isInteger(length) || length < 1 || end > message.length) return undefined;
-  return { owner: message.toString('utf8', second + 1, end), fence: BigInt(fence) };
+export function grantIn(message: Buffer): { owner: string; fence: number } | undefined {
+  const first = numberAt(message, 0);
+  const second = first && numberAt(message, first.end + 1);
+  if (first === undefined || second === undefined) return undefined;
+  const end = second.end + 1 + second.number;
+  if (second.number < 1 || end > message.length) return undefined;
+  return { owner: message.toString('utf8', second.end + 1, end), fence: first.number };
+}
+
+/** Before a space. */
+function numberAt(message: Buffer, begin: number): { number: number; end: number } | undefined {
+  let number = 0;
+  let end = begin;
+  for (let byte = message[end]; byte !== SPACE; byte = message[++end]) {
+    if (byte === undefined || byte < ZERO || byte > ZERO + 9) return undefined;
+    number = number * 10 + byte - ZERO;
+  }
+  return end > begin && Number.isSafeInteger(number) ? { number, end } : undefined;
 }

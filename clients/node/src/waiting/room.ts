@@ -1,42 +1,33 @@
 /** How many connections wait at a time. */
 
 export class Room {
-  #free: number;
-  readonly #line: (() => void)[] = [];
+  readonly #line = new Set<() => void>();
+  readonly #inside = new Set<() => void>();
 
-  constructor(most: number) {
-    this.#free = most;
-  }
+  constructor(readonly most: number) {}
 
-  /** In the order of coming. `place` leaves the line, or the room. */
+  /** In the order of coming. `leave` leaves the line, or the room. */
   enter(): { entered: Promise<void>; leave: () => void } {
-    let isIn = false;
-    let isOver = false;
     let come = () => {};
     const entered = new Promise<void>((resolve) => {
-      come = () => {
-        isIn = true;
-        resolve();
-      };
+      come = resolve;
     });
-    if (this.#free > 0) {
-      this.#free -= 1;
-      come();
-    } else {
-      this.#line.push(come);
-    }
+    this.#line.add(come);
+    this.#admit();
     const leave = () => {
-      if (isOver) return;
-      isOver = true;
-      if (isIn) this.#next();
-      else this.#line.splice(this.#line.indexOf(come), 1);
+      this.#line.delete(come);
+      this.#inside.delete(come);
+      this.#admit();
     };
     return { entered, leave };
   }
 
-  #next(): void {
-    const next = this.#line.shift();
-    if (next === undefined) this.#free += 1;
-    else next();
+  #admit(): void {
+    for (const come of this.#line) {
+      if (this.#inside.size >= this.most) return;
+      this.#line.delete(come);
+      this.#inside.add(come);
+      come();
+    }
   }
 }

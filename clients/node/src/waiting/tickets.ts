@@ -1,18 +1,17 @@
 /** Waiting by a ticket: a place in the server's queue without a connection that waits. */
+import { failed, type Limits } from '../asking.js';
 import type { Attempt, Granted } from '../attempt.js';
 import { RETRY, ROOM, rest } from '../backoff.js';
 import { type Moment, now } from '../clock.js';
+import type { Word } from '../connection.js';
 import type { Server } from '../server.js';
 import { codeOf, refusal, verdict } from '../verdict.js';
-import type { Places } from './places.js';
+import type { Places, Told } from './places.js';
 
 /** How often a place is asked for while nobody tells of grants, unless there are many. */
 const UNHEARD = 250;
 
-export interface Patience {
-  readonly until: Moment;
-  /** For each answer. */
-  readonly each: number;
+export interface Patience extends Limits {
   readonly slice: number;
   readonly unreachableAfter: number;
 }
@@ -21,7 +20,7 @@ export interface Patience {
 export type Waited = Granted | 'no tickets' | 'no queue' | null;
 
 export async function waitByTicket(attempt: Attempt, places: Places, patience: Patience): Promise<Waited> {
-  const { server, steps } = attempt;
+  const { server, steps, wanted } = attempt;
   const { until, slice } = patience;
   const place = places.take(attempt);
   const failures: Failures = { count: 0, silentSince: undefined, refusal: undefined, isQueued: false };
@@ -29,31 +28,38 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
   try {
     for (;;) {
       steps.throwIfStopped();
-      if (now() >= until) return ended(failures, server);
-      if (server.connection.isClosed()) throw server.closed();
       const asked = now();
+      // The lock was busy, unless the server had no place.
+      if (asked >= until && failures.refusal === undefined) return null;
+      if (asked >= until) throw server.told(failures.refusal);
+      if (server.connection.isClosed()) throw server.closed();
+      let told: Told | undefined;
       try {
-        const granted = await place.ask({ each: patience.each, until, steps });
-        if (granted !== null) return granted;
+        told = await place.ask(asked, patience);
+        if (typeof told === 'object') return told;
         if (server.isPlain()) return 'no queue';
         [failures.count, failures.silentSince, failures.refusal, failures.isQueued] = [0, undefined, undefined, true];
       } catch (error) {
+        failed(error, server, wanted.key, patience, asked, attempt);
         steps.throwIfStopped();
+        if (server.learns(error)) {
+          if (server.isPlain()) return 'no queue';
+          continue;
+        }
         const refused = refusal(error);
         if (refused?.kind === 'no tickets') return 'no tickets';
         if (refused !== undefined && refused.longest < places.longest) places.longest = refused.longest;
-        else if (!(await mayAskAgain(error, attempt, patience, asked, failures))) return null;
+        else if (!(await mayAskAgain(error, server, patience, asked, failures))) return null;
         continue;
       }
       if (place.ear === undefined) {
-        const isHeard = await listens(attempt, places, patience);
+        const isHeard = await listens(wanted.key, places, patience);
         if (isHeard === 'refused') return 'no tickets';
         // What was granted meanwhile was not told.
         if (isHeard) continue;
+        told = await place.sleep(Math.min(until, now() + Math.min(slice, Math.max(UNHEARD, places.size))));
+        if (typeof told === 'object') return told;
       }
-      const often = place.ear ? Number.POSITIVE_INFINITY : Math.min(slice, Math.max(UNHEARD, places.size));
-      const told = await place.sleep(Math.min(often, until - now()));
-      if (typeof told === 'object') return told;
       // What was told meanwhile is lost: so all ask, and not all at once.
       if (told === 'cut') await steps.sleep(Math.min(Math.random() * places.size, until - now()));
     }
@@ -71,22 +77,16 @@ interface Failures {
   isQueued: boolean;
 }
 
-/** Patience has ended: the lock was busy, unless the server had no place. */
-function ended({ refusal }: Failures, server: Server): null {
-  if (refusal !== undefined) throw server.told(refusal);
-  return null;
-}
-
 /** Rests before the next try. False: there is none, and the lock was busy. */
 async function mayAskAgain(
   error: unknown,
-  { server, steps }: Attempt,
-  { until, each, unreachableAfter }: Patience,
+  server: Server,
+  { until, each, steps, unreachableAfter }: Patience,
   asked: Moment,
   failures: Failures,
 ): Promise<boolean> {
   const means = verdict(error);
-  if (means === 'refused' || means === 'unknown script') throw server.told(error);
+  if (means === 'refused') throw server.told(error);
   if (means === 'elsewhere') server.connection.elsewhere();
   failures.refusal = means === 'broken' ? undefined : error;
   failures.silentSince = means === 'broken' ? (failures.silentSince ?? asked) : undefined;
@@ -103,11 +103,10 @@ async function mayAskAgain(
   throw server.told(error);
 }
 
-async function listens({ steps, wanted }: Attempt, places: Places, patience: Patience): Promise<boolean | 'refused'> {
-  const { each, until } = patience;
+async function listens(key: Word, places: Places, { each, until, steps }: Patience): Promise<boolean | 'refused'> {
   try {
     // There has to be time to ask.
-    await places.listen(wanted.key, Math.min(each, until - now()) / 2, steps);
+    await places.listen(key, Math.min(each, until - now()) / 2, steps);
     return true;
   } catch (error) {
     steps.throwIfStopped();
