@@ -16,6 +16,11 @@
 mod durable;
 mod election;
 mod ephemeral;
+mod guarding;
 mod keeping;
+mod quorum;
+mod quorum_storm;
 mod scene;
 mod several;
+mod topology;
+mod waiting;

@@ -37,7 +37,7 @@ pub(crate) fn soon<T>(expected: impl IntoFuture<Output = T>) -> impl Future<Outp
 }
 
 /// Polls it so many times, whatever it waits for. Whether it is still under way.
-pub(crate) async fn poll_times<F: Future>(mut begun: Pin<&mut F>, times: usize) -> bool {
+pub(crate) async fn poll_times<F: Future + ?Sized>(mut begun: Pin<&mut F>, times: usize) -> bool {
     for _ in 0..times {
         let is_ready = poll_fn(|context| Poll::Ready(begun.as_mut().poll(context).is_ready()));
         if is_ready.await {
@@ -169,7 +169,12 @@ pub(crate) fn cluster_locks(cluster: &Cluster, settings: Settings) -> Locks {
 }
 
 pub(crate) fn sentinel_locks(sentinels: &Sentinels, settings: Settings) -> Locks {
-    let addresses = sentinels.ports().into_iter().map(|port| {
+    sentinels_locks(sentinels.ports(), settings)
+}
+
+/// A client of the primary that sentinels on these ports name.
+pub(crate) fn sentinels_locks(ports: impl IntoIterator<Item = u16>, settings: Settings) -> Locks {
+    let addresses = ports.into_iter().map(|port| {
         let address = client(port);
         address.get_connection_info().addr().clone()
     });
