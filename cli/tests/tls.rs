@@ -23,8 +23,8 @@ fn url(server: &Server) -> String {
 
 fn run(url: &str, options: &[&str], words: &[&str]) -> Ended {
     let mut command = leasehold(url, &[options, words].concat());
-    command.env("LEASEHOLD_RETRY_FOR_MS", "500").env("LEASEHOLD_RESPONSE_TIMEOUT_MS", "500");
-    command.env("LEASEHOLD_UNREACHABLE_AFTER_MS", "500").env_remove("SSL_CERT_FILE");
+    command.env("LEASEHOLD_RETRY_FOR_MS", "2000").env("LEASEHOLD_RESPONSE_TIMEOUT_MS", "2000");
+    command.env("LEASEHOLD_UNREACHABLE_AFTER_MS", "2000").env_remove("SSL_CERT_FILE");
     Program::start(command).ends()
 }
 
