@@ -93,7 +93,7 @@ impl Remote {
         limits: Limits,
         trail: &Trail,
     ) -> Result<Answer, Error> {
-        let (mut tries, mut repeated) = (0_u32, false);
+        let (mut tries, mut repeated, mut earlier) = (0_u32, false, None);
         loop {
             let asked = Moment::now();
             let error = match self.ask_once(claim, question, limits, trail).await {
@@ -105,10 +105,12 @@ impl Remote {
                 Verdict::Elsewhere | Verdict::Again | Verdict::HasModule => {}
                 _ => return Err(told(error)),
             }
+            let error = telling(earlier, error, asked, limits);
             let rest = RETRY.random_rest(tries);
             if Moment::now().later(rest) >= limits.until {
                 return Err(told(error));
             }
+            earlier = Some(error);
             sleep(rest).await;
             tries = tries.saturating_add(1);
         }
@@ -171,9 +173,10 @@ impl Remote {
         command: &Cmd,
         limits: Limits,
     ) -> Result<Value, RedisError> {
-        let mut tries = 0_u32;
+        let (mut tries, mut earlier) = (0_u32, None);
         loop {
-            let limit = limits.each.min(limits.until.since(Moment::now()));
+            let asked = Moment::now();
+            let limit = limits.each.min(limits.until.since(asked));
             let mut asked_on = None;
             let reading = async {
                 let line = asked_on.insert(self.link.line(key, Bound::No).await?);
@@ -191,8 +194,9 @@ impl Remote {
             let is_over = Moment::now().later(rest) >= limits.until;
             if is_over || !matches!(verdict, Verdict::Broken | Verdict::Elsewhere | Verdict::Again)
             {
-                return Err(error);
+                return Err(telling(earlier, error, asked, limits));
             }
+            earlier = Some(telling(earlier, error, asked, limits));
             sleep(rest).await;
             tries = tries.saturating_add(1);
         }
@@ -292,6 +296,20 @@ impl Remote {
 
     fn plain(&self) -> MutexGuard<'_, Option<Moment>> {
         locked(&self.plain_until)
+    }
+}
+
+/// A try that had less time than each may take tells less than the one before.
+fn telling(
+    earlier: Option<RedisError>,
+    error: RedisError,
+    asked: Moment,
+    Limits { each, until }: Limits,
+) -> RedisError {
+    let was_short = error.is_timeout() && until.since(asked) < each;
+    match earlier.filter(|earlier| verdict(earlier) == Verdict::Broken) {
+        Some(earlier) if was_short => earlier,
+        _ => error,
     }
 }
 
