@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+/// How long sentinels may take. The redis crate waits for one that is silent, for a second and a half, before it heeds another.
+const SENTINELS_WITHIN: Duration = Duration::from_secs(2);
+
 type Opening = Shared<BoxFuture<'static, Result<Line, RedisError>>>;
 
 pub(super) struct Single {
@@ -80,7 +83,11 @@ impl Single {
 
     /// However many ask for it, it is opened once.
     async fn open(self: Arc<Self>) -> Result<Line, RedisError> {
-        let opened = tokio::time::timeout(self.limit, self.connect()).await;
+        let limit = match self.source {
+            Source::Client(_) => self.limit,
+            Source::Sentinels(_) => self.limit.saturating_add(SENTINELS_WITHIN),
+        };
+        let opened = tokio::time::timeout(limit, self.connect()).await;
         let opened = opened.unwrap_or_else(|_| Err(crate::error::unanswered()));
         let mut state = self.state();
         state.opening = None;
