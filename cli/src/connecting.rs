@@ -319,6 +319,8 @@ fn unreachable(name: &str, error: &RedisError) -> Failure {
         "If it does not speak TLS on this port, use redis://; otherwise start it, or look at the way to it."
     } else if !is_encrypted && says(&["reset by peer"]) {
         "If it speaks TLS on this port, use rediss://."
+    } else if error.kind() == ErrorKind::MasterNameNotFoundBySentinel {
+        "Look at the name of the service in the address, and at its primary."
     } else {
         "Start the server, or name another one by --url or LEASEHOLD_URL."
     };
