@@ -7,6 +7,7 @@
 use super::{Node, to_primary_of};
 use crate::locked::locked;
 use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::{ClusterConnection, Connect};
@@ -16,26 +17,34 @@ use redis::{
 };
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
-use tokio::sync::OnceCell;
 
 const WHICH_NODE: &str = "LEASEHOLD.NODE";
 
 /// The nodes of all clusters, by the number that their connections answer with.
 static NODES: LazyLock<Mutex<HashMap<u64, Weak<Node>>>> = LazyLock::new(Mutex::default);
 
+type Opening = Shared<BoxFuture<'static, Result<ClusterConnection<Tap>, RedisError>>>;
+
 pub(super) struct Cluster {
     client: ClusterClient,
-    connection: Mutex<Arc<OnceCell<ClusterConnection<Tap>>>>,
+    opening: Mutex<Option<Opening>>,
 }
 
 impl Cluster {
     pub(super) fn of(client: ClusterClient) -> Self {
-        Self { client, connection: Mutex::default() }
+        Self { client, opening: Mutex::default() }
     }
 
     pub(super) async fn connection(&self) -> Result<ClusterConnection<Tap>, RedisError> {
-        let cell = Arc::clone(&self.cell());
-        cell.get_or_try_init(|| self.client.get_async_generic_connection()).await.cloned()
+        let opening = {
+            let mut known = locked(&self.opening);
+            known.take_if(|opening| matches!(opening.peek(), Some(Err(_))));
+            let client = self.client.clone();
+            let open = async move { client.get_async_generic_connection().await.map_err(plainly) };
+            // Whoever asks may give up before the redis crate gives up a node that is silent. The next one goes on.
+            known.get_or_insert_with(|| open.boxed().shared()).clone()
+        };
+        opening.await
     }
 
     pub(super) async fn node(&self, key: &[u8]) -> Result<Arc<Node>, RedisError> {
@@ -47,11 +56,17 @@ impl Cluster {
     }
 
     pub(super) fn close(&self) {
-        *self.cell() = Arc::default();
+        *locked(&self.opening) = None;
     }
+}
 
-    fn cell(&self) -> MutexGuard<'_, Arc<OnceCell<ClusterConnection<Tap>>>> {
-        locked(&self.connection)
+/// That the password is wrong, the redis crate says only in the details.
+fn plainly(error: RedisError) -> RedisError {
+    match error.detail() {
+        Some(detail) if detail.contains("AuthenticationFailed") => {
+            (ErrorKind::AuthenticationFailed, "Password authentication failed").into()
+        }
+        _ => error,
     }
 }
 
