@@ -49,6 +49,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         let (true, Some(entry)) = (self.may_hold, self.entry.take()) else { return };
+        self.trail.end();
         let (home, remote) = (Arc::clone(&self.home), Arc::clone(&self.remote));
         let (claim, trail, was_cut) =
             (Arc::clone(&self.claim), Arc::clone(&self.trail), self.was_cut);

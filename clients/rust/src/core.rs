@@ -231,7 +231,9 @@ impl Core {
         let entry = self.home.ledger.begin(&lease.name);
         let (was_held, end) = (lease.end(why), lease.valid_until());
         self.forget(lease);
+        lease.trail.end();
         if lease.loss() == Some(Loss::Taken) {
+            story::released(lease, Released::Late);
             return Ok(Released::Late);
         }
         let came = self.leave(lease, was_held, end).await;

@@ -22,6 +22,10 @@ use crate::settings::Settings;
 use crate::trouble::Trouble;
 use crate::verdict::{Verdict, number, told, verdict};
 use redis::{Cmd, RedisError, Value};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -62,6 +66,8 @@ pub(crate) struct Trail {
     strays: Mutex<Vec<Line>>,
     /// The connection that answered last, where a hold is bound to it.
     bond: Mutex<Option<Arc<Node>>>,
+    /// Nobody wants any more what the owner may be granted.
+    is_over: AtomicBool,
 }
 
 /// A request that is under way: if it is dropped before it is answered, its connection is a stray.
@@ -314,6 +320,15 @@ fn telling(
 }
 
 impl Trail {
+    /// From now on nobody wants what the owner may be granted.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Release);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Acquire)
+    }
+
     /// The connection that the hold is bound to.
     pub(crate) fn bond(&self) -> Option<Arc<Node>> {
         locked(&self.bond).clone()

@@ -28,6 +28,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "a message of a grant that ran out unheard makes nobody a holder, also if it comes after the next request",
         message_of_an_earlier_grant,
     ),
+    slow(
+        "renewal-under-way",
+        "a lock that is told while its place is asked for again stays held when that is answered",
+        renewal_under_way,
+    ),
     quick("doubled-message", "a message that comes again makes nobody a holder", doubled_message),
     quick(
         "subscription-killed-before-the-message",
@@ -172,6 +177,39 @@ fn doubled_message(scene: &Scene<'_>) {
     let next = second.lease();
     assert!(next.fence > lease.fence);
     assert_eq!(next.release(), "released");
+}
+
+/// An answer takes longer than a message, because the question was still on its way when the lock was granted.
+fn renewal_under_way(scene: &Scene<'_>) {
+    const LOCKS: u64 = 12;
+    const LINK: Duration = millis(300);
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let place = with(at_port(proxy.port()), json!({ "slice": 1_000, "response": 4_000 }));
+    let program = scene.open(&place);
+    let name = |number: u64| format!("x{number}");
+    let mut client = server.client();
+    let waiting: Vec<_> = (0..LOCKS)
+        .map(|number| {
+            client.grant(name(number), "before", 60_000);
+            program.begin(&lock(&name(number)).wait(LONG).ttl(LONG))
+        })
+        .collect();
+    (0..LOCKS).for_each(|number| until_waiting(&server, &name(number), 1));
+    eventually("it subscribes", || if channels(&server).is_empty() { Err(()) } else { Ok(()) });
+    proxy.slow(LINK);
+    sleep(millis(1_500));
+    // At all moments of the time between two requests.
+    for number in 0..LOCKS {
+        assert!(client.release(name(number), "before"));
+        sleep(millis(90));
+    }
+    let leases: Vec<_> = waiting.iter().map(Waiting::lease).collect();
+    sleep(4 * LINK);
+    for (number, lease) in (0..).zip(&leases) {
+        let held = client.info(name(number)).map(|info| info.fence);
+        assert_eq!((lease.state().loss, held), (None, Some(lease.fence)), "lock {number}");
+    }
 }
 
 fn subscription_killed(scene: &Scene<'_>) {

@@ -108,7 +108,6 @@ struct State {
     /// What a message told that nobody has looked at, and from which node.
     heard: Option<(u64, u64)>,
     told: Option<Told>,
-    has_left: bool,
 }
 
 /// What was known when a request was made.
@@ -167,7 +166,6 @@ impl Places {
                 is_sure: true,
                 heard: None,
                 told: None,
-                has_left: false,
             }),
         });
         self.book().all.insert(attempt.claim.owner.clone(), Arc::clone(&inside));
@@ -280,11 +278,8 @@ impl Places {
         let each = self.home.settings.response_timeout;
         let limits = Limits { each, until: Moment::now().later(each) };
         let came = self.ask(&inside, limits).await;
-        let (has_left, is_heard) = {
-            let state = inside.state();
-            (state.has_left, state.heard_from.is_some())
-        };
-        if has_left {
+        let is_heard = inside.state().heard_from.is_some();
+        if inside.trail.is_over() {
             // It may have been heard after the release.
             let entry = self.home.ledger.begin(&inside.name);
             let Inside { claim, trail, .. } = &*inside;
@@ -370,10 +365,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.inside.state();
-        state.has_left = true;
-        state.due = None;
-        drop(state);
+        self.inside.state().due = None;
         self.places.book().all.remove(&self.inside.claim.owner);
         measure::one_less_ticket();
     }
