@@ -21,8 +21,8 @@ from ._routes import Routes
 from ._server import Server
 from ._target import Target
 from ._tickets import Places
-from ._time import LONGEST_TIMER, now
-from ._waiting import granted
+from ._time import LONGEST_TIMER, now, valid_until
+from ._waiting import granted, place_at_once
 from .errors import Closed
 from .outcomes import LockInfo, Loss, Released
 from .settings import Name, Settings, seconds
@@ -37,8 +37,6 @@ class Hub(Holding):
         limits = Limits(*(seconds(name, getattr(settings, name)) for name in Limits._fields))
         super().__init__(limits, Asking(Routes(target, limits.response), limits.response))
         self.settings = settings
-        self.waiting = 0
-        """How many wait by tickets."""
         self._room = deque(range(settings.wait_connections))
         """To wait on connections."""
         self.blocked: Dict[Channel, Pending] = {}
@@ -59,10 +57,10 @@ class Hub(Holding):
     def leave_room(self) -> None:
         self._room.append(0)
 
-    def hears_of(self, key: bytes) -> bool:
-        """Whether a place can be asked for at once."""
-        server = self.asking.routes.known(key)
-        return server is not None and server.subscription_now is not None
+    @property
+    def waiting(self) -> int:
+        """How many wait by tickets, at most."""
+        return len(self.requests)
 
     def places_of(self, server: Server, subscription: Subscription) -> Places:
         places = subscription.places
@@ -75,13 +73,19 @@ class Hub(Holding):
         given back."""
         self.check_open()
         self.requests.add(pending)
-        state = None
+        state = queuing = grant = None
         try:
-            grant = await granted(self, pending, begun)
+            queuing = place_at_once(self, pending, begun)
+            if queuing is not None:
+                grant = await queuing.until_told()
+            if grant is None or valid_until(grant.asked, grant.ttl) <= now():
+                grant = await granted(self, pending, begun, queuing)
             if grant is not None:
                 state = self.granted(pending, grant)
             return state
         finally:
+            if queuing is not None:
+                queuing.leave()
             self.requests.discard(pending)
             if state is None and pending.may_hold:
                 self.give_up(pending)
