@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Awaitable, Callable, NamedTuple, Optional, Set, Tuple
+from typing import Any, Awaitable, Callable, NamedTuple, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
@@ -17,6 +17,8 @@ from ._server import Server
 from ._time import RETRY, now, within
 from ._verdict import Verdict, code_of, public, verdict
 from .errors import Closed, Unanswered
+
+T = TypeVar("T")
 
 LEAST_RESPONSE = 0.02
 
@@ -46,8 +48,8 @@ class Asking:
     def __init__(self, routes: Routes, response: float) -> None:
         self.routes = routes
         self._response = response
-        self._is_closed = False
-        self._open: Set[asyncio.Future[Reply]] = set()
+        self.is_closed = False
+        self.open: Set[asyncio.Future[Any]] = set()
         """What those wait for who are told of the end of the client."""
 
     def limits(self, ttl: float, until: float, outlasts: bool = False) -> Limits:
@@ -57,15 +59,15 @@ class Asking:
     def each(self, ttl: float) -> float:
         return max(LEAST_RESPONSE, min(self._response, ttl / 5))
 
-    async def until_closed(self, what: asyncio.Future[Reply]) -> Reply:
+    async def until_closed(self, what: asyncio.Future[T]) -> T:
         """Its result, or :class:`Closed` as soon as the client is closed."""
-        if self._is_closed:
+        if self.is_closed:
             raise Closed
-        self._open.add(what)
+        self.open.add(what)
         try:
             return await what
         finally:
-            self._open.discard(what)
+            self.open.discard(what)
 
     async def pause(self, rest: float) -> None:
         loop = asyncio.get_running_loop()
@@ -77,8 +79,8 @@ class Asking:
             timer.cancel()
 
     def send_away(self) -> None:
-        self._is_closed = True
-        for each in list(self._open):
+        self.is_closed = True
+        for each in list(self.open):
             if not each.done():
                 each.set_exception(Closed())
 

@@ -20,7 +20,7 @@ from ._resp import Reply, fields, number
 from ._routes import Routes
 from ._server import Server
 from ._target import Target
-from ._tickets import Places
+from ._tickets import Places, Queuing
 from ._time import LONGEST_TIMER, now, valid_until
 from ._waiting import granted, place_at_once
 from .errors import Closed
@@ -41,8 +41,6 @@ class Hub(Holding):
         """To wait on connections."""
         self.blocked: Dict[Channel, Pending] = {}
         """Threads that wait on connections."""
-        self.requests: Set[object] = set()
-        """Those who ask for a lock at this moment, and threads that release one."""
         self._closing: Optional[asyncio.Future[List[Name]]] = None
         _fork.remember(self)
 
@@ -73,7 +71,9 @@ class Hub(Holding):
         given back."""
         self.check_open()
         self.requests.add(pending)
-        state = queuing = grant = None
+        state: Optional[LeaseState] = None
+        grant: Optional[Granted] = None
+        queuing: Optional[Queuing] = None
         try:
             queuing = place_at_once(self, pending, begun)
             if queuing is not None:
@@ -160,12 +160,13 @@ class Hub(Holding):
         left_held = [state.name for state, release in releases if not _is_done(release)]
         left_held += self._giving_back.values()
         left_held += [name for name, end in self._not_released if end > now()]
-        ending = list(self._background)
-        for task in ending:
-            task.cancel()
+        left_held += [state.name for state in self.requests if isinstance(state, LeaseState)]
         if self._looking is not None:
             self._looking.cancel()
         self.asking.routes.close()
+        ending = list(self._background)
+        for task in ending:
+            task.cancel()
         # All of them have heard of their end before the loop ends: one step for each level of waiting.
         for _ in range(3):
             await asyncio.sleep(0)
@@ -208,5 +209,5 @@ def _seconds(left: Reply) -> Optional[float]:
     return left / 1000 if isinstance(left, int) and left >= 0 else None
 
 
-def _is_done(release: asyncio.Future[Released]) -> bool:
+def _is_done(release: asyncio.Future[Optional[Released]]) -> bool:
     return release.done() and not release.cancelled() and release.exception() is None

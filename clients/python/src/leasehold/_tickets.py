@@ -27,7 +27,7 @@ from ._resp import Reply, number, pack
 from ._server import Server
 from ._time import RETRY, ROOM, now, valid_until
 from ._verdict import Verdict, verdict
-from .errors import LeaseholdError, QueueFull, Refused, Unreachable
+from .errors import Closed, LeaseholdError, QueueFull, Refused, Unreachable
 
 if TYPE_CHECKING:
     from ._hub import Hub
@@ -174,9 +174,7 @@ class Queuing:
 
     def enter(self, server: Server, subscription: Optional[Subscription]) -> None:
         slice_ = max(self._hub.limits.slice, self._hub.waiting / ASKED_A_SECOND)
-        self.kept = max(KEPT_LEAST, slice_ * KEPT_TIMES)
-        if server.tickets.longest is not None:
-            self.kept = min(self.kept, server.tickets.longest)
+        self.kept = min(max(KEPT_LEAST, slice_ * KEPT_TIMES), server.tickets.longest)
         self.server = server
         places = None if subscription is None else self._hub.places_of(server, subscription)
         if places is not self._places:
@@ -203,7 +201,7 @@ class Queuing:
 
     async def until_told(self) -> Optional[Granted]:
         """Until there is a reason to ask again, or it is granted."""
-        told, hub = self._told, self._hub
+        told, hub, asking = self._told, self._hub, self._hub.asking
         if told is None or self._places is None:
             unheard = max(UNHEARD, hub.waiting / ASKED_A_SECOND) * (1 - random.random() / 4)
             await self._rest(min(self.kept / KEPT_TIMES, unheard))
@@ -211,9 +209,14 @@ class Queuing:
         timer = None
         if not math.isinf(self._deadline):
             timer = hub.loop.call_later(min(max(0.0, self._deadline - now()), 1e6), self.told, 0)
+        if asking.is_closed:
+            raise Closed
+        # Without a coroutine for it: most of the time of a contended lock is spent by way of this.
+        asking.open.add(told)
         try:
-            came = await hub.asking.until_closed(told)
+            came = await told
         finally:
+            asking.open.discard(told)
             if timer is not None:
                 timer.cancel()
         if isinstance(came, Granted) or not came:
@@ -343,7 +346,7 @@ class Places:
         elif due and line is not None:
             for place in due:
                 # As long as the client has so many, each is kept for longer.
-                place.kept = max(place.kept, min(slice_ * KEPT_TIMES, self._server.tickets.longest or math.inf))
+                place.kept = max(place.kept, min(slice_ * KEPT_TIMES, self._server.tickets.longest))
                 self._due[place] = math.inf
             requests = [Request(place, line) for place in due]
             line.send(b"".join([each.packed for each in requests]), requests, self._hub.limits.response)

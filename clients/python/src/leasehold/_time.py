@@ -38,7 +38,8 @@ DRIFT_LEAST = 0.002
 
 
 def valid_until(asked: float, ttl: float) -> float:
-    return asked + max(0.0, ttl * (1 - DRIFT_PART) - DRIFT_LEAST)
+    lasts = ttl * (1 - DRIFT_PART) - DRIFT_LEAST
+    return asked + lasts if lasts > 0 else asked
 
 
 class Backoff(NamedTuple):

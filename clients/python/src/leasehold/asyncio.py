@@ -102,7 +102,7 @@ class Leadership(Lease):
 async def _give_back(lease: Lease) -> None:
     """What became of the work is worth more than what becomes of the release."""
     try:
-        released = await lease.release()
+        released = await lease._hub.release(lease._state, lease._hub.limits.within)
     except LeaseholdError as error:
         log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
         return
@@ -144,7 +144,9 @@ class LockRequest:
 
     async def __aenter__(self) -> Lease:
         lease = await self._granted(Lease)
-        self._entered.enter(asyncio.current_task(), (lease, Scope(lease._state)))
+        task = asyncio.current_task()
+        assert task is not None
+        self._entered.enter(task, (lease, Scope(lease._state, lease._hub.loop, task)))
         return lease
 
     async def __aexit__(
@@ -155,7 +157,7 @@ class LockRequest:
     ) -> None:
         lease, scope = self._entered.leave(asyncio.current_task())
         try:
-            loss = await scope.end(kind)
+            loss = await scope.stopped_by(kind) if scope.end() else None
         finally:
             await _give_back(lease)
         if loss is not None:
