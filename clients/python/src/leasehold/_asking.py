@@ -14,7 +14,7 @@ from ._questions import Question, words
 from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
-from ._time import RETRY, now, within
+from ._time import RETRY, now, wake, within
 from ._verdict import Verdict, code_of, public, verdict
 from .errors import Closed, Unanswered
 
@@ -72,7 +72,7 @@ class Asking:
     async def pause(self, rest: float) -> None:
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Reply] = loop.create_future()
-        timer = loop.call_later(max(0.0, min(rest, 1e6)), _end, over)
+        timer = loop.call_later(max(0.0, min(rest, 1e6)), wake, over)
         try:
             await self.until_closed(over)
         finally:
@@ -99,6 +99,9 @@ class Asking:
         last: Optional[BaseException] = None
         while True:
             sent: Optional[Line] = None
+            if self.routes.is_closed:
+                # Nothing is opened any more: nobody would close it.
+                raise Closed
             try:
                 server = once or self.routes.known(key)
                 line = None if server is None else server.line_now
@@ -167,8 +170,3 @@ class Asking:
             return 0.0
         self.routes.failed(error)
         return RETRY.rest(tries)
-
-
-def _end(over: asyncio.Future[Reply]) -> None:
-    if not over.done():
-        over.set_result(None)

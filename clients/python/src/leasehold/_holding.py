@@ -14,7 +14,7 @@ from ._lease import LeaseState
 from ._pending import parting_words
 from ._questions import Extend, Guarded, Release, words
 from ._resp import Reply, Word, number, pack
-from ._time import now
+from ._time import now, wake
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import Loss, Released
 from .settings import Name, octets
@@ -288,7 +288,7 @@ class Parting:
     """The one request that releases a lease: where its answer goes to. Whatever comes, and whoever waits, the lease is
     released."""
 
-    __slots__ = ("_ended", "_holding", "_state", "_was_held", "told")
+    __slots__ = ("_asked", "_ended", "_holding", "_state", "told")
 
     def __init__(self, holding: Holding, state: LeaseState) -> None:
         self._holding = holding
@@ -296,7 +296,7 @@ class Parting:
         state.lose(Loss.RELEASED)
         holding.leases.discard(state)
         holding.requests.add(state)
-        self._was_held = now() < state.end
+        self._asked = now()
         self._ended: asyncio.Future[Optional[Released]] = holding.loop.create_future()
         """For others than the one who releases it."""
         state.release = self._ended
@@ -313,7 +313,8 @@ class Parting:
             self._end()
 
     def set_exception(self, _: BaseException) -> None:
-        self._ask_again(self._was_held)
+        # It may have released it all the same.
+        self._ask_again(self._asked < self._state.end)
 
     def _ask_again(self, was_asked: bool) -> None:
         self._state.release = None
@@ -326,14 +327,9 @@ class Parting:
         self._ended.set_result(None)
         if requests:
             # The message to the next one comes right behind the answer: it goes on first, for all others wait for it.
-            soon(soon, _tell, self.told)
+            soon(soon, wake, self.told)
         else:
-            _tell(self.told)
-
-
-def _tell(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+            wake(self.told)
 
 
 def _result(releasing: asyncio.Future[Optional[Released]]) -> Optional[Released]:

@@ -149,10 +149,12 @@ class Hub(Holding):
             channel.close()
             self.give_up(pending)
         releases = [(state, self.begin_release(state, Loss.CLOSED)) for state in list(self.leases)]
-        await asyncio.sleep(0)
-        while self.requests or self._background:
+        while True:
+            is_asking = bool(self.requests)
+            # Whoever gives up a request says so, also from another thread, before it is none any more.
+            await asyncio.sleep(0)
             left = until - now()
-            if left <= 0:
+            if left <= 0 or not (is_asking or self._background):
                 break
             # Requests have been sent away, and end by themselves.
             waiting = self._background or {asyncio.ensure_future(asyncio.sleep(0.001))}

@@ -7,7 +7,7 @@ import random
 import sys
 import time
 from functools import partial
-from typing import Awaitable, Callable, NamedTuple, TypeVar
+from typing import Any, Awaitable, Callable, NamedTuple, TypeVar
 
 from redis.exceptions import TimeoutError as Silent
 
@@ -86,6 +86,11 @@ async def within(limit: float, what: Awaitable[T]) -> T:
             # It may fail after all.
             task.add_done_callback(looked_at)
             task.cancel()
+
+
+def wake(waiting: asyncio.Future[Any]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def looked_at(ended: asyncio.Future[T]) -> None:
