@@ -20,6 +20,8 @@ import leasehold
 import leasehold.asyncio
 from conftest import Make
 from leasehold import Loss, Released, Settings
+from leasehold._pending import Pending
+from leasehold._wanted import Wanted
 from servers import Server, eventually
 from test_waiting import Waiter
 
@@ -335,3 +337,20 @@ def test_close_waits_for_a_release_that_is_under_way_and_names_it(own_server: Se
     assert asyncio.run(asyncio.wait_for(program(20), 60)) == []
     assert own_server.holder(name) is None
     assert asyncio.run(asyncio.wait_for(program(0.1), 60)) == [name]
+
+
+def test_what_is_given_up_when_the_client_is_closed_opens_no_connection(own_server: Server, name: str) -> None:
+    async def program() -> None:
+        locks = leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url))
+        await (await locks.acquire(name)).release()
+        hub = locks._hub
+        assert hub is not None
+        await locks.close()
+        pending = Pending(Wanted(locks.lock(name)._asked, False))
+        pending.may_hold = True
+        hub.give_up(pending)
+        await asyncio.wait(list(hub._background), timeout=5)
+        assert connections(own_server) == 0
+        assert not hub._background
+
+    asyncio.run(asyncio.wait_for(program(), 60))
