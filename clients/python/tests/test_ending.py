@@ -20,6 +20,8 @@ import leasehold
 import leasehold.asyncio
 from conftest import Make
 from leasehold import Loss, Released, Settings
+from leasehold._pending import Pending
+from leasehold._wanted import Wanted
 from servers import Server, eventually
 from test_waiting import Waiter
 
@@ -298,3 +300,57 @@ def test_clients_that_nobody_closed_and_nobody_has_leave_no_connection_thread_or
     words = [sys.executable, "-c", DROPPED, own_server.url, name, style]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "False 1\n0 0 0\n", done.stderr
+
+
+def test_a_release_whose_caller_is_cancelled_is_the_release_of_all(own_server: Server, name: str) -> None:
+    async def program() -> None:
+        async with leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url)) as locks:
+            for steps in range(6):
+                lease = await locks.acquire(name, ttl=60)
+                releasing = [asyncio.ensure_future(lease.release()) for _ in range(3)]
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                releasing[0].cancel()
+                assert await asyncio.gather(*releasing[1:]) == [Released.RELEASED] * 2
+                assert await lease.release() is Released.RELEASED
+                assert own_server.holder(name) is None
+
+    asyncio.run(asyncio.wait_for(program(), 60))
+
+
+def test_close_waits_for_a_release_that_is_under_way_and_names_it(own_server: Server, name: str) -> None:
+    async def program(closes_in: float) -> list:
+        locks = leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url))
+        lease = await locks.acquire(name, ttl=60)
+        with own_server.paused():
+            releasing = asyncio.ensure_future(lease.release())
+            await asyncio.sleep(0.1)
+            closing = asyncio.ensure_future(locks.close(closes_in))
+            await asyncio.sleep(0.2)
+            assert closing.done() == (closes_in < 0.2)
+        left = await closing
+        await asyncio.wait([releasing], timeout=10)
+        assert releasing.done()
+        releasing.exception()
+        return left
+
+    assert asyncio.run(asyncio.wait_for(program(20), 60)) == []
+    assert own_server.holder(name) is None
+    assert asyncio.run(asyncio.wait_for(program(0.1), 60)) == [name]
+
+
+def test_what_is_given_up_when_the_client_is_closed_opens_no_connection(own_server: Server, name: str) -> None:
+    async def program() -> None:
+        locks = leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url))
+        await (await locks.acquire(name)).release()
+        hub = locks._hub
+        assert hub is not None
+        await locks.close()
+        pending = Pending(Wanted(locks.lock(name)._asked, False))
+        pending.may_hold = True
+        hub.give_up(pending)
+        await asyncio.wait(list(hub._background), timeout=5)
+        assert connections(own_server) == 0
+        assert not hub._background
+
+    asyncio.run(asyncio.wait_for(program(), 60))

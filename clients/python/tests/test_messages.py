@@ -14,7 +14,8 @@ import leasehold
 import leasehold.asyncio
 from conftest import Make
 from leasehold import Loss, Released
-from leasehold._lines import Line
+from leasehold._lines import Line, Subscription
+from leasehold._resp import pack
 from servers import Server, eventually, raw
 from test_waiting import Waiter, by_tickets
 
@@ -199,5 +200,48 @@ def test_a_grant_that_was_over_when_it_was_heard_of_is_none(own_server: Server, 
             assert lease.valid_for() > 0
             await lease.release()
             await warm.release()
+
+    asyncio.run(asyncio.wait_for(program(), 60))
+
+
+def test_messages_are_heard_however_they_are_cut() -> None:
+    class Told:
+        def __init__(self) -> None:
+            self.fences: List[int] = []
+            self.told = self.fences.append
+
+        def deaf(self) -> None: ...
+
+    async def program() -> None:
+        silent = await asyncio.start_server(lambda _reader, _writer: asyncio.sleep(5), "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*silent.sockets[0].getsockname())
+        subscription, told = Subscription(writer), Told()
+        subscription.listeners[b"al\r\nice", b"printer"] = told
+        parts = [b"message", subscription.channel, b"7 7 al\r\nice printer"]
+        one = pack(parts)
+        for count in (1, 2, 3):
+            for cut in range(len(one) * count):
+                told.fences.clear()
+                subscription.data_received((one * count)[:cut])
+                subscription.data_received((one * count)[cut:])
+                assert told.fences == [7] * count
+        subscription.close()
+        silent.close()
+
+    asyncio.run(program())
+
+
+def test_a_wait_that_nobody_answers_does_not_say_that_others_hold_the_lock(own_server: Server, name: str) -> None:
+    """Not even if it ends before an answer is overdue."""
+
+    async def program() -> None:
+        async with leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url)) as locks:
+            async with locks.lock("warm"):
+                with pytest.raises(leasehold.Busy):
+                    await locks.acquire("warm", wait=0.5)
+            with own_server.paused(), pytest.raises(leasehold.Unreachable):
+                await locks.acquire(name, wait=0.3)
+            async with locks.lock(name, wait=60) as lease:
+                assert not lease.lost
 
     asyncio.run(asyncio.wait_for(program(), 60))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Awaitable, Callable, NamedTuple, Optional, Set, Tuple
+from typing import Any, Awaitable, Callable, NamedTuple, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
@@ -14,9 +14,11 @@ from ._questions import Question, words
 from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
-from ._time import RETRY, now, within
+from ._time import RETRY, now, wake, within
 from ._verdict import Verdict, code_of, public, verdict
 from .errors import Closed, Unanswered
+
+T = TypeVar("T")
 
 LEAST_RESPONSE = 0.02
 
@@ -46,8 +48,8 @@ class Asking:
     def __init__(self, routes: Routes, response: float) -> None:
         self.routes = routes
         self._response = response
-        self._is_closed = False
-        self._open: Set[asyncio.Future[Reply]] = set()
+        self.is_closed = False
+        self.open: Set[asyncio.Future[Any]] = set()
         """What those wait for who are told of the end of the client."""
 
     def limits(self, ttl: float, until: float, outlasts: bool = False) -> Limits:
@@ -57,28 +59,28 @@ class Asking:
     def each(self, ttl: float) -> float:
         return max(LEAST_RESPONSE, min(self._response, ttl / 5))
 
-    async def until_closed(self, what: asyncio.Future[Reply]) -> Reply:
+    async def until_closed(self, what: asyncio.Future[T]) -> T:
         """Its result, or :class:`Closed` as soon as the client is closed."""
-        if self._is_closed:
+        if self.is_closed:
             raise Closed
-        self._open.add(what)
+        self.open.add(what)
         try:
             return await what
         finally:
-            self._open.discard(what)
+            self.open.discard(what)
 
     async def pause(self, rest: float) -> None:
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Reply] = loop.create_future()
-        timer = loop.call_later(max(0.0, min(rest, 1e6)), _end, over)
+        timer = loop.call_later(max(0.0, min(rest, 1e6)), wake, over)
         try:
             await self.until_closed(over)
         finally:
             timer.cancel()
 
     def send_away(self) -> None:
-        self._is_closed = True
-        for each in list(self._open):
+        self.is_closed = True
+        for each in list(self.open):
             if not each.done():
                 each.set_exception(Closed())
 
@@ -97,6 +99,9 @@ class Asking:
         last: Optional[BaseException] = None
         while True:
             sent: Optional[Line] = None
+            if self.routes.is_closed:
+                # Nothing is opened any more: nobody would close it.
+                raise Closed
             try:
                 server = once or self.routes.known(key)
                 line = None if server is None else server.line_now
@@ -165,8 +170,3 @@ class Asking:
             return 0.0
         self.routes.failed(error)
         return RETRY.rest(tries)
-
-
-def _end(over: asyncio.Future[Reply]) -> None:
-    if not over.done():
-        over.set_result(None)

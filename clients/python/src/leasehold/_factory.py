@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Generic, Optional, TypeVar
+from typing import Any, Dict, Generic, Optional, TypeVar
 
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._target import AnyClient, target_of
@@ -24,15 +24,16 @@ class Factory(Generic[R]):
         wait: Optional[Duration] = None,
     ) -> None:
         """``prefix``, ``ttl`` and ``wait`` are those of :class:`Settings`, which has more of them."""
-        changed = settings or Settings()
-        if prefix is not None:
-            changed = replace(changed, prefix=prefix)
-        if ttl is not None:
-            changed = replace(changed, ttl=ttl)
-        if wait is not None:
-            changed = replace(changed, wait=wait)
-        self._settings = changed
+        given: Dict[str, Any] = {"prefix": prefix, "ttl": ttl, "wait": wait}
+        self._settings = replace(
+            settings or Settings(), **{name: its for name, its in given.items() if its is not None}
+        )
         self._target = target_of(client)
+        self._is_closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        raise NotImplementedError
 
     def _request(self, asked: Asked) -> R:
         raise NotImplementedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Generic, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Generic, List, Optional, Tuple, Type, TypeVar, Union
 
 from ._hub import Hub
 from ._lease import LeaseState
@@ -109,14 +109,14 @@ _STOPS = (Loss.EXPIRED, Loss.TAKEN, Loss.CLOSED)
 
 class Scope:
     """Work under a lock in a task of asyncio: it is cancelled when the lock is lost, and that is not mistaken for a
-    cancellation by somebody else. Create it in the task of the work."""
+    cancellation by somebody else."""
 
-    def __init__(self, state: LeaseState) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    __slots__ = ("_has_cancelled", "_is_over", "_loop", "_others", "_state", "_task")
+
+    def __init__(self, state: LeaseState, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
         self._task = task
         self._state = state
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._others = _cancellations(task)
         self._is_over = False
         self._has_cancelled = False
@@ -135,11 +135,13 @@ class Scope:
             self._has_cancelled = True
             self._task.cancel()
 
-    async def end(self, raised: Optional[Type[BaseException]]) -> Optional[Loss]:
-        """Why the work was stopped, if it was stopped because of the loss."""
+    def end(self) -> bool:
+        """Whether it was cancelled because of the loss."""
         self._is_over = True
-        if not self._has_cancelled:
-            return None
+        return self._has_cancelled
+
+    async def stopped_by(self, raised: Optional[Type[BaseException]]) -> Optional[Loss]:
+        """Why the work was stopped, if that is what ended it."""
         if sys.version_info >= (3, 11):
             self._task.uncancel()
         if raised is not None and issubclass(raised, asyncio.CancelledError):

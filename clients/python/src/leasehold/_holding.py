@@ -11,11 +11,10 @@ from redis.exceptions import RedisError
 
 from ._asking import Asking
 from ._lease import LeaseState
-from ._lines import Line
 from ._pending import parting_words
 from ._questions import Extend, Guarded, Release, words
 from ._resp import Reply, Word, number, pack
-from ._time import now
+from ._time import now, wake
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import Loss, Released
 from .settings import Name, octets
@@ -58,6 +57,8 @@ class Holding:
         """What is being released, and what may have been granted to those who gave up."""
         self._not_released: List[Tuple[Name, float]] = []
         """What a server refused to release, and when its lease ends."""
+        self.requests: Set[object] = set()
+        """Those who ask for a lock at this moment, and leases that are released by one request."""
         self.is_closed = False
 
     def check_open(self) -> None:
@@ -191,21 +192,23 @@ class Holding:
 
     async def release(self, state: LeaseState, limit: float) -> Released:
         """What is not answered in time goes on in the background."""
-        known = self.known_release(state)
-        if known is not None:
-            return known
-        if state.release is None and self.may_release_at_once(state):
-            line_of = self.asking.routes.known(state.key)
-            line = None if line_of is None else line_of.line_now
+        until = now() + limit
+        if state.release is None and not self.is_closed and self.may_release_at_once(state):
+            server = self.asking.routes.known(state.key)
+            line = None if server is None else server.line_now
             if line is not None and line.has_module:
-                released = await self._release_at_once(state, line)
-                if released is not None:
-                    return released
-        releasing = self.begin_release(state, Loss.RELEASED)
-        await asyncio.wait([releasing], timeout=limit)
-        if not releasing.done():
-            raise Unreachable(f"the release of {state.name!r} was not answered, and goes on in the background")
-        return _result(releasing)
+                parting = Parting(self, state)
+                packed = pack(words(state.key, Release(state.owner, state.fence)))
+                line.send(packed, (parting,), min(self.limits.response, limit))
+                await parting.told
+        while True:
+            known = self.known_release(state)
+            if known is not None:
+                return known
+            releasing = self.begin_release(state, Loss.RELEASED)
+            await asyncio.wait([releasing], timeout=max(0.0, until - now()))
+            if not releasing.done():
+                raise Unreachable(f"the release of {state.name!r} was not answered, and goes on in the background")
 
     def may_release_at_once(self, state: LeaseState) -> bool:
         """Whether one request is all that there is to do."""
@@ -224,32 +227,9 @@ class Holding:
         # Closing released what was held: this one had been lost before.
         return Released.LATE if self.is_closed else None
 
-    async def _release_at_once(self, state: LeaseState, line: Line) -> Optional[Released]:
-        """None: it is to be asked for again. Whatever happens to the caller, it is released."""
-        state.lose(Loss.RELEASED)
-        self.leases.discard(state)
-        end, asked = state.end, now()
-        state.release = waiting = self.loop.create_future()
-        try:
-            reply = await line.ask(
-                pack(words(state.key, Release(state.owner, state.fence))), self.asking.each(math.inf)
-            )
-            state.release = None
-            if not isinstance(reply, RedisError):
-                state.released = released_by(reply)
-                waiting.set_result(state.released)
-                return state.released
-            asked = math.inf
-        except (RedisError, OSError):
-            state.release = None
-        except BaseException:
-            state.release = None
-            chain(self.begin_release(state, Loss.RELEASED, asked < end), waiting)
-            raise
-        chain(self.begin_release(state, Loss.RELEASED, asked < end), waiting)
-        return None
-
-    def begin_release(self, state: LeaseState, loss: Loss, was_asked: bool = False) -> asyncio.Future[Released]:
+    def begin_release(
+        self, state: LeaseState, loss: Loss, was_asked: bool = False
+    ) -> asyncio.Future[Optional[Released]]:
         """``was_asked``: an earlier try, while it was held, may have been the one that released it."""
         if state.release is None:
             was_held = state.loss not in _NOT_HELD
@@ -304,24 +284,55 @@ def released_by(reply: Reply) -> Released:
     return Released.RELEASED if number(reply) == 1 else Released.LATE
 
 
-def chain(releasing: asyncio.Future[Released], waiting: asyncio.Future[Released]) -> None:
-    """What the one comes to is told to those who wait for the other."""
+class Parting:
+    """The one request that releases a lease: where its answer goes to. Whatever comes, and whoever waits, the lease is
+    released."""
 
-    def pass_on(ended: asyncio.Future[Released]) -> None:
-        if waiting.done():
-            return
-        if ended.cancelled():
-            waiting.cancel()
-        elif ended.exception() is None:
-            waiting.set_result(ended.result())
+    __slots__ = ("_asked", "_ended", "_holding", "_state", "told")
+
+    def __init__(self, holding: Holding, state: LeaseState) -> None:
+        self._holding = holding
+        self._state = state
+        state.lose(Loss.RELEASED)
+        holding.leases.discard(state)
+        holding.requests.add(state)
+        self._asked = now()
+        self._ended: asyncio.Future[Optional[Released]] = holding.loop.create_future()
+        """For others than the one who releases it."""
+        state.release = self._ended
+        self.told: asyncio.Future[None] = holding.loop.create_future()
+
+    def done(self) -> bool:
+        return self._ended.done()
+
+    def set_result(self, reply: Reply) -> None:
+        if isinstance(reply, RedisError):
+            self._ask_again(False)
         else:
-            waiting.set_exception(ended.exception() or Closed())
-            waiting.exception()
+            self._state.released = released_by(reply)
+            self._end()
 
-    releasing.add_done_callback(pass_on)
+    def set_exception(self, _: BaseException) -> None:
+        # It may have released it all the same.
+        self._ask_again(self._asked < self._state.end)
+
+    def _ask_again(self, was_asked: bool) -> None:
+        self._state.release = None
+        self._holding.begin_release(self._state, Loss.RELEASED, was_asked)
+        self._end()
+
+    def _end(self) -> None:
+        requests, soon = self._holding.requests, self._holding.loop.call_soon
+        requests.discard(self._state)
+        self._ended.set_result(None)
+        if requests:
+            # The message to the next one comes right behind the answer: it goes on first, for all others wait for it.
+            soon(soon, wake, self.told)
+        else:
+            wake(self.told)
 
 
-def _result(releasing: asyncio.Future[Released]) -> Released:
+def _result(releasing: asyncio.Future[Optional[Released]]) -> Optional[Released]:
     if releasing.cancelled():
         raise Closed
     return releasing.result()

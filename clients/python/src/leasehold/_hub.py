@@ -20,9 +20,9 @@ from ._resp import Reply, fields, number
 from ._routes import Routes
 from ._server import Server
 from ._target import Target
-from ._tickets import Places
-from ._time import LONGEST_TIMER, now
-from ._waiting import granted
+from ._tickets import Places, Queuing
+from ._time import LONGEST_TIMER, now, valid_until
+from ._waiting import granted, place_at_once
 from .errors import Closed
 from .outcomes import LockInfo, Loss, Released
 from .settings import Name, Settings, seconds
@@ -37,14 +37,10 @@ class Hub(Holding):
         limits = Limits(*(seconds(name, getattr(settings, name)) for name in Limits._fields))
         super().__init__(limits, Asking(Routes(target, limits.response), limits.response))
         self.settings = settings
-        self.waiting = 0
-        """How many wait by tickets."""
         self._room = deque(range(settings.wait_connections))
         """To wait on connections."""
         self.blocked: Dict[Channel, Pending] = {}
         """Threads that wait on connections."""
-        self.requests: Set[object] = set()
-        """Those who ask for a lock at this moment, and threads that release one."""
         self._closing: Optional[asyncio.Future[List[Name]]] = None
         _fork.remember(self)
 
@@ -59,10 +55,10 @@ class Hub(Holding):
     def leave_room(self) -> None:
         self._room.append(0)
 
-    def hears_of(self, key: bytes) -> bool:
-        """Whether a place can be asked for at once."""
-        server = self.asking.routes.known(key)
-        return server is not None and server.subscription_now is not None
+    @property
+    def waiting(self) -> int:
+        """How many wait by tickets, at most."""
+        return len(self.requests)
 
     def places_of(self, server: Server, subscription: Subscription) -> Places:
         places = subscription.places
@@ -75,13 +71,21 @@ class Hub(Holding):
         given back."""
         self.check_open()
         self.requests.add(pending)
-        state = None
+        state: Optional[LeaseState] = None
+        grant: Optional[Granted] = None
+        queuing: Optional[Queuing] = None
         try:
-            grant = await granted(self, pending, begun)
+            queuing = place_at_once(self, pending, begun)
+            if queuing is not None:
+                grant = await queuing.until_told()
+            if grant is None or valid_until(grant.asked, grant.ttl) <= now():
+                grant = await granted(self, pending, begun, queuing)
             if grant is not None:
                 state = self.granted(pending, grant)
             return state
         finally:
+            if queuing is not None:
+                queuing.leave()
             self.requests.discard(pending)
             if state is None and pending.may_hold:
                 self.give_up(pending)
@@ -145,10 +149,12 @@ class Hub(Holding):
             channel.close()
             self.give_up(pending)
         releases = [(state, self.begin_release(state, Loss.CLOSED)) for state in list(self.leases)]
-        await asyncio.sleep(0)
-        while self.requests or self._background:
+        while True:
+            is_asking = bool(self.requests)
+            # Whoever gives up a request says so, also from another thread, before it is none any more.
+            await asyncio.sleep(0)
             left = until - now()
-            if left <= 0:
+            if left <= 0 or not (is_asking or self._background):
                 break
             # Requests have been sent away, and end by themselves.
             waiting = self._background or {asyncio.ensure_future(asyncio.sleep(0.001))}
@@ -156,12 +162,13 @@ class Hub(Holding):
         left_held = [state.name for state, release in releases if not _is_done(release)]
         left_held += self._giving_back.values()
         left_held += [name for name, end in self._not_released if end > now()]
-        ending = list(self._background)
-        for task in ending:
-            task.cancel()
+        left_held += [state.name for state in self.requests if isinstance(state, LeaseState)]
         if self._looking is not None:
             self._looking.cancel()
         self.asking.routes.close()
+        ending = list(self._background)
+        for task in ending:
+            task.cancel()
         # All of them have heard of their end before the loop ends: one step for each level of waiting.
         for _ in range(3):
             await asyncio.sleep(0)
@@ -204,5 +211,5 @@ def _seconds(left: Reply) -> Optional[float]:
     return left / 1000 if isinstance(left, int) and left >= 0 else None
 
 
-def _is_done(release: asyncio.Future[Released]) -> bool:
+def _is_done(release: asyncio.Future[Optional[Released]]) -> bool:
     return release.done() and not release.cancelled() and release.exception() is None

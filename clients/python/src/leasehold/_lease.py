@@ -58,7 +58,7 @@ class LeaseState:
         """What a message grants may be shorter than the lease, which the first renewal claims."""
         self.is_extending: Optional[asyncio.Lock] = None
         """Held by whoever extends it."""
-        self.release: Optional[asyncio.Future[Released]] = None
+        self.release: Optional[asyncio.Future[Optional[Released]]] = None
         """Under way, or what came of it, if the loop releases it."""
         self.released: Optional[Released] = None
         """What came of it, if one request did."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import uuid
@@ -98,6 +99,7 @@ class Line(Wire):
         """Who waits, when it was sent, and when the answer is overdue."""
         self._retired: Optional[Exception] = None
         self._watch: Optional[asyncio.TimerHandle] = None
+        self._look_by = math.inf
         self.has_module = True
 
     @property
@@ -116,10 +118,10 @@ class Line(Wire):
         """Several requests at once, each with its sink."""
         self._transport.write(packed)
         sent = self._loop.time()
-        due = sent + max(0.0, min(limit, 1e6))
+        due = sent + limit if 0 < limit < 1e6 else sent + max(0.0, min(limit, 1e6))
         for sink in sinks:
             self._waiting.append((sink, sent, due))
-        if self._watch is None or due < self._watch.when():
+        if due < self._look_by:
             self._look_at(due)
 
     async def last_word(self, packed: bytes, limit: float) -> bool:
@@ -134,11 +136,11 @@ class Line(Wire):
     def _look_at(self, due: float) -> None:
         if self._watch is not None:
             self._watch.cancel()
-        self._watch = self._loop.call_at(due, self._look)
+        self._watch, self._look_by = self._loop.call_at(due, self._look), due
 
     def _look(self) -> None:
         """What is overdue is given up, and the line with it if it has been silent for long enough."""
-        self._watch, here = None, self._loop.time() + 0.001
+        self._watch, self._look_by, here = None, math.inf, self._loop.time() + 0.001
         overdue = [(sink, sent) for sink, sent, due in self._waiting if due <= here and not sink.done()]
         for sink, sent in overdue:
             sink.set_exception(Silent(f"no answer for {here - sent:.3f} s"))
@@ -194,6 +196,8 @@ class Subscription(Wire):
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         super().__init__(writer)
         self.channel = f"leasehold:{uuid.uuid4()}".encode()
+        self._before = pack((b"message", self.channel, b""))[:-5]
+        """What comes before the length of each message."""
         self.listeners: Dict[Place, Listener] = {}
         self.places: Optional[object] = None
         """Those in the queues of this server, kept together."""
@@ -203,6 +207,16 @@ class Subscription(Wire):
     async def begin(self) -> None:
         self._transport.write(pack((b"SUBSCRIBE", self.channel)))
         await self._subscribed
+
+    def data_received(self, data: bytes) -> None:
+        if data.startswith(self._before) and not self._parser.is_amid:
+            length, _, rest = data[len(self._before) :].partition(b"\r\n")
+            if length.isdigit() and len(rest) == int(length) + 2:
+                # It is one message, as it is most of the time.
+                self._heard_at = now()
+                self._tell(rest[:-2])
+                return
+        super().data_received(data)
 
     def heard(self, reply: Reply) -> None:
         self._heard_at = now()

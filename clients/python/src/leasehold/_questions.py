@@ -68,11 +68,11 @@ Question = Union[Acquire, Wait, Ticket, Extend, Release, Look, Guarded]
 
 
 def words(key: bytes, question: Question) -> List[Word]:
-    if isinstance(question, Extend):
-        return [b"LOCK.EXTEND", key, question.owner, millis(question.ttl), question.fence]
     if isinstance(question, Release):
         fence: List[Word] = [] if question.fence is None else [question.fence]
         return [b"LOCK.RELEASE", key, question.owner, *fence]
+    if isinstance(question, Extend):
+        return [b"LOCK.EXTEND", key, question.owner, millis(question.ttl), question.fence]
     if isinstance(question, Guarded):
         return [b"LOCK.GUARD", key, question.owner, question.fence, *question.command]
     if isinstance(question, Look):

@@ -16,11 +16,21 @@ Words = Sequence[Word]
 
 
 def pack(words: Words) -> bytes:
-    packed = [b"*%d\r\n" % len(words)]
+    told: List[Union[int, bytes]] = []
     for word in words:
-        octets = word if type(word) is bytes else _octets(word)
-        packed.append(b"$%d\r\n%b\r\n" % (len(octets), octets))
-    return b"".join(packed)
+        octets = word if type(word) is bytes else b"%d" % word if type(word) is int else _octets(word)
+        told.append(len(octets))
+        told.append(octets)
+    count = len(words)
+    form = _FORMS[count] if count < len(_FORMS) else _form(count)
+    return form % (*told,)
+
+
+def _form(count: int) -> bytes:
+    return b"*%d\r\n" % count + b"$%d\r\n%b\r\n" * count
+
+
+_FORMS = [_form(count) for count in range(16)]
 
 
 def _octets(word: object) -> bytes:

@@ -65,6 +65,7 @@ class Routes:
         self._response = response
         self._servers: Dict[Optional[Address], Server] = {}
         self._slots = SlotMap()
+        self.is_closed = False
         self._looked_at: Optional[float] = None
         self._primary: Optional[Address] = None
         self._looking: Optional[asyncio.Future[None]] = None
@@ -196,6 +197,7 @@ class Routes:
         return remap(address) if remap is not None else address
 
     def close(self) -> None:
+        self.is_closed = True
         for server in [*self._servers.values(), *self._sentinels]:
             server.close()
         if self._looking is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Awaitable, Callable, Generic, List, Optional, Set, TypeVar
 
 from redis.exceptions import ConnectionError as Disconnected
@@ -30,7 +31,7 @@ class TicketOffice:
     def __init__(self) -> None:
         self._refused_at: Optional[float] = None
         self._unheard_since: Optional[float] = None
-        self.longest: Optional[float] = None
+        self.longest = math.inf
 
     def refuse(self) -> None:
         self._refused_at = now()

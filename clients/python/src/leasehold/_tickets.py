@@ -6,6 +6,8 @@
                               nil                  nil: a slice later
     subscription                                             the message: granted
 
+Nobody waits for the answers that are nil: :class:`Queuing` hears them, and its task hears of what ends the wait.
+
 **The message is the grant**: it came after the last request that was answered nil, so a lease that is counted from
 before that one ends before the server's. A message may be lost: asking again keeps the place, and is the truth.
 """
@@ -27,7 +29,7 @@ from ._resp import Reply, number, pack
 from ._server import Server
 from ._time import RETRY, ROOM, now, valid_until
 from ._verdict import Verdict, verdict
-from .errors import LeaseholdError, QueueFull, Refused, Unreachable
+from .errors import Closed, LeaseholdError, QueueFull, Refused, Unreachable
 
 if TYPE_CHECKING:
     from ._hub import Hub
@@ -61,28 +63,26 @@ class Queuing:
 
     __slots__ = (
         "_deadline",
-        "_each",
         "_hub",
         "_is_doubtful",
         "_places",
         "_told",
-        "_was_answered",
         "asked",
         "counted",
         "kept",
         "pending",
         "server",
+        "was_answered",
     )
 
-    def __init__(self, hub: Hub, pending: Pending, deadline: float, each: float, was_answered: bool) -> None:
+    def __init__(self, hub: Hub, pending: Pending, deadline: float, was_answered: bool = False) -> None:
         self._hub = hub
         self.pending = pending
         self._deadline = deadline
-        self._each = each
-        self._was_answered = was_answered
+        self.was_answered = was_answered
         self._places: Optional[Places] = None
         self.server: Optional[Server] = None
-        self._told: Optional[asyncio.Future[Reply]] = None
+        self._told: Optional[asyncio.Future[Union[int, Granted]]] = None
         self.kept = KEPT_LEAST
         self.asked = math.inf
         """Before the last request was sent that was answered nil, or the first of all."""
@@ -94,14 +94,18 @@ class Queuing:
     async def wait(self) -> Union[Granted, Waited]:
         last: Optional[LeaseholdError] = None
         tries, failing_since, rest = 0, now(), 0.0
+        each = self._hub.asking.each(self.pending.wanted.ttl)
         while now() < self._deadline:
-            is_last = self._deadline - now() < self._each
+            is_last = self._deadline - now() < each
             try:
+                if self._places is not None and self._places.subscription.is_closed:
+                    # What was told meanwhile is lost: so all ask, and not all at once.
+                    await self._rest(random.random() * min(1.0, self._hub.waiting / ASKED_A_SECOND))
                 answer = await self._ask()
                 if answer is not None:
                     return answer
                 tries, last = 0, None
-                by_message = await self._until_told()
+                by_message = await self.until_told()
                 if by_message is not None:
                     return by_message
                 failing_since = now()
@@ -114,15 +118,24 @@ class Queuing:
             except Unreachable as silent:
                 if now() - failing_since >= self._hub.limits.unreachable_after:
                     raise
-                if not is_last or tries or last is not None or not self._was_answered:
+                if not is_last or tries or last is not None or not self.was_answered:
                     last = silent
                 # Otherwise others held it when the server had time to answer.
                 rest = RETRY.rest(tries)
             tries += 1
             await self._rest(rest)
+        if last is None and not self.was_answered:
+            last = Unreachable("no server that grants locks answered in time")
         if last is not None:
             raise last
         return Waited.OVER
+
+    def ask_on(self, line: Line, server: Server, subscription: Subscription) -> None:
+        """By one request that nobody waits for: whatever comes of it is told."""
+        self.enter(server, subscription)
+        self.pending.may_hold = True
+        request, each = Request(self, line), self._hub.asking.each(self.pending.wanted.ttl)
+        line.send(request.packed, (request,), min(each, self._deadline - now()))
 
     async def _ask(self) -> Optional[Granted]:
         wanted, asking = self.pending.wanted, self._hub.asking
@@ -148,7 +161,7 @@ class Queuing:
         # What was granted since the last answer, and lost again by now, is not what a message tells of from now on.
         if now() >= valid_until(self.asked, self.counted):
             self._is_doubtful = True
-        self.asked, self._was_answered = asked, True
+        self.asked, self.was_answered = asked, True
         if self._places is not None:
             self._places.answered(self)
 
@@ -157,11 +170,11 @@ class Queuing:
             raise Elsewise(Waited.NO_QUEUE)
         if server.tickets.is_closed:
             raise Elsewise(Waited.NO_TICKETS)
-        subscription = server.subscription_now or await self._subscription_of(server, limit)
+        self.enter(server, server.subscription_now or await self._subscription_of(server, limit))
+
+    def enter(self, server: Server, subscription: Optional[Subscription]) -> None:
         slice_ = max(self._hub.limits.slice, self._hub.waiting / ASKED_A_SECOND)
-        self.kept = max(KEPT_LEAST, slice_ * KEPT_TIMES)
-        if server.tickets.longest is not None:
-            self.kept = min(self.kept, server.tickets.longest)
+        self.kept = min(max(KEPT_LEAST, slice_ * KEPT_TIMES), server.tickets.longest)
         self.server = server
         places = None if subscription is None else self._hub.places_of(server, subscription)
         if places is not self._places:
@@ -186,41 +199,43 @@ class Queuing:
         server.tickets.heard()
         return subscription
 
-    async def _until_told(self) -> Optional[Granted]:
+    async def until_told(self) -> Optional[Granted]:
         """Until there is a reason to ask again, or it is granted."""
-        told, hub = self._told, self._hub
+        told, hub, asking = self._told, self._hub, self._hub.asking
         if told is None or self._places is None:
             unheard = max(UNHEARD, hub.waiting / ASKED_A_SECOND) * (1 - random.random() / 4)
             await self._rest(min(self.kept / KEPT_TIMES, unheard))
             return None
+        if asking.is_closed:
+            raise Closed
         timer = None
         if not math.isinf(self._deadline):
             timer = hub.loop.call_later(min(max(0.0, self._deadline - now()), 1e6), self.told, 0)
+        # As until_closed does, but without one more coroutine for each who waits.
+        asking.open.add(told)
         try:
-            fence = number(await hub.asking.until_closed(told))
+            came = await told
         finally:
+            asking.open.discard(told)
             if timer is not None:
                 timer.cancel()
-        if self._places.subscription.is_closed:
-            # What was told meanwhile is lost: so all ask, and not all at once.
-            await self._rest(random.random() * min(1.0, hub.waiting / ASKED_A_SECOND))
-        if not fence:
-            return None
+        if isinstance(came, Granted) or not came:
+            return came or None
         # A lease that is not renewed has to be whole.
         must_claim = self._is_doubtful or hub.settings.confirm or not self.pending.wanted.renew
         if must_claim or not is_fresh_enough(self.asked, self.counted):
             return None
-        return Granted(fence, self.asked, self.counted)
+        return Granted(came, self.asked, self.counted)
 
     async def _rest(self, rest: float) -> None:
         await self._hub.asking.pause(max(0.0, min(rest, self._deadline - now())))
 
     # What it is to those who tell of its grant.
 
-    def told(self, fence: int) -> None:
-        """0: it is to be asked for again."""
+    def told(self, came: Union[int, Granted]) -> None:
+        """By a message, or by an answer. 0: it is to be asked for again."""
         if self._told is not None and not self._told.done():
-            self._told.set_result(fence)
+            self._told.set_result(came)
 
     def deaf(self) -> None:
         self.told(0)
@@ -254,8 +269,8 @@ def is_fresh_enough(asked: float, counted: float) -> bool:
     return now() < asked + counted * 3 / 4
 
 
-class Renewal:
-    """Where the answer to a request goes to that keeps a place."""
+class Request:
+    """For a place, or to keep it: where its answer goes to."""
 
     __slots__ = ("_asked", "_is_over", "_line", "_place", "packed")
 
@@ -276,8 +291,10 @@ class Renewal:
         self._place.pending.unanswered.discard(self._line)
         if reply is None:
             self._place.not_yet(self._asked)
+        elif isinstance(reply, int):
+            self._place.told(Granted(reply, self._asked, self._place.pending.wanted.ttl))
         else:
-            # It is granted already, or refused: the next request tells.
+            # It is refused, or is to be asked for elsewhere: the next request tells.
             self._place.told(0)
 
     def set_exception(self, _: BaseException) -> None:
@@ -329,8 +346,8 @@ class Places:
         elif due and line is not None:
             for place in due:
                 # As long as the client has so many, each is kept for longer.
-                place.kept = max(place.kept, min(slice_ * KEPT_TIMES, self._server.tickets.longest or math.inf))
+                place.kept = max(place.kept, min(slice_ * KEPT_TIMES, self._server.tickets.longest))
                 self._due[place] = math.inf
-            renewals = [Renewal(place, line) for place in due]
-            line.send(b"".join([each.packed for each in renewals]), renewals, self._hub.limits.response)
+            requests = [Request(place, line) for place in due]
+            line.send(b"".join([each.packed for each in requests]), requests, self._hub.limits.response)
         self._timer = self._hub.loop.call_later(min(RENEWED_EVERY, slice_ / 2), self._renew)

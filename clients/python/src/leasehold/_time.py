@@ -7,7 +7,7 @@ import random
 import sys
 import time
 from functools import partial
-from typing import Awaitable, Callable, NamedTuple, TypeVar
+from typing import Any, Awaitable, Callable, NamedTuple, TypeVar
 
 from redis.exceptions import TimeoutError as Silent
 
@@ -38,7 +38,8 @@ DRIFT_LEAST = 0.002
 
 
 def valid_until(asked: float, ttl: float) -> float:
-    return asked + max(0.0, ttl * (1 - DRIFT_PART) - DRIFT_LEAST)
+    lasts = ttl * (1 - DRIFT_PART) - DRIFT_LEAST
+    return asked + lasts if lasts > 0 else asked
 
 
 class Backoff(NamedTuple):
@@ -85,6 +86,11 @@ async def within(limit: float, what: Awaitable[T]) -> T:
             # It may fail after all.
             task.add_done_callback(looked_at)
             task.cancel()
+
+
+def wake(waiting: asyncio.Future[Any]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def looked_at(ended: asyncio.Future[T]) -> None:

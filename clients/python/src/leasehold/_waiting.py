@@ -24,14 +24,26 @@ LATE = 0.1
 """How much later than patience the answer may come that it has ended."""
 
 
-async def granted(hub: Hub, pending: Pending, begun: float) -> Optional[Granted]:
+def place_at_once(hub: Hub, pending: Pending, begun: float) -> Optional[Queuing]:
+    """Who may have to wait asks for a place at once, if there are the connections for it and if one tells of grants."""
+    server = hub.asking.routes.known(pending.wanted.key) if pending.wanted.wait and hub.settings.tickets else None
+    if server is None or server.tickets.is_closed:
+        return None
+    line, subscription, deadline = server.line_now, server.subscription_now, begun + pending.wanted.wait
+    if line is None or not line.has_module or subscription is None or now() >= deadline:
+        return None
+    queuing = Queuing(hub, pending, deadline)
+    queuing.ask_on(line, server, subscription)
+    return queuing
+
+
+async def granted(hub: Hub, pending: Pending, begun: float, queuing: Optional[Queuing]) -> Optional[Granted]:
     """None when others have held the lock until patience ended."""
     wanted, settings, asking = pending.wanted, hub.limits, hub.asking
     deadline = begun + (settings.within if wanted.wait == 0 else wanted.wait)
     each = asking.each(wanted.ttl)
-    by_ticket, was_answered, tries = hub.settings.tickets, False, 0
-    # Who may have to wait asks for a place at once, if there is a subscription that tells of it.
-    must_ask = wanted.wait == 0 or not by_ticket or not hub.hears_of(wanted.key)
+    by_ticket, was_answered, tries = hub.settings.tickets, queuing is not None and queuing.was_answered, 0
+    must_ask = queuing is None
     while True:
         if must_ask:
             until = min(deadline, now() + settings.unreachable_after)
@@ -65,15 +77,14 @@ async def granted(hub: Hub, pending: Pending, begun: float) -> Optional[Granted]
                 continue
         must_ask = True
         if by_ticket:
-            hub.waiting += 1
-            queuing = Queuing(hub, pending, deadline, each, was_answered)
+            queuing = queuing or Queuing(hub, pending, deadline, was_answered)
             try:
                 waited = await queuing.wait()
             except Elsewise as elsewise:
                 waited = elsewise.waited
             finally:
-                hub.waiting -= 1
                 queuing.leave()
+                queuing = None
         else:
             waited = await park(hub, pending, deadline)
         if isinstance(waited, Granted) and valid_until(waited.asked, waited.ttl) > now():

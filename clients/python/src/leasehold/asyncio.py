@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import TracebackType
-from typing import AsyncIterator, Awaitable, Callable, List, Optional, Tuple, Type, TypeVar
+from typing import AsyncIterator, Awaitable, Callable, List, Optional, Tuple, Type, TypeVar, Union
 
 from . import _fork
 from ._factory import Factory
@@ -14,12 +14,11 @@ from ._hub import Hub
 from ._lease import LeaseState
 from ._pending import Pending
 from ._resp import Reply, Word
-from ._target import AnyClient
 from ._time import now
 from ._wanted import Asked, Wanted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, Settings, patience, positive
+from .settings import Duration, Name, patience, positive
 
 __all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
 
@@ -82,12 +81,7 @@ class Lease(Hold):
     async def __aenter__(self) -> Lease:
         return self
 
-    async def __aexit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await _give_back(self)
 
 
@@ -102,7 +96,7 @@ class Leadership(Lease):
 async def _give_back(lease: Lease) -> None:
     """What became of the work is worth more than what becomes of the release."""
     try:
-        released = await lease.release()
+        released = await lease._hub.release(lease._state, lease._hub.limits.within)
     except LeaseholdError as error:
         log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
         return
@@ -144,7 +138,9 @@ class LockRequest:
 
     async def __aenter__(self) -> Lease:
         lease = await self._granted(Lease)
-        self._entered.enter(asyncio.current_task(), (lease, Scope(lease._state)))
+        task = asyncio.current_task()
+        assert task is not None
+        self._entered.enter(task, (lease, Scope(lease._state, lease._hub.loop, task)))
         return lease
 
     async def __aexit__(
@@ -155,7 +151,7 @@ class LockRequest:
     ) -> None:
         lease, scope = self._entered.leave(asyncio.current_task())
         try:
-            loss = await scope.end(kind)
+            loss = await scope.stopped_by(kind) if scope.end() else None
         finally:
             await _give_back(lease)
         if loss is not None:
@@ -169,18 +165,8 @@ class Leasehold(Factory[LockRequest]):
     grants are told of, to each server. The client is not used, and need not be closed before.
     """
 
-    def __init__(
-        self,
-        client: AnyClient,
-        settings: Optional[Settings] = None,
-        *,
-        prefix: Optional[Name] = None,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-    ) -> None:
-        super().__init__(client, settings, prefix=prefix, ttl=ttl, wait=wait)
+    def _begin(self) -> None:
         self._hub: Optional[Hub] = None
-        self._is_closed = False
         _fork.remember(self)
 
     def _request(self, asked: Asked) -> LockRequest:
@@ -239,12 +225,7 @@ class Leasehold(Factory[LockRequest]):
     async def __aenter__(self) -> Leasehold:
         return self
 
-    async def __aexit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def forget_in_child(self) -> None:
@@ -291,8 +272,7 @@ class Election:
     async def observe(self) -> AsyncIterator[Optional[Leader]]:
         """Who leads, and then each who differs from the one before; None: nobody. It looks every ``look_every``,
         so that terms shorter than that may be missed. While no server answers it says nothing."""
-        last: Optional[Leader] = None
-        is_first = True
+        last: Union[Leader, str, None] = "not known"
         while True:
             try:
                 leader = await self.leader()
@@ -301,7 +281,7 @@ class Election:
             except LeaseholdError as error:
                 log.debug("nobody says who leads: %s", error)
             else:
-                if is_first or leader != last:
-                    is_first, last = False, leader
+                if leader != last:
+                    last = leader
                     yield leader
             await asyncio.sleep(self._look_every)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from types import TracebackType
-from typing import Callable, Iterator, List, Optional, Type, TypeVar
+from typing import Callable, Iterator, List, Optional, Type, TypeVar, Union
 
 from . import _fork
 from ._factory import Factory
@@ -15,12 +14,11 @@ from ._lease import LeaseState
 from ._pending import Pending
 from ._resp import Reply, Word
 from ._running import Running
-from ._target import AnyClient
 from ._time import now
 from ._wanted import Asked, Wanted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, Settings, patience, positive
+from .settings import Duration, Name, patience, positive
 
 __all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
 
@@ -89,12 +87,7 @@ class Lease(Hold):
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _give_back(self)
 
 
@@ -152,12 +145,7 @@ class LockRequest:
         self._entered.enter(threading.get_ident(), lease)
         return lease
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _give_back(self._entered.leave(threading.get_ident()))
 
 
@@ -169,19 +157,9 @@ class Leasehold(Factory[LockRequest]):
     closed before. A child process that was forked begins anew: what its parent holds, it does not.
     """
 
-    def __init__(
-        self,
-        client: AnyClient,
-        settings: Optional[Settings] = None,
-        *,
-        prefix: Optional[Name] = None,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-    ) -> None:
-        super().__init__(client, settings, prefix=prefix, ttl=ttl, wait=wait)
+    def _begin(self) -> None:
         self._starting = threading.RLock()
         self._running: Optional[Running] = None
-        self._is_closed = False
         _fork.remember(self)
 
     def _request(self, asked: Asked) -> LockRequest:
@@ -243,12 +221,7 @@ class Leasehold(Factory[LockRequest]):
     def __enter__(self) -> Leasehold:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> Running:
@@ -299,8 +272,7 @@ class Election:
     def observe(self) -> Iterator[Optional[Leader]]:
         """Who leads, and then each who differs from the one before; None: nobody. It looks every ``look_every``,
         so that terms shorter than that may be missed. While no server answers it says nothing."""
-        last: Optional[Leader] = None
-        is_first = True
+        last: Union[Leader, str, None] = "not known"
         while True:
             try:
                 leader = self.leader()
@@ -309,7 +281,7 @@ class Election:
             except LeaseholdError as error:
                 log.debug("nobody says who leads: %s", error)
             else:
-                if is_first or leader != last:
-                    is_first, last = False, leader
+                if leader != last:
+                    last = leader
                     yield leader
             time.sleep(self._look_every)
