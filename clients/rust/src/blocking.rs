@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::ops::Deref;
 use std::sync::Arc;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// A client with a runtime of its own, which renews leases on a thread of its own. It has all that
 /// [`Locks`](crate::Locks) has, and [`wait`](Self::wait) for what is awaited there.
@@ -29,7 +29,20 @@ use tokio::runtime::{Builder, Runtime};
 #[derive(Clone)]
 pub struct Locks {
     locks: crate::Locks,
-    runtime: Arc<Runtime>,
+    handle: Handle,
+    _runtime: Arc<Ended>,
+}
+
+/// A runtime that ends with the last copy of its client, wherever that is dropped.
+struct Ended(Option<Runtime>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // On a thread of another runtime it must not be waited for.
+        if let (Ok(_), Some(runtime)) = (Handle::try_current(), self.0.take()) {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Locks {
@@ -39,7 +52,7 @@ impl Locks {
     ///
     /// When the system has no thread for it.
     pub fn new(server: impl Into<Server>) -> std::io::Result<Self> {
-        Ok(Self { locks: crate::Locks::new(server), runtime: runtime()? })
+        Ok(Self::on(runtime()?, crate::Locks::new(server)))
     }
 
     /// The same with these settings.
@@ -49,7 +62,12 @@ impl Locks {
     /// When a setting makes no sense.
     pub fn with_settings(server: impl Into<Server>, settings: Settings) -> Result<Self, Error> {
         let runtime = runtime().map_err(|error| Error::Unreachable { source: error.into() })?;
-        Ok(Self { locks: crate::Locks::with_settings(server, settings)?, runtime })
+        Ok(Self::on(runtime, crate::Locks::with_settings(server, settings)?))
+    }
+
+    fn on(runtime: Runtime, locks: crate::Locks) -> Self {
+        let handle = runtime.handle().clone();
+        Self { locks, handle, _runtime: Arc::new(Ended(Some(runtime))) }
     }
 
     /// Waits for a request, a release, or whatever else is awaited.
@@ -58,14 +76,12 @@ impl Locks {
     ///
     /// On a thread of a tokio runtime, which must not wait.
     pub fn wait<F: IntoFuture>(&self, future: F) -> F::Output {
-        self.runtime.block_on(async { future.await })
+        self.handle.block_on(async { future.await })
     }
 }
 
-fn runtime() -> std::io::Result<Arc<Runtime>> {
-    let built =
-        Builder::new_multi_thread().worker_threads(1).thread_name("leasehold").enable_all().build();
-    built.map(Arc::new)
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(1).thread_name("leasehold").enable_all().build()
 }
 
 impl Deref for Locks {

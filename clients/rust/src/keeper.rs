@@ -74,7 +74,8 @@ impl Core {
             self.forget(lease);
         }
         if !self.keeper.is_running.swap(true, Relaxed) {
-            self.home.spawn(run(Arc::downgrade(self), Arc::clone(&self.keeper.changed)));
+            self.home
+                .spawn(run(LeftBehind(Arc::downgrade(self)), Arc::clone(&self.keeper.changed)));
         } else if is_first {
             self.keeper.wake();
         }
@@ -100,10 +101,9 @@ impl Core {
 }
 
 /// It ends with the client and its guards, or with the runtime.
-async fn run(core: Weak<Core>, changed: Arc<Notify>) {
-    let _left_behind = LeftBehind(Weak::clone(&core));
+async fn run(left_behind: LeftBehind, changed: Arc<Notify>) {
     loop {
-        let next = match core.upgrade() {
+        let next = match left_behind.0.upgrade() {
             None => return,
             Some(core) => {
                 let (due, next) = core.keeper.take_due();
@@ -125,7 +125,7 @@ async fn run(core: Weak<Core>, changed: Arc<Notify>) {
     }
 }
 
-/// Tells of the locks that are held when the runtime ends.
+/// Tells of the locks that are held when the runtime ends, also if its task was never begun.
 struct LeftBehind(Weak<Core>);
 
 impl Drop for LeftBehind {
