@@ -15,12 +15,20 @@
 
 mod durable;
 mod election;
+mod endurance;
 mod ephemeral;
+mod events;
 mod guarding;
 mod keeping;
+mod measures;
+mod package;
+mod places;
 mod quorum;
 mod quorum_storm;
+mod runtimes;
 mod scene;
 mod several;
+mod suspend;
+mod tickets;
 mod topology;
 mod waiting;

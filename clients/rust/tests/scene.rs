@@ -48,6 +48,24 @@ pub(crate) async fn poll_times<F: Future + ?Sized>(mut begun: Pin<&mut F>, times
     true
 }
 
+/// Whether this is a process that was started for this test alone: otherwise it has been run in one with these variables,
+/// separated by spaces.
+pub(crate) fn is_alone(test: &str, variables: &str) -> bool {
+    const ALONE: &str = "LEASEHOLD_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
+    itself.args([test, "--exact", "--nocapture"]).env(ALONE, "1");
+    itself.envs(variables.split(' ').filter_map(|variable| variable.split_once('=')));
+    let output = itself.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    print!("{said}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{error}");
+    false
+}
+
 /// A runtime that stands still while nobody blocks on it.
 pub(crate) fn standing() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()

@@ -159,9 +159,12 @@ fn sentinel_that_names(primary: Arc<AtomicU16>) -> u16 {
                 let port = primary.load(SeqCst).to_string();
                 let words = ["name", "locks", "ip", "127.0.0.1", "port", &port, "flags", "master"];
                 let words = words.map(|word| format!("${}\r\n{word}\r\n", word.len())).concat();
-                let reply = match command.contains("MASTERS") {
-                    true => format!("*1\r\n*8\r\n{words}"),
-                    false => "+PONG\r\n".to_owned(),
+                let reply = if command.contains("MASTERS") {
+                    format!("*1\r\n*8\r\n{words}")
+                } else if command.contains("ROLE") {
+                    "*2\r\n$8\r\nsentinel\r\n*0\r\n".to_owned()
+                } else {
+                    "+OK\r\n".to_owned()
                 };
                 if client.write_all(reply.as_bytes()).is_err() {
                     return;

@@ -1,0 +1,340 @@
+//! Many tasks that wait at once: how many connections they take, how much memory, and what others notice of them.
+
+use crate::scene::{
+    Kind, LONG, NOTHING, Way, behind, connections, cut_all, eventually, eventually_free,
+    is_held_by, locks, locks_with, millis, server, soon, with_module,
+};
+use leasehold_client::{Error, Guard, Locks, Released, Renew, Settings};
+use redis::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use testkit::{Client, Proxy, Seed, Server, bulk_text, figure, lacks_notify};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinHandle;
+
+const CROWD: usize = 1_000;
+
+/// So many locks that somebody has.
+fn taken(server: &Server, count: usize) {
+    let script =
+        "for i = 0, ARGV[1] - 1 do redis.call('SET', 'printer:' .. i, 'x', 'PX', 600000) end";
+    server.cmd(["EVAL", script, "0", count.to_string().as_str()]);
+}
+
+fn free(server: &Server, number: usize) {
+    server.cmd(["DEL", format!("printer:{number}").as_str()]);
+}
+
+fn wait(locks: &Locks, number: usize) -> JoinHandle<Result<Guard, Error>> {
+    tokio::spawn(locks.lock(format!("printer:{number}")).ttl(LONG).into_future())
+}
+
+fn count_of(server: &Server, field: &str) -> usize {
+    let count = server.client().info_field("leasehold", field);
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+async fn eventually_many(server: &Server, field: &str, count: usize) {
+    eventually("there are so many", || match count_of(server, field) {
+        seen if seen == count => Ok(()),
+        seen => Err((field.to_owned(), seen)),
+    })
+    .await;
+}
+
+/// How often a lock was asked for.
+fn asked(server: &Server) -> u64 {
+    let executed = server.client().executed();
+    ["lock.acquire", "evalsha", "eval"].iter().filter_map(|name| executed.get(*name)).sum()
+}
+
+/// Errors that the server has answered with, by their codes.
+fn errors(server: &Server) -> Vec<String> {
+    let stats = server.client().info_text("errorstats");
+    stats.lines().filter(|line| line.starts_with("errorstat_")).map(str::to_owned).collect()
+}
+
+/// Of this process, in bytes.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4_096
+}
+
+/// Their locks are freed one after the other, in any order, and in that order the tasks are served: whatever the state of the
+/// connections was before.
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_tasks_wait_for_ten_thousand_locks_on_two_connections() {
+    const TASKS: usize = 10_000;
+    if lacks_notify() {
+        return;
+    }
+    let mut seed = Seed::announced();
+    let mut server = with_module().aof().start();
+    taken(&server, TASKS);
+    let before = resident();
+    let locks = locks(&server);
+    let (tells, mut served) = unbounded_channel();
+    let begun = Instant::now();
+    let mut tasks = Vec::new();
+    for number in 0..TASKS {
+        let (request, tells) = (locks.lock(format!("printer:{number}")), tells.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = request.await.unwrap();
+            tells.send(number).unwrap();
+            assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        }));
+        if tasks.len().is_multiple_of(500) {
+            eventually_many(&server, "leasehold_tickets", tasks.len()).await;
+        }
+    }
+    let each = resident().saturating_sub(before) / TASKS;
+    figure(&format!(
+        "client: {TASKS} tasks have tickets after {} ms, on {} connections, {each} bytes each",
+        begun.elapsed().as_millis(),
+        connections(&server),
+    ));
+    assert_eq!(connections(&server), 2);
+    let mut left: Vec<_> = (0..TASKS).collect();
+    let mut order =
+        std::iter::from_fn(|| (!left.is_empty()).then(|| left.swap_remove(seed.below(left.len()))));
+    let mut serve = async |server: &Server, count: usize| {
+        let (begun, mut client) = (Instant::now(), server.client());
+        for number in order.by_ref().take(count) {
+            client.cmd(["DEL", format!("printer:{number}").as_str()]);
+            assert_eq!(soon(served.recv()).await, Some(number));
+        }
+        begun.elapsed() / u32::try_from(count).unwrap()
+    };
+    let each = serve(&server, TASKS / 4).await;
+    figure(&format!(
+        "client: of {TASKS} tickets one after the other is served in {} us",
+        each.as_micros()
+    ));
+    cut_all(&server);
+    serve(&server, TASKS / 4).await;
+    assert_eq!(connections(&server), 2);
+    server.kill();
+    server.start_again();
+    eventually_many(&server, "leasehold_tickets", TASKS / 2).await;
+    serve(&server, TASKS / 2).await;
+    assert_eq!(connections(&server), 2);
+    for task in tasks {
+        soon(task).await.unwrap();
+    }
+    assert_eq!(soon(locks.close(LONG)).await, NOTHING);
+    assert_eq!(count_of(&server, "leasehold_tickets"), 0);
+}
+
+/// Two programs that wait for the same locks, one behind the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn places_are_kept_through_a_cut_connection() {
+    const LOCKS: usize = 50;
+    if lacks_notify() {
+        return;
+    }
+    let server = server();
+    taken(&server, LOCKS);
+    let clients = [locks(&server), locks(&server)];
+    let mut queues = Vec::new();
+    for (place, locks) in clients.iter().enumerate() {
+        queues.push((0..LOCKS).map(|number| wait(locks, number)).collect::<Vec<_>>());
+        eventually_many(&server, "leasehold_tickets", (place + 1) * LOCKS).await;
+    }
+    let [first, second]: [Vec<_>; 2] = queues.try_into().unwrap();
+    cut_all(&server);
+    for (number, (first, second)) in first.into_iter().zip(second).enumerate() {
+        free(&server, number);
+        let guard = soon(first).await.unwrap().unwrap();
+        assert!(!second.is_finished());
+        let fence = guard.fence();
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        assert!(soon(second).await.unwrap().unwrap().fence() > fence);
+    }
+    assert_eq!(connections(&server), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_asks_more_often_than_it_takes_to_keep_the_place() {
+    if lacks_notify() {
+        return;
+    }
+    let server = server();
+    taken(&server, CROWD);
+    let every = millis(1_000);
+    let locks = locks_with(&server, Settings { check_every: every, ..Settings::default() });
+    let tasks: Vec<_> = (0..CROWD).map(|number| wait(&locks, number)).collect();
+    eventually_many(&server, "leasehold_tickets", CROWD).await;
+    let (before, begun) = (asked(&server), Instant::now());
+    tokio::time::sleep(3 * every).await;
+    let each = (asked(&server) - before) as f64 / begun.elapsed().as_secs_f64() / CROWD as f64;
+    figure(&format!("client: who waits asks {each:.2} times in each check_every"));
+    assert!((0.4..1.4).contains(&each), "{each}");
+    assert_eq!(count_of(&server, "leasehold_tickets"), CROWD);
+    tasks.iter().for_each(JoinHandle::abort);
+    eventually_many(&server, "leasehold_tickets", 0).await;
+}
+
+/// Each task takes its lock and gives it back at once.
+async fn all_served(tasks: Vec<JoinHandle<Result<Guard, Error>>>) {
+    for task in tasks {
+        drop(soon(task).await.unwrap().unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_that_want_one_lock_need_two_connections_and_cause_no_error() {
+    for kind in Kind::BOTH {
+        if kind == Kind::With && lacks_notify() {
+            continue;
+        }
+        let server = kind.setup().start();
+        let locks = locks(&server);
+        let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+        // Without a queue each takes a poll, of which there are fewer and fewer.
+        let crowd = if kind == Kind::With { CROWD } else { CROWD / 10 };
+        let before = asked(&server);
+        let served = |_| {
+            let request = locks.lock("printer").ttl(LONG);
+            tokio::spawn(async move { request.await?.release().await })
+        };
+        let tasks: Vec<_> = (0..crowd).map(served).collect();
+        eventually("all have asked", || match asked(&server) - before {
+            seen if seen >= crowd as u64 => Ok(()),
+            seen => Err(seen),
+        })
+        .await;
+        let begun = Instant::now();
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        let mut most = 0;
+        for task in tasks {
+            assert_eq!(soon(task).await.unwrap().unwrap(), Released::InTime);
+            most = most.max(connections(&server));
+        }
+        let took = begun.elapsed().as_millis();
+        kind.measured(&format!("ms in which {crowd} tasks take one lock in turn"), took);
+        assert!(most <= 2, "{most}");
+        assert_eq!(errors(&server), [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_on_connections_are_no_more_than_may_and_shut_nobody_out() {
+    let server = Arc::new(with_module().config("maxclients", "60").start());
+    for number in 0..CROWD {
+        server.client().grant(format!("printer:{number}"), "somebody", 600_000);
+    }
+    let settings = Settings { wait_connections: 40, ..Settings::default() };
+    let locks = Way::Connections.locks(&server, server.port(), settings);
+    let (over, refused) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    // Somebody who has nothing to do with locks.
+    let stranger = std::thread::spawn({
+        let (over, refused, port) = (Arc::clone(&over), Arc::clone(&refused), server.port());
+        move || {
+            while !over.load(SeqCst) {
+                let mut stranger = Client::over_tcp(("127.0.0.1", port)).unwrap();
+                let is_let_in = stranger
+                    .try_cmd("PING")
+                    .is_ok_and(|reply| reply == Value::SimpleString("PONG".to_owned()));
+                refused.fetch_add(usize::from(!is_let_in), SeqCst);
+                std::thread::sleep(millis(5));
+            }
+        }
+    });
+    let tasks: Vec<_> = (0..CROWD).map(|number| wait(&locks, number)).collect();
+    eventually_many(&server, "leasehold_waiters", 40).await;
+    assert!(connections(&server) <= 43, "{}", connections(&server));
+    // Also the locks of those who find no room to wait become free.
+    for number in (0..CROWD).rev() {
+        free(&server, number);
+    }
+    all_served(tasks).await;
+    over.store(true, SeqCst);
+    stranger.join().unwrap();
+    assert_eq!(refused.load(SeqCst), 0);
+    assert_eq!(soon(locks.close(LONG)).await, NOTHING);
+}
+
+/// So many lose the connections on which they wait, all at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_lose_their_connections_at_once_come_back_without_a_storm() {
+    const CROWD: usize = 300;
+    let server = server();
+    taken(&server, CROWD);
+    let settings = || Settings { wait_connections: CROWD, ..Settings::default() };
+    for way in Way::BOTH {
+        let locks = way.locks(&server, server.port(), settings());
+        let tasks: Vec<_> = (0..CROWD).map(|number| wait(&locks, number)).collect();
+        eventually_many(&server, "leasehold_waiters", CROWD).await;
+        let before = server.client().info_number("stats", "total_connections_received");
+        let asked_before = asked(&server);
+        cut_all(&server);
+        eventually_many(&server, "leasehold_waiters", CROWD).await;
+        for number in 0..10 {
+            free(&server, number);
+        }
+        let (served, others): (Vec<_>, Vec<_>) =
+            tasks.into_iter().enumerate().partition(|(number, _)| *number < 10);
+        all_served(served.into_iter().map(|(_, task)| task).collect()).await;
+        let after = server.client().info_number("stats", "total_connections_received");
+        let most = if way == Way::Tickets { 100 } else { 2 * CROWD as u64 + 100 };
+        assert!(after - before < most, "{way:?}: {}", after - before);
+        assert!(asked(&server) - asked_before < 6 * CROWD as u64, "{way:?}");
+        others.iter().for_each(|(_, task)| task.abort());
+        eventually_many(&server, "leasehold_waiters", 0).await;
+        taken(&server, 10);
+    }
+}
+
+/// Whoever waits hears of a grant in the last milliseconds of what it may count on: it has a whole lease, or none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_is_heard_of_late_is_no_longer_than_the_server_has_it() {
+    let server = server();
+    let link = Proxy::to(server.port());
+    let locks = behind(&link, Settings { check_every: millis(300), ..Settings::default() });
+    for delay in [50, 200, 400, 600] {
+        let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+        let request = locks.lock("printer").ttl(millis(700)).renew(Renew::Never);
+        let waiting = tokio::spawn(request.into_future());
+        crate::scene::eventually_waiting(&server, "printer", 1).await;
+        link.slow_subscriptions(millis(delay));
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        let granted = soon(waiting).await.unwrap().unwrap();
+        let (left, holds) = (granted.valid_for(), is_held_by(&server, "printer", &granted));
+        assert!(left.is_zero() || holds, "{delay}: it counts on {left:?}");
+        soon(granted.lost()).await;
+        link.slow_subscriptions(Duration::ZERO);
+        drop(granted);
+        eventually_free(&server, "printer").await;
+    }
+}
+
+#[test]
+fn threads_wait_on_two_connections_too() {
+    const THREADS: usize = 50;
+    if lacks_notify() {
+        return;
+    }
+    let server = server();
+    taken(&server, THREADS);
+    let client = crate::scene::client(server.port());
+    let locks = leasehold_client::blocking::Locks::new(client).unwrap();
+    let threads: Vec<_> = (0..THREADS)
+        .map(|number| {
+            let locks = locks.clone();
+            std::thread::spawn(move || {
+                let guard = locks.wait(locks.lock(format!("printer:{number}"))).unwrap();
+                assert_eq!(locks.wait(guard.release()).unwrap(), Released::InTime);
+            })
+        })
+        .collect();
+    locks.wait(eventually_many(&server, "leasehold_tickets", THREADS));
+    assert_eq!(connections(&server), 2);
+    for number in (0..THREADS).rev() {
+        free(&server, number);
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let list = bulk_text(&server.cmd("CLIENT LIST"));
+    assert!(list.contains(" name=leasehold "), "{list}");
+}
