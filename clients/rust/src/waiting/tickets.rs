@@ -4,7 +4,7 @@ use super::patience::{Patience, Waited};
 use super::places::{Place, Places, Told};
 use crate::attempt::Attempt;
 use crate::backoff::{RETRY, ROOM};
-use crate::clock::Moment;
+use crate::clock::{Moment, within};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::verdict::{Verdict, told, verdict};
@@ -40,8 +40,11 @@ pub(super) async fn wait(
         let asked = Moment::now();
         let limits = Limits { each: patience.each, until: patience.until };
         let held_before = std::mem::replace(&mut attempt.may_hold, true);
-        // In a box, so that a waiter has no room for it while it sleeps.
-        match Box::pin(place.ask(limits)).await {
+        // In a box, so that a waiter has no room for it while it sleeps; and not all at once, for the same reason.
+        let turn = within(patience.until.since(Moment::now()), places.turns.acquire()).await;
+        let came = Box::pin(place.ask(limits)).await;
+        drop(turn);
+        match came {
             Ok(Some(granted)) => return Ok(Waited::Granted(granted)),
             Ok(None) if attempt.remote.is_plain() => return Ok(Waited::NoQueue),
             Ok(None) => failures = Failures { is_queued: true, ..Failures::default() },
@@ -52,7 +55,7 @@ pub(super) async fn wait(
                 match means {
                     Verdict::NoTickets => return Ok(Waited::NoTickets),
                     Verdict::KeepsFor(longest) if places.keeps_for(longest) => continue,
-                    _ => match failures.rest(error, means, patience, asked).await? {
+                    _ => match Box::pin(failures.rest(error, means, patience, asked)).await? {
                         Rested::AskAgain => continue,
                         Rested::Ended => return Ok(Waited::Ended),
                     },
@@ -73,7 +76,11 @@ pub(super) async fn wait(
             Some(Told::Cut) => {
                 let crowd = u64::try_from(places.count()).unwrap_or(u64::MAX);
                 let rest = Duration::from_millis(crowd).mul_f64(fastrand::f64());
-                sleep(rest.min(patience.until.since(Moment::now()))).await;
+                let until = patience.until.min(Moment::now().later(rest));
+                // Others may have opened it again, and it tells of this grant.
+                if let Some(Told::Granted(granted)) = place.sleep(until).await {
+                    return Ok(Waited::Granted(granted));
+                }
             }
             Some(Told::Ask) | None => {}
         }
