@@ -221,20 +221,20 @@ async fn a_server_that_cannot_be_reached_is_told_of_until_it_can() {
         let guard = locks.lock("printer").await.unwrap();
         assert_eq!(guard.release().await.unwrap(), Released::InTime);
         server.kill();
-        let begun = Instant::now();
+        let (before, begun) = (traced.all("unreachable").len(), Instant::now());
         assert!(locks.lock("printer").try_now().await.is_err());
         kind.measured("ms until a try fails, limit 300", begun.elapsed().as_millis());
         for _ in 0..2 {
             assert!(locks.lock("printer").try_now().await.is_err());
         }
-        let told = traced.all("unreachable");
-        assert_eq!((told.len(), told[0].level), (round, Level::WARN), "{told:?}");
-        assert_eq!(traced.all("reachable again").len(), round - 1);
+        let told = traced.all("unreachable").split_off(before);
+        // Not with each try, of which there have been many. One may have been given up before the server was back.
+        assert!((1..=2).contains(&told.len()) && told[0].level == Level::WARN, "{told:?}");
         server.start_again();
         let guard = soon(locks.lock("printer")).await.unwrap();
         assert_eq!(guard.release().await.unwrap(), Released::InTime);
         let told = traced.all("reachable again");
-        assert_eq!((told.len(), told[0].level), (round, Level::INFO), "{told:?}");
+        assert!(told.len() >= round && told[0].level == Level::INFO, "{told:?}");
     }
 }
 
