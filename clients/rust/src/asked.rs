@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A request in full.
 pub(crate) struct Asked {
     pub(crate) name: Arc<str>,
-    pub(crate) claim: Claim,
+    pub(crate) claim: Arc<Claim>,
     pub(crate) wanted: Wanted,
     pub(crate) terms: Terms,
     /// How many replicas have to acknowledge the grant, and how long they may take.

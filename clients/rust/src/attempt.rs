@@ -30,7 +30,7 @@ impl Attempt {
             home: Arc::clone(home),
             remote: Arc::clone(remote),
             name: Arc::clone(&asked.name),
-            claim: Arc::new(asked.claim.clone()),
+            claim: Arc::clone(&asked.claim),
             wanted: asked.wanted,
             trail: Arc::default(),
             may_hold: false,

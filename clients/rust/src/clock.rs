@@ -3,6 +3,7 @@
 //! The server's clock goes on then, and so do leases. `Instant` stops on Linux and macOS, and so do the timers of the
 //! runtime.
 
+use futures_util::FutureExt;
 use std::time::Duration;
 
 /// The longest duration that can be added to any moment.
@@ -36,9 +37,12 @@ impl std::ops::Add<Duration> for Moment {
     }
 }
 
-/// None: it took longer than that.
-pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(limit.min(FOR_EVER), future).await.ok()
+/// None: it took longer than that. No async function, which would have room for the future twice.
+pub(crate) fn within<T>(
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> impl Future<Output = Option<T>> {
+    tokio::time::timeout(limit.min(FOR_EVER), future).map(Result::ok)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -73,7 +73,7 @@ impl Core {
     /// None: somebody else has the lock, and patience has ended.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
-        asked: Asked,
+        asked: Box<Asked>,
     ) -> Result<Option<Arc<Lease>>, Error> {
         self.home.enter()?;
         let begun = Moment::now();
@@ -84,7 +84,7 @@ impl Core {
         story::asked(&asked, begun, &came);
         let Some(held) = came? else { return Ok(None) };
         let (granted, ..) = held;
-        let Asked { name, wanted, terms, correlation, .. } = asked;
+        let Asked { name, wanted, terms, correlation, .. } = *asked;
         let lease = Lease::new(name, held, wanted.ttl, terms, correlation);
         story::acquired(&lease, begun);
         let lease = Arc::new(lease);

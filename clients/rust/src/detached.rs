@@ -32,7 +32,7 @@ impl Detached {
     pub(crate) fn of(lease: &Lease) -> Self {
         Self {
             keys: lease.claim.keys.clone(),
-            owner: lease.claim.owner.clone(),
+            owner: lease.claim.owner.to_string(),
             fence: lease.fence(),
         }
     }

@@ -57,7 +57,7 @@ impl Guard {
         let Detached { keys, owner, fence } = detached.clone();
         let names: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
         let name: Arc<str> = names.join(", ").into();
-        let claim = Arc::new(Claim { keys, owner, share: EXCLUSIVE, grace: None });
+        let claim = Arc::new(Claim { keys, owner: owner.into(), share: EXCLUSIVE, grace: None });
         let (asked, ttl) = (Moment::now(), settings.ttl);
         let granted = Granted { fence: fence.into(), asked, lasts: ttl, is_unclaimed: false };
         let terms = Terms { renew: settings.renew, hold_at_least: None };
@@ -230,7 +230,7 @@ impl Guard {
         }
         let (remote, key) = (core.remote()?, lease.claim.key());
         let mut guarded = cmd("LOCK.GUARD");
-        guarded.arg(key).arg(&lease.claim.owner).arg(lease.fence);
+        guarded.arg(key).arg(&*lease.claim.owner).arg(lease.fence);
         for word in command.args_iter() {
             match word {
                 Arg::Simple(word) => guarded.arg(word),
@@ -272,7 +272,7 @@ impl Guard {
                         remote.link.give_up(&line);
                     }
                     sleep(RETRY.random_rest(tries)).await;
-                    let check = cmd("LOCK.CHECK").arg(key).arg(&lease.claim.owner).take();
+                    let check = cmd("LOCK.CHECK").arg(key).arg(&*lease.claim.owner).take();
                     remote.read(key, &check, core.home.limits()).await.map_err(told)?;
                 }
                 _ => return Err(Error::Refused { source: error }),

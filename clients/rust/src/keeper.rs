@@ -22,12 +22,17 @@ use tokio::time::sleep;
 /// Timers stand still while the machine is suspended, and leases do not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// By when, and by the number of the lease.
-type Due = BTreeMap<(Moment, u64), (Arc<Lease>, Next)>;
+#[derive(Default)]
+struct Book {
+    /// By the moment, and by the number of the lease.
+    due: BTreeMap<(Moment, u64), (Arc<Lease>, Next)>,
+    /// When the task looks again by itself; none: when it is woken.
+    looks_at: Option<Moment>,
+}
 
 #[derive(Default)]
 pub(crate) struct Keeper {
-    due: Mutex<Due>,
+    book: Mutex<Book>,
     changed: Arc<Notify>,
     is_running: AtomicBool,
 }
@@ -35,27 +40,29 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// All that are held.
     pub(crate) fn all(&self) -> Vec<Arc<Lease>> {
-        locked(&self.due).values().map(|(lease, _)| Arc::clone(lease)).collect()
+        locked(&self.book).due.values().map(|(lease, _)| Arc::clone(lease)).collect()
     }
 
     pub(crate) fn wake(&self) {
         self.changed.notify_one();
     }
 
-    /// What is due, and how long it is until something else is.
+    /// What is due, and for how long to sleep then.
     fn take_due(&self) -> (Vec<(Arc<Lease>, Next)>, Option<Duration>) {
-        let (mut book, now) = (locked(&self.due), Moment::now());
-        let mut due = Vec::new();
-        while let Some(first) = book.first_entry() {
+        let (mut book, now) = (locked(&self.book), Moment::now());
+        let (mut due, mut sleeps) = (Vec::new(), None);
+        while let Some(first) = book.due.first_entry() {
             let (at, _) = *first.key();
             if at > now {
-                return (due, Some(at.since(now)));
+                sleeps = Some(at.since(now).min(LONGEST_SLEEP));
+                break;
             }
             let (lease, next) = first.remove();
             lease.schedule(None);
             due.push((lease, next));
         }
-        (due, None)
+        book.looks_at = sleeps.map(|sleeps| now.later(sleeps));
+        (due, sleeps)
     }
 }
 
@@ -63,12 +70,16 @@ impl Core {
     /// Looks after a lease that is held.
     pub(crate) fn keep(self: &Arc<Self>, lease: &Arc<Lease>, next: Next) {
         let (Next::Renew(at) | Next::Watch(at)) = next;
-        let mut book = locked(&self.keeper.due);
+        let mut book = locked(&self.keeper.book);
         if let Some(before) = lease.schedule(Some(at)) {
-            book.remove(&(before, lease.id));
+            book.due.remove(&(before, lease.id));
         }
-        book.insert((at, lease.id), (Arc::clone(lease), next));
-        let is_first = book.first_key_value().is_some_and(|((_, id), _)| *id == lease.id);
+        book.due.insert((at, lease.id), (Arc::clone(lease), next));
+        let is_too_late = book.looks_at.is_none_or(|looks| at < looks);
+        if is_too_late {
+            // Nobody else need wake it.
+            book.looks_at = Some(at);
+        }
         drop(book);
         if !lease.is_held() {
             self.forget(lease);
@@ -76,16 +87,16 @@ impl Core {
         if !self.keeper.is_running.swap(true, Relaxed) {
             self.home
                 .spawn(run(LeftBehind(Arc::downgrade(self)), Arc::clone(&self.keeper.changed)));
-        } else if is_first {
+        } else if is_too_late {
             self.keeper.wake();
         }
     }
 
     /// It is held no more.
     pub(crate) fn forget(&self, lease: &Lease) {
-        let mut book = locked(&self.keeper.due);
+        let mut book = locked(&self.keeper.book);
         if let Some(before) = lease.schedule(None) {
-            book.remove(&(before, lease.id));
+            book.due.remove(&(before, lease.id));
         }
     }
 
@@ -118,7 +129,7 @@ async fn run(left_behind: LeftBehind, changed: Arc<Notify>) {
         match next {
             None => changed.notified().await,
             Some(left) => tokio::select! {
-                () = sleep(left.min(LONGEST_SLEEP)) => {}
+                () = sleep(left) => {}
                 () = changed.notified() => {}
             },
         }

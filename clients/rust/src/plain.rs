@@ -156,7 +156,7 @@ impl Call {
                     return Err(make_extension_error("SHARE".to_owned(), Some(why.to_owned())));
                 }
                 let args = vec![
-                    owner.clone().into_bytes(),
+                    owner.as_bytes().to_vec(),
                     arg(millis(ttl)),
                     arg(DAY_MILLIS),
                     arg(MARGIN_MICROS),
@@ -170,12 +170,11 @@ impl Call {
                 (2, RELEASE, keys.clone(), vec![value(fence, owner)])
             }
             Question::Release { fence: None } => {
-                (3, RELEASE_ANY, keys.clone(), vec![owner.clone().into_bytes()])
+                (3, RELEASE_ANY, keys.clone(), vec![owner.as_bytes().to_vec()])
             }
             Question::Raise { fence } => {
                 let fence = format!("{fence:016}").into_bytes();
-                let args =
-                    vec![owner.clone().into_bytes(), fence, arg(DAY_MILLIS), arg(DAY_MICROS)];
+                let args = vec![owner.as_bytes().to_vec(), fence, arg(DAY_MILLIS), arg(DAY_MICROS)];
                 (4, RAISE, keys.iter().cloned().chain(besides()).collect::<Vec<_>>(), args)
             }
         };

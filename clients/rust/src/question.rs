@@ -1,6 +1,7 @@
 //! What is asked of a server about locks, in the commands of the module.
 
 use redis::{Cmd, cmd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many holders at a time a hold tolerates, itself included; 0 is any number.
@@ -14,7 +15,7 @@ pub(crate) const READERS: Share = 0;
 pub(crate) struct Claim {
     /// The lock, and those that are asked for together with it.
     pub(crate) keys: Vec<Vec<u8>>,
-    pub(crate) owner: String,
+    pub(crate) owner: Arc<str>,
     pub(crate) share: Share,
     /// How long the hold outlives the connection that it is bound to, if it is bound to one.
     pub(crate) grace: Option<Duration>,
@@ -66,7 +67,7 @@ impl Question<'_> {
             Self::Release { .. } => "LOCK.RELEASE",
             Self::Raise { .. } => "LOCK.RAISE",
         });
-        command.arg(claim.key()).arg(&claim.owner);
+        command.arg(claim.key()).arg(&*claim.owner);
         match self {
             Self::Try { ttl } | Self::Block { ttl, .. } | Self::Ticket { ttl, .. } => {
                 command.arg(millis(ttl));

@@ -100,9 +100,9 @@ impl Quorum {
         let mut tries = 0_u32;
         loop {
             // A new owner each time: what is still to be released for an earlier try does not hit this one.
-            let owner = Uuid::new_v4().to_string();
+            let owner = Uuid::new_v4().to_string().into();
             let ballot = Ballot {
-                claim: Arc::new(Claim { owner, ..claim.clone() }),
+                claim: Arc::new(Claim { owner, ..Claim::clone(claim) }),
                 trail: Arc::default(),
                 limits: self.limits(wanted.ttl),
             };

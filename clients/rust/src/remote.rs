@@ -235,7 +235,7 @@ impl Remote {
             came = self.give_back(claim, home.limits(), trail).await;
         }
         if let Err(error) = came {
-            let (lock, owner) = (entry.name(), &claim.owner);
+            let (lock, owner) = (entry.name(), &*claim.owner);
             warn!(target: "leasehold", lock, owner, %error, "not given back: what was granted stays until its lease ends");
             entry.stays(Moment::now().later(home.settings.ttl));
         }

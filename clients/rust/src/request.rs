@@ -141,7 +141,9 @@ impl Request {
     ///
     /// When no server answers, or it refuses.
     pub async fn try_now(self) -> Result<Option<Guard>, Error> {
-        self.wait(Duration::ZERO).acquire().await
+        let core = Arc::clone(&self.core);
+        let asked = self.wait(Duration::ZERO).checked()?;
+        Ok(core.acquire(asked).await?.map(|lease| Guard::new(&core, lease)))
     }
 
     /// Waits for the lock, does the work, and releases the lock. If the lock is lost meanwhile, the work is stopped: its
@@ -189,19 +191,14 @@ impl Request {
         }
     }
 
-    async fn acquire(self) -> Result<Option<Guard>, Error> {
-        let (core, name) = (Arc::clone(&self.core), self.name());
-        let asked = self.checked(name)?;
-        Ok(core.acquire(asked).await?.map(|lease| Guard::new(&core, lease)))
-    }
-
     /// The locks, as people call them.
     fn name(&self) -> String {
         let names: Vec<_> = self.names.iter().map(|name| String::from_utf8_lossy(name)).collect();
         names.join(", ")
     }
 
-    fn checked(self, name: String) -> Result<Asked, Error> {
+    fn checked(self) -> Result<Box<Asked>, Error> {
+        let name = self.name();
         let is_too_long =
             |duration: Option<Duration>| duration.is_some_and(|duration| duration > LONGEST);
         let owner = self.owner.unwrap_or_else(|| Uuid::new_v4().to_string());
@@ -240,19 +237,19 @@ impl Request {
         if let Some((setting, reason)) = wrong {
             return Err(Error::setting(setting, reason));
         }
-        Ok(Asked {
+        Ok(Box::new(Asked {
             name: name.into(),
-            claim: Claim {
+            claim: Arc::new(Claim {
                 keys: self.names.iter().map(|name| self.core.home.key(name)).collect(),
-                owner,
+                owner: owner.into(),
                 share: self.share,
                 grace: self.ephemeral,
-            },
+            }),
             wanted: Wanted { ttl, wait: self.wait, confirm: self.confirm },
             terms: Terms { renew: self.renew, hold_at_least: self.hold_at_least },
             replicas: Some(self.replicas).filter(|(count, _)| *count > 0),
             correlation: self.correlation,
-        })
+        }))
     }
 }
 
@@ -261,10 +258,14 @@ impl IntoFuture for Request {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
+        let (core, asked) = (Arc::clone(&self.core), self.checked());
         Box::pin(async move {
-            let (asked, lock) = (Instant::now(), self.name());
-            let guard = self.acquire().await?;
-            guard.ok_or_else(|| Error::Busy { lock, waited: asked.elapsed() })
+            let (begun, asked) = (Instant::now(), asked?);
+            let lock = Arc::clone(&asked.name);
+            match core.acquire(asked).await? {
+                Some(lease) => Ok(Guard::new(&core, lease)),
+                None => Err(Error::Busy { lock: lock.to_string(), waited: begun.elapsed() }),
+            }
         })
     }
 }

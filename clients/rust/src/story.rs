@@ -18,7 +18,7 @@ const MOST_NAMED: usize = 20;
 pub(crate) fn asked<T>(asked: &Asked, begun: Moment, came: &Result<Option<T>, Error>) {
     let Asked { name: lock, wanted, correlation, .. } = asked;
     let waited = Moment::now().since(begun);
-    let (ttl_ms, waited_ms, owner) = (millis(wanted.ttl), millis(waited), &asked.claim.owner);
+    let (ttl_ms, waited_ms, owner) = (millis(wanted.ttl), millis(waited), &*asked.claim.owner);
     match came {
         Ok(Some(_)) => {}
         Ok(None) => {
@@ -36,19 +36,19 @@ pub(crate) fn acquired(lease: &Lease, begun: Moment) {
     let Lease { name: lock, fence, correlation, claim, .. } = lease;
     let waited = Moment::now().since(begun);
     measure::waited("acquired", waited);
-    let (owner, ttl_ms, waited_ms) = (&claim.owner, millis(lease.ttl()), millis(waited));
+    let (owner, ttl_ms, waited_ms) = (&*claim.owner, millis(lease.ttl()), millis(waited));
     debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, waited_ms, "acquired");
 }
 
 pub(crate) fn extended(lease: &Lease) {
     let Lease { name: lock, fence, correlation, claim, .. } = lease;
-    let (owner, ttl_ms) = (&claim.owner, millis(lease.ttl()));
+    let (owner, ttl_ms) = (&*claim.owner, millis(lease.ttl()));
     debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "extended");
 }
 
 pub(crate) fn released(lease: &Lease, outcome: Released) {
     let Lease { name: lock, fence, correlation, claim, .. } = lease;
-    let (owner, ttl_ms) = (&claim.owner, millis(lease.ttl()));
+    let (owner, ttl_ms) = (&*claim.owner, millis(lease.ttl()));
     match outcome {
         Released::InTime => {
             debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "released")
@@ -68,13 +68,13 @@ pub(crate) fn released(lease: &Lease, outcome: Released) {
 
 pub(crate) fn not_released(lease: &Lease, error: &Error) {
     let Lease { name: lock, fence, correlation, claim, .. } = lease;
-    let owner = &claim.owner;
+    let owner = &*claim.owner;
     warn!(target: "leasehold", %lock, fence, owner, correlation, %error, "not released: it stays until its lease ends");
 }
 
 pub(crate) fn renewal_refused(lease: &Lease, error: &Error) {
     let Lease { name: lock, fence, correlation, claim, .. } = lease;
-    let owner = &claim.owner;
+    let owner = &*claim.owner;
     warn!(target: "leasehold", %lock, fence, owner, correlation, %error, "renewal refused");
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn ended(lease: &Lease, loss: Loss, failure: Option<&str>) {
         Loss::Released | Loss::Closed => return,
     };
     measure::lost(label);
-    let (owner, why) = (&claim.owner, loss.to_string());
+    let (owner, why) = (&*claim.owner, loss.to_string());
 
     warn!(target: "leasehold", %lock, fence, owner, correlation, why, failure, "lost");
 }

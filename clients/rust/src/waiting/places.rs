@@ -31,7 +31,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep;
 
 /// A place is kept for so many times as long as nobody asks for it.
@@ -40,6 +40,9 @@ const KEPT_LEAST: Duration = Duration::from_secs(1);
 
 /// How often those are asked for that are due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How many ask at a time, of those who wait. More would find no room in the connection, and take memory.
+const MOST_AT_A_TIME: usize = 512;
 
 /// What whoever waits is told.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,8 @@ pub(super) struct Places {
     pub(super) channel: String,
     /// The longest time in milliseconds for which the server keeps a place, as far as it has said.
     longest: AtomicU64,
+    /// Those who wait ask for their places so many at a time.
+    pub(super) turns: Semaphore,
     /// How many subscriptions in a row could not be opened.
     failures: AtomicU32,
     book: Mutex<Book>,
@@ -66,7 +71,7 @@ pub(super) struct Places {
 #[derive(Default)]
 struct Book {
     /// By the owner.
-    all: HashMap<String, Arc<Inside>>,
+    all: HashMap<Arc<str>, Arc<Inside>>,
     /// By the node.
     subscriptions: HashMap<u64, Arc<Subscription>>,
     /// Somebody asks for what is due.
@@ -125,6 +130,7 @@ impl Places {
             remote: Arc::clone(remote),
             channel: format!("leasehold:{}", uuid::Uuid::new_v4()),
             longest: AtomicU64::new(u64::MAX),
+            turns: Semaphore::new(MOST_AT_A_TIME),
             failures: AtomicU32::new(0),
             book: Mutex::default(),
         }
@@ -168,7 +174,7 @@ impl Places {
                 told: None,
             }),
         });
-        self.book().all.insert(attempt.claim.owner.clone(), Arc::clone(&inside));
+        self.book().all.insert(Arc::clone(&attempt.claim.owner), Arc::clone(&inside));
         measure::one_more_ticket();
         Place { places: Arc::clone(self), inside }
     }
@@ -277,7 +283,7 @@ impl Places {
     async fn renew(self: Arc<Self>, inside: Arc<Inside>) {
         let each = self.home.settings.response_timeout;
         let limits = Limits { each, until: Moment::now().later(each) };
-        let came = self.ask(&inside, limits).await;
+        let came = self.ask(&inside, false, limits).await;
         let is_heard = inside.state().heard_from.is_some();
         if inside.trail.is_over() {
             // It may have been heard after the release.
@@ -293,7 +299,13 @@ impl Places {
         }
     }
 
-    async fn ask(&self, inside: &Inside, limits: Limits) -> Result<Option<Granted>, RedisError> {
+    /// `was_told`: of a grant, which is asked for all the same.
+    async fn ask(
+        &self,
+        inside: &Inside,
+        was_told: bool,
+        limits: Limits,
+    ) -> Result<Option<Granted>, RedisError> {
         let link = &self.remote.link;
         let node = match link.reaches_beside() {
             true => within(limits.each, link.node(inside.claim.key())).await,
@@ -305,7 +317,7 @@ impl Places {
         let question = Question::Ticket { ttl, kept, channel };
         let Inside { claim, trail, .. } = inside;
         if let Some(fence) = self.remote.ask_once(claim, question, limits, trail).await? {
-            let was_told = inside.state().heard.is_some();
+            let was_told = was_told || inside.state().heard.is_some();
             if let (Some(node), false) = (asked.heard_from, was_told) {
                 self.suspect(node);
             }
@@ -321,8 +333,8 @@ impl Places {
 impl Place {
     /// Asks for it, or asks again.
     pub(super) async fn ask(&self, limits: Limits) -> Result<Option<Granted>, RedisError> {
-        self.inside.state().heard = None;
-        self.places.ask(&self.inside, limits).await
+        let was_told = self.inside.state().heard.take().is_some();
+        self.places.ask(&self.inside, was_told, limits).await
     }
 
     /// Whether a grant would be told.
