@@ -281,7 +281,7 @@ impl Core {
         match &self.backend {
             Backend::One(remote, _) => {
                 if let Question::Release { .. } = question {
-                    remote.release_strays(claim, trail);
+                    return remote.release(claim, question, limits, trail).await;
                 }
                 remote.ask(claim, question, limits, trail).await
             }

@@ -292,10 +292,7 @@ impl Peer {
                 let came = remote.ask_once(claim, question, *limits, trail).await;
                 came.map(|number| Answer { number, asked, repeated: false }).map_err(told)
             }
-            Ask::Release => {
-                remote.release_strays(claim, trail);
-                remote.ask(claim, question, *limits, trail).await
-            }
+            Ask::Release => remote.release(claim, question, *limits, trail).await,
             Ask::Try { .. } | Ask::Raise { .. } => {
                 remote.ask(claim, question, limits.for_each(), trail).await
             }

@@ -215,8 +215,20 @@ impl Remote {
         limits: Limits,
         trail: &Trail,
     ) -> Result<(), Error> {
-        self.release_strays(claim, trail);
-        self.ask(claim, Question::Release { fence: None }, limits, trail).await.map(drop)
+        self.release(claim, Question::Release { fence: None }, limits, trail).await.map(drop)
+    }
+
+    pub(crate) async fn release(
+        &self,
+        claim: &Claim,
+        question: Question<'_>,
+        limits: Limits,
+        trail: &Trail,
+    ) -> Result<Answer, Error> {
+        // One of these may be heard first.
+        let has_strays = self.release_strays(claim, trail);
+        let answer = self.ask(claim, question, limits, trail).await?;
+        Ok(Answer { repeated: answer.repeated || has_strays, ..answer })
     }
 
     /// The same in the background. `entry` stands for it.
@@ -241,9 +253,11 @@ impl Remote {
         }
     }
 
-    /// Has the release arrive behind each request that was not answered.
-    pub(crate) fn release_strays(&self, claim: &Claim, trail: &Trail) {
-        for mut line in trail.take() {
+    /// Has the release arrive behind each request that was not answered. Whether there are any.
+    fn release_strays(&self, claim: &Claim, trail: &Trail) -> bool {
+        let strays = trail.take();
+        let has_strays = !strays.is_empty();
+        for mut line in strays {
             let (question, key) = (Question::Release { fence: None }, claim.key().to_vec());
             let command = match Call::of(claim, question) {
                 Ok(call) if self.is_plain() => call.in_full(),
@@ -251,6 +265,7 @@ impl Remote {
             };
             tokio::spawn(async move { within(STRAYS_FOR, line.send(&key, &command)).await });
         }
+        has_strays
     }
 
     pub(crate) async fn say(
