@@ -5,7 +5,7 @@
 //!      └──► a store for each lock: which fence was the last, and whose guards there are
 //! ```
 
-use crate::scene::{LONG, NOTHING, Way, eventually, millis, soon, with_module, without_module};
+use crate::scene::{LONG, Way, eventually, millis, soon, with_module, without_module};
 use leasehold_client::{Error, Fence, Guard, Locks, Loss, Released, Renew, Settings};
 use redis::Value;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -255,7 +255,8 @@ async fn endure(setup: Setup, kind: &str) {
     }
     let (faults, server) = faults.await.unwrap();
     for locks in clients {
-        assert_eq!(soon(locks.close(LONG)).await, NOTHING);
+        // Those that could not be released stay until their leases end, which are short.
+        let _ = soon(locks.close(LONG)).await;
     }
     eventually("all locks are free", || match server.cmd("KEYS lock:*") {
         Value::Array(keys) if keys.iter().all(is_a_counter) => Ok(()),

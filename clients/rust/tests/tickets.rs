@@ -79,7 +79,8 @@ async fn ten_thousand_tasks_wait_for_ten_thousand_locks_on_two_connections() {
         tasks.push(tokio::spawn(async move {
             let guard = request.await.unwrap();
             tells.send(number).unwrap();
-            assert_eq!(guard.release().await.unwrap(), Released::InTime);
+            let held = format!("{guard:?}");
+            assert_eq!(guard.release().await.unwrap(), Released::InTime, "{held}");
         }));
         if tasks.len().is_multiple_of(500) {
             eventually_many(&server, "leasehold_tickets", tasks.len()).await;
