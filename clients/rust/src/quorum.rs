@@ -24,6 +24,7 @@ use crate::server::Place;
 use crate::settings::Settings;
 use crate::verdict::{is_silence, told};
 use redis::{Value, cmd};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
@@ -206,9 +207,6 @@ impl Quorum {
                 }
             }
         }
-        if let (Ask::Try { .. }, Some(entry)) = (ask, &entry) {
-            entry.is_of_no_matter();
-        }
         // From here on each answer has either been heard or is late, and its task knows.
         answers.close();
         while let Ok(came) = answers.try_recv() {
@@ -306,9 +304,9 @@ impl Peer {
         answer
     }
 
-    async fn take_back(&self, Ballot { claim, trail, limits }: &Ballot) {
-        // A server that does not hear it keeps the lock until the lease ends, and is one of a few.
-        let _ = self.remote.give_back(claim, limits.renewed(), trail).await;
+    /// Whether it was heard. A server that does not hear it keeps the lock until the lease ends, and is one of a few.
+    async fn take_back(&self, Ballot { claim, trail, limits }: &Ballot) -> bool {
+        self.remote.give_back(claim, limits.renewed(), trail).await.is_ok()
     }
 
     /// Which server it is. One that is named twice would count twice: two majorities could then have no server in common.
@@ -344,6 +342,7 @@ impl Candidate<'_> {
         let asked = Moment::now();
         // Whoever closes the client waits for tries that nobody waits for any more.
         let entry = self.entry.as_ref().map(Entry::also);
+        entry.as_ref().inspect(|entry| entry.is_of_no_matter());
         let mut answers = quorum.ask_all(ballot, quorum.all(), Ask::Try { ttl }, entry).await;
         let is_wrong = |(_, came): &Came| matches!(came, Err(Error::Setting { .. }));
         let wrong = answers.iter().position(is_wrong).map(|at| answers.swap_remove(at));
@@ -398,13 +397,18 @@ impl Candidate<'_> {
 impl Drop for Candidate<'_> {
     fn drop(&mut self) {
         // It was granted, or given back, unless whoever asked has gone.
-        let Some(entry) = self.entry.take().map(Arc::new) else { return };
+        let Some(entry) = self.entry.take() else { return };
+        let (taken, majority) = (Arc::new((entry, AtomicUsize::new(0))), self.quorum.majority());
         for peer in &self.quorum.peers {
             let (peer, ballot) = (Arc::clone(peer), self.ballot.clone());
-            let entry = Arc::clone(&entry);
+            let taken = Arc::clone(&taken);
             self.quorum.home.spawn(async move {
-                peer.take_back(&ballot).await;
-                drop(entry);
+                let (entry, count) = &*taken;
+                if peer.take_back(&ballot).await
+                    && count.fetch_add(1, Relaxed).saturating_add(1) >= majority
+                {
+                    entry.is_of_no_matter();
+                }
             });
         }
     }
