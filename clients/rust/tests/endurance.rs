@@ -102,6 +102,10 @@ impl Field {
                 Err(Error::Unreachable { .. } | Error::TooLate { .. }) => {
                     self.failures.fetch_add(1, Relaxed);
                 }
+                // It was started again a moment ago.
+                Err(Error::Refused { source }) if source.code() == Some("LOADING") => {
+                    self.failures.fetch_add(1, Relaxed);
+                }
                 Err(other) => panic!("{other}"),
             }
         }

@@ -469,7 +469,7 @@ async fn what_a_quorum_does_not_have_is_refused() {
         assert!(matches!(looked, Some(Error::Setting { .. })), "{looked:?}");
     }
     free_everywhere(&servers).await;
-    let none = Locks::new(leasehold_client::Server::quorum([client(0); 0]));
+    let none = Locks::new(leasehold_client::Server::quorum(None::<redis::Client>));
     let refused = soon(none.lock("printer").wait(millis(100))).await.unwrap_err();
     assert!(matches!(refused, Error::Setting { .. }), "{refused}");
 }

@@ -60,9 +60,7 @@ async fn in_a_cluster_whoever_waits_is_told_by_each_node_of_its_locks() {
         let builder = ClusterClientBuilder::new(urls.collect::<Vec<_>>());
         let client = match way {
             Way::Tickets => builder.build(),
-            Way::Connections => {
-                builder.username("worker".to_owned()).password("secret".to_owned()).build()
-            }
+            Way::Connections => builder.username("worker").password("secret").build(),
         };
         let waiting = Locks::with_settings(client.unwrap(), settings()).unwrap();
         for node in 0..3 {

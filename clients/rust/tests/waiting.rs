@@ -271,7 +271,7 @@ async fn work_that_is_run_is_dropped_with_its_lock() {
         assert!(work.await.unwrap_err().is_cancelled());
         eventually_free(&server, "printer").await;
         let panics = locks.lock("printer").run(async |guard| assert!(guard.name().is_empty()));
-        let ours = tokio::spawn(async move { panics.await });
+        let ours = tokio::spawn(panics);
         assert!(ours.await.unwrap_err().is_panic());
         eventually_free(&server, "printer").await;
     }
