@@ -141,13 +141,13 @@ impl Locks {
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # example(async |locks| {
+    /// # fn main() { example(async |locks| {
     /// let guard = locks.lock("printer").await?;
     /// if let Some(info) = locks.info("printer").await? {
     ///     println!("{} has it for another {:?}", info.holder, info.ttl);
     ///     assert_eq!(info.fence, guard.fence());
     /// }
-    /// # Ok(()) });
+    /// # Ok(()) }) }
     /// ```
     ///
     /// # Errors

@@ -23,8 +23,8 @@ use crate::trouble::Trouble;
 use crate::verdict::{Verdict, number, told, verdict};
 use redis::{Cmd, RedisError, Value};
 use std::sync::atomic::{
-    AtomicBool,
-    Ordering::{Acquire, Release},
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -68,6 +68,8 @@ pub(crate) struct Trail {
     bond: Mutex<Option<Arc<Node>>>,
     /// Nobody wants any more what the owner may be granted.
     is_over: AtomicBool,
+    /// How often it was given back, or is about to be.
+    releases: AtomicUsize,
 }
 
 /// A request that is under way: if it is dropped before it is answered, its connection is a stray.
@@ -225,10 +227,12 @@ impl Remote {
         limits: Limits,
         trail: &Trail,
     ) -> Result<Answer, Error> {
-        // One of these may be heard first.
+        trail.releases.fetch_add(1, Relaxed);
+        // One of these may be heard first, or what somebody else gives back.
         let has_strays = self.release_strays(claim, trail);
         let answer = self.ask(claim, question, limits, trail).await?;
-        Ok(Answer { repeated: answer.repeated || has_strays, ..answer })
+        let has_others = has_strays || trail.releases.load(Relaxed) > 1;
+        Ok(Answer { repeated: answer.repeated || has_others, ..answer })
     }
 
     /// The same in the background. `entry` stands for it.
