@@ -12,7 +12,7 @@
 use leasehold_client::Locks;
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use testkit::Server;
@@ -137,7 +137,7 @@ async fn turn<F>(tasks: usize, grant: impl Fn(usize, u64) -> F) -> Outcome<f64>
 where
     F: Future<Output = Outcome> + Send + 'static,
 {
-    let (count, begun) = (AtomicU64::new(0), Instant::now());
+    let (count, begun) = (AtomicU32::new(0), Instant::now());
     let (count, grant) = (&count, &grant);
     let work = async |task: usize| -> Outcome {
         for number in 0.. {
@@ -152,7 +152,7 @@ where
     for done in futures_util::future::join_all((0..tasks).map(work)).await {
         done?;
     }
-    Ok(count.load(Relaxed) as f64 / begun.elapsed().as_secs_f64())
+    Ok(f64::from(count.load(Relaxed)) / begun.elapsed().as_secs_f64())
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {
@@ -219,7 +219,7 @@ fn resident() -> Outcome<u64> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-async fn memory(server: &Server) -> Outcome<f64> {
+async fn memory(server: &Server) -> Outcome {
     const WAITS: u64 = 10_000;
     let locks = Locks::new(redis::Client::open(format!("redis://127.0.0.1:{}", server.port()))?);
     let held = locks.lock(LOCK).await?;
@@ -232,10 +232,11 @@ async fn memory(server: &Server) -> Outcome<f64> {
     while locks.info(LOCK).await?.and_then(|info| info.waiters) < Some(WAITS) {
         sleep(Duration::from_millis(100)).await;
     }
-    let each = (resident()? - before) as f64 * 1_024.0 / WAITS as f64;
-    println!("{WAITS} tasks that wait: {each:.0} bytes each");
+    let grown = resident()?.saturating_sub(before).saturating_mul(1_024);
+    let each = grown.checked_div(WAITS).unwrap_or_default();
+    println!("{WAITS} tasks that wait: {each} bytes each");
     drop(held);
-    std::process::exit(i32::from(each > 3_072.0));
+    std::process::exit(i32::from(each > 3_072));
 }
 
 #[tokio::main(flavor = "current_thread")]
