@@ -181,7 +181,7 @@ impl Guard {
     }
 
     /// Stops the renewal and leaves the lock held until its lease ends. Whoever is given what this returns, in this program
-    /// or another one, can [adopt](Locks::adopt) the lock: to renew it again, and to release it.
+    /// or another one, can [adopt](crate::Locks::adopt) the lock: to renew it again, and to release it.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
