@@ -92,7 +92,8 @@ impl Request {
     ///
     /// The same owner that asks again for a lock that it holds is given the same grant, and so is another program that asks
     /// as this owner: each of their guards then holds the lock, they do not know of each other, and the release by one ends
-    /// it for all. An owner is an identity, not a secret.
+    /// it for all. An owner is an identity, not a secret. The message of an earlier grant may still be on its way to it, so
+    /// its grants are [confirmed](Self::confirm).
     pub fn owner(self, owner: impl Into<String>) -> Self {
         Self { owner: Some(owner.into()), ..self }
     }
@@ -201,6 +202,7 @@ impl Request {
         let name = self.name();
         let is_too_long =
             |duration: Option<Duration>| duration.is_some_and(|duration| duration > LONGEST);
+        let confirm = self.confirm || self.owner.is_some();
         let owner = self.owner.unwrap_or_else(|| Uuid::new_v4().to_string());
         let mut ttl = self.ttl;
         if let Renew::For(longest) = self.renew {
@@ -245,7 +247,7 @@ impl Request {
                 share: self.share,
                 grace: self.ephemeral,
             }),
-            wanted: Wanted { ttl, wait: self.wait, confirm: self.confirm },
+            wanted: Wanted { ttl, wait: self.wait, confirm },
             terms: Terms { renew: self.renew, hold_at_least: self.hold_at_least },
             replicas: Some(self.replicas).filter(|(count, _)| *count > 0),
             correlation: self.correlation,

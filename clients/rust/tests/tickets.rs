@@ -2,13 +2,14 @@
 
 use crate::scene::{
     Kind, LONG, NOTHING, Way, behind, connections, cut_all, eventually, eventually_free,
-    is_held_by, locks, locks_with, millis, server, soon, with_module,
+    eventually_waiting, is_held_by, locks, locks_with, millis, server, soon, with_module,
 };
 use leasehold_client::{Error, Guard, Locks, Released, Renew, Settings};
 use std::time::{Duration, Instant};
 use testkit::{Proxy, Seed, Server, bulk_text, figure, lacks_notify};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 const CROWD: usize = 1_000;
 
@@ -320,4 +321,58 @@ fn threads_wait_on_two_connections_too() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let list = bulk_text(&server.cmd("CLIENT LIST"));
     assert!(list.contains(" name=leasehold "), "{list}");
+}
+
+/// The same owner may wait for several locks, and twice for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_is_told_of_the_lock_that_it_was_granted_each_time_that_it_waits_for_it() {
+    let server = server();
+    let (ours, theirs) =
+        (locks_with(&server, Settings { ttl: LONG, ..Settings::default() }), locks(&server));
+    let taken = theirs.all(["a", "b"]).await.unwrap();
+    let _other = theirs.lock("c").await.unwrap();
+    let wait = |name: &str| tokio::spawn(ours.lock(name).owner("me").into_future());
+    let a = [wait("a"), wait("a")];
+    eventually_waiting(&server, "a", 1).await;
+    let b = wait("b");
+    eventually_waiting(&server, "b", 1).await;
+    let c = wait("c");
+    eventually_waiting(&server, "c", 1).await;
+    assert_eq!(taken.release().await.unwrap(), Released::InTime);
+    let mut guards = Vec::new();
+    for waiting in a.into_iter().chain([b]) {
+        guards.push(soon(waiting).await.unwrap().unwrap());
+    }
+    for (guard, name) in guards.iter().zip(["a", "a", "b"]) {
+        assert!(guard.name() == name && is_held_by(&server, name, guard), "{guard:?}");
+    }
+    assert!(!c.is_finished());
+}
+
+/// The owner was granted the lock and has released it, and is told of that when it waits for it once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_message_of_an_earlier_grant_of_the_same_owner_grants_nothing() {
+    if lacks_notify() {
+        return;
+    }
+    let server = server();
+    let theirs = locks(&server);
+    // Around the moment when the subscription is heard to be open.
+    for pause in [1_000, 1_300, 1_500] {
+        let proxy = Proxy::to(server.port());
+        proxy.slow_subscriptions(millis(800));
+        let ours = behind(&proxy, Settings::default());
+        let taken = theirs.lock("printer").await.unwrap();
+        let waiting = tokio::spawn(ours.lock("printer").owner("me").into_future());
+        eventually_waiting(&server, "printer", 1).await;
+        sleep(millis(pause)).await;
+        assert_eq!(taken.release().await.unwrap(), Released::InTime);
+        let guard = soon(waiting).await.unwrap().unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        let taken = theirs.lock("printer").try_now().await.unwrap().unwrap();
+        let again = ours.lock("printer").owner("me").wait(millis(1_500)).await;
+        assert!(matches!(again, Err(Error::Busy { .. })), "{pause}: {again:?}");
+        assert!(is_held_by(&server, "printer", &taken));
+        assert_eq!(taken.release().await.unwrap(), Released::InTime);
+    }
 }

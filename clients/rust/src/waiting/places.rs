@@ -28,6 +28,7 @@ use crate::validity::{drift, valid_until};
 use futures_util::future::join_all;
 use redis::RedisError;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -70,8 +71,8 @@ pub(super) struct Places {
 
 #[derive(Default)]
 struct Book {
-    /// By the owner.
-    all: HashMap<Arc<str>, Arc<Inside>>,
+    /// By the owner, who may wait more than once.
+    all: HashMap<Arc<str>, Vec<Arc<Inside>>>,
     /// By the node.
     subscriptions: HashMap<u64, Arc<Subscription>>,
     /// Somebody asks for what is due.
@@ -136,7 +137,7 @@ impl Places {
         }
     }
 
-    /// How many wait.
+    /// How many wait, an owner once.
     pub(super) fn count(&self) -> usize {
         self.book().all.len()
     }
@@ -174,7 +175,10 @@ impl Places {
                 told: None,
             }),
         });
-        self.book().all.insert(Arc::clone(&attempt.claim.owner), Arc::clone(&inside));
+        let mut book = self.book();
+        let owners = book.all.entry(Arc::clone(&attempt.claim.owner));
+        owners.or_insert_with(|| Vec::with_capacity(1)).push(Arc::clone(&inside));
+        drop(book);
         measure::one_more_ticket();
         Place { places: Arc::clone(self), inside }
     }
@@ -184,10 +188,10 @@ impl Places {
         self.book().subscriptions.get(&node).is_some_and(|subscription| subscription.is_up())
     }
 
-    pub(super) fn hear(&self, owner: &str, fence: u64, node: u64) {
-        let known = self.book().all.get(owner).cloned();
-        if let Some(inside) = known {
-            inside.hear(fence, node);
+    pub(super) fn hear(&self, owner: &str, key: &[u8], fence: u64, node: u64) {
+        if let Some(owners) = self.book().all.get(owner) {
+            let of_this = owners.iter().filter(|inside| inside.claim.key() == key);
+            of_this.for_each(|inside| inside.hear(fence, node));
         }
     }
 
@@ -195,7 +199,7 @@ impl Places {
     pub(super) fn cut(&self, node: u64) {
         let mut book = self.book();
         book.subscriptions.remove(&node);
-        let all: Vec<_> = book.all.values().cloned().collect();
+        let all: Vec<_> = book.all.values().flatten().cloned().collect();
         drop(book);
         for inside in all {
             if inside.state().heard_from == Some(node) {
@@ -270,7 +274,7 @@ impl Places {
         }
         let now = Moment::now();
         let is_due = |inside: &&Arc<Inside>| inside.state().due.is_some_and(|due| due <= now);
-        Some(book.all.values().filter(is_due).cloned().collect())
+        Some(book.all.values().flatten().filter(is_due).cloned().collect())
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -378,7 +382,14 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.inside.state().due = None;
-        self.places.book().all.remove(&self.inside.claim.owner);
+        let mut book = self.places.book();
+        if let Entry::Occupied(mut owners) = book.all.entry(Arc::clone(&self.inside.claim.owner)) {
+            owners.get_mut().retain(|inside| !Arc::ptr_eq(inside, &self.inside));
+            if owners.get().is_empty() {
+                owners.remove();
+            }
+        }
+        drop(book);
         measure::one_less_ticket();
     }
 }

@@ -60,8 +60,8 @@ impl Subscription {
                         node.gone.run_until_cancelled(messages.next()).await
                     {
                         let Some(places) = places.upgrade() else { return };
-                        if let Some((fence, owner)) = grant_in(message.get_payload_bytes()) {
-                            places.hear(owner, fence, node.id);
+                        if let Some((fence, owner, key)) = grant_in(message.get_payload_bytes()) {
+                            places.hear(owner, key, fence, node.id);
                         }
                     }
                     unanswered()
@@ -100,12 +100,13 @@ impl Subscription {
 }
 
 /// `<fence> <length of owner> <owner> <key>`
-fn grant_in(message: &[u8]) -> Option<(u64, &str)> {
+fn grant_in(message: &[u8]) -> Option<(u64, &str, &[u8])> {
     let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
     let mut words = message.splitn(3, |byte| *byte == b' ');
     let (fence, length, rest) = (number(words.next()?)?, number(words.next()?)?, words.next()?);
-    let owner = rest.get(..usize::try_from(length).ok()?)?;
-    Some((fence, std::str::from_utf8(owner).ok().filter(|owner| !owner.is_empty())?))
+    let (owner, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    let owner = std::str::from_utf8(owner).ok().filter(|owner| !owner.is_empty())?;
+    Some((fence, owner, rest.strip_prefix(b" ")?))
 }
 
 #[cfg(test)]
@@ -113,11 +114,19 @@ mod tests {
     use super::grant_in;
 
     #[test]
-    fn a_message_tells_a_fence_and_an_owner() {
-        assert_eq!(grant_in(b"17 2 me a key"), Some((17, "me")));
-        assert_eq!(grant_in(b"17 4 m e  a"), Some((17, "m e ")));
-        for wrong in [b"".as_slice(), b"17", b"17 2", b"17 9 me", b"x 2 me", b"17 0  a", b"-1 2 me"]
-        {
+    fn a_message_tells_a_fence_an_owner_and_a_lock() {
+        assert_eq!(grant_in(b"17 2 me a key"), Some((17, "me", b"a key".as_slice())));
+        assert_eq!(grant_in(b"17 4 m e  a"), Some((17, "m e ", b"a".as_slice())));
+        for wrong in [
+            b"".as_slice(),
+            b"17",
+            b"17 2",
+            b"17 2 me",
+            b"17 9 me",
+            b"x 2 me",
+            b"17 0  a",
+            b"-1 2 me a",
+        ] {
             assert_eq!(grant_in(wrong), None, "{wrong:?}");
         }
     }
