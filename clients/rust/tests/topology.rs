@@ -6,6 +6,7 @@ use crate::scene::{
 };
 use leasehold_client::{Locks, Released, Settings};
 use redis::cluster::ClusterClientBuilder;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -145,13 +146,16 @@ async fn guards_and_waiters_go_along_to_a_primary_without_the_module() {
     assert_eq!(locks.info("printer").await.unwrap().map(|info| info.waiters), None);
 }
 
-/// A sentinel that says what the test wants, one line of a reply for each command.
+/// A sentinel that says what the test wants, one line of a reply for each command; nothing while it names port 0.
 fn sentinel_that_names(primary: Arc<AtomicU16>) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let answer = |mut client: TcpStream, primary: &AtomicU16| {
         let mut bytes = [0; 4_096];
         while let Ok(count @ 1..) = client.read(&mut bytes) {
+            if primary.load(SeqCst) == 0 {
+                continue;
+            }
             // They come whole, because they are short.
             for command in String::from_utf8_lossy(&bytes[..count]).split('*').skip(1) {
                 let port = primary.load(SeqCst).to_string();
@@ -214,4 +218,21 @@ async fn a_client_that_still_reaches_a_replaced_primary_follows_the_sentinels() 
         assert!(is_held_by(&next, "printer", &waited), "{kind}");
         assert_eq!(soon(locks.close(LONG)).await, NOTHING);
     }
+}
+
+/// Both share a client of the redis crate, which asks for one of them at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_gives_up_while_sentinels_are_silent_holds_up_nobody_else() {
+    let (server, named) = (crate::scene::server(), Arc::new(AtomicU16::new(0)));
+    let address = crate::scene::client(sentinel_that_names(Arc::clone(&named)));
+    let addresses = [address.get_connection_info().addr().clone()];
+    let client = SentinelClientBuilder::new(addresses, "locks", SentinelServerType::Master);
+    let place = leasehold_client::Server::from(client.unwrap().build().unwrap());
+    let settings = Settings { retry_for: millis(100), ..settings() };
+    let one = Locks::with_settings(place.clone(), settings.clone()).unwrap();
+    let other = Locks::with_settings(place, Settings { retry_for: LONG, ..settings }).unwrap();
+    assert!(soon(one.lock("printer").try_now()).await.is_err());
+    assert_eq!(soon(one.close(LONG)).await, ["printer"]);
+    named.store(server.port(), SeqCst);
+    assert!(soon(other.lock("printer").try_now()).await.unwrap().is_some());
 }

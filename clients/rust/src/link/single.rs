@@ -57,25 +57,23 @@ impl Single {
 
     /// The line, if it is open.
     pub(super) fn open_line(&self) -> Option<Line> {
-        let mut state = self.state();
-        let line = state.line.as_ref()?;
-        if line.node().is_some_and(|node| !node.gone.is_cancelled()) {
-            return Some(line.clone());
-        }
-        state.line = None;
-        None
+        self.state().open_line()
     }
 
     pub(super) async fn line(self: &Arc<Self>) -> Result<Line, RedisError> {
-        if let Some(line) = self.open_line() {
-            return Ok(line);
-        }
         let opening = {
             let mut state = self.state();
             if state.is_closed {
-                return Err((ErrorKind::Io, "the connection was closed").into());
+                return Err(closed());
             }
-            let open = || Arc::clone(self).open().boxed().shared();
+            if let Some(line) = state.open_line() {
+                return Ok(line);
+            }
+            let open = || {
+                // A task of its own: those who ask for it may go, and others wait for what it has locked.
+                let opening = tokio::spawn(Arc::clone(self).open());
+                opening.map(|came| came.unwrap_or_else(|_| Err(closed()))).boxed().shared()
+            };
             state.opening.get_or_insert_with(open).clone()
         };
         opening.await
@@ -140,6 +138,21 @@ impl Single {
     fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }
+}
+
+impl State {
+    fn open_line(&mut self) -> Option<Line> {
+        let line = self.line.as_ref()?;
+        if line.node().is_some_and(|node| !node.gone.is_cancelled()) {
+            return Some(line.clone());
+        }
+        self.line = None;
+        None
+    }
+}
+
+fn closed() -> RedisError {
+    (ErrorKind::Io, "the connection was closed").into()
 }
 
 /// Only by that protocol does the redis crate tell of the end of a connection.
