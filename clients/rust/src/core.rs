@@ -124,7 +124,8 @@ impl Core {
             let mut line = Line::Own(node.dedicated().await?, node);
             let question = Question::Extend { ttl, fence: granted.fence };
             let extended = remote.say(&mut line, &claim, question).await?;
-            let wait = cmd("WAIT").arg(wanted).arg(millis(limit)).take();
+            // Zero is without limit.
+            let wait = cmd("WAIT").arg(wanted).arg(millis(limit).max(1)).take();
             let acknowledged = number(&line.send(claim.key(), &wait).await?)?;
             Ok((extended, acknowledged.unwrap_or_default()))
         };

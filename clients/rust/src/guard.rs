@@ -65,7 +65,12 @@ impl Guard {
         let held = (granted, claim, Arc::default());
         let lease = Arc::new(Lease::new(name, held, ttl, terms, String::new()));
         let until = asked.later(settings.retry_for).min(lease.valid_until());
+        let _entry = core.home.ledger.begin(&lease.name);
         match core.extend(&lease, ttl, until).await {
+            Ok(Extension::Extended) if core.home.closed.is_cancelled() => {
+                let _ = core.release(&lease, Loss::Closed).await;
+                Err(Error::Closed)
+            }
             Ok(Extension::Extended) => Ok(Self::new(core, lease)),
             Ok(Extension::Lost) => {
                 Err(Error::Lost { lock: lease.name.to_string(), loss: Loss::Taken })

@@ -177,6 +177,12 @@ async fn those_who_wait_and_connections_that_were_opened_again_are_counted() {
         assert_eq!(guard.release().await.unwrap(), Released::InTime);
         let next = soon(waiting).await.unwrap().unwrap();
         assert_eq!(recorder.sum(gauge), 0.0);
+        let waiting = tokio::spawn(locks.lock("printer").into_future());
+        eventually_waiting(&server, "printer", 1).await;
+        assert_eq!(recorder.sum(gauge), 1.0);
+        waiting.abort();
+        assert!(waiting.await.is_err());
+        assert_eq!(recorder.sum(gauge), 0.0, "whoever has gone does not wait");
         assert_eq!(next.release().await.unwrap(), Released::InTime);
     }
 }

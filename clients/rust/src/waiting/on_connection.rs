@@ -37,6 +37,22 @@ impl Room {
     }
 }
 
+/// One more that waits, until this is dropped.
+struct Counted;
+
+impl Counted {
+    fn waits() -> Self {
+        measure::one_more_waits();
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        measure::one_less_waits();
+    }
+}
+
 /// None: whoever called this asks once more. What is not fresh is not known well enough.
 pub(super) async fn wait(
     room: &Room,
@@ -48,9 +64,9 @@ pub(super) async fn wait(
     let resting = ROOM.random_rest(3).min(until.since(Moment::now()));
     let Some(Ok(_room)) = within(resting, room.0.acquire()).await else { return Ok(None) };
     let asked = Moment::now();
-    measure::one_more_waits();
+    let counted = Counted::waits();
     let came = block(attempt, patience).await;
-    measure::one_less_waits();
+    drop(counted);
     match came {
         Ok(fence) => {
             let ttl = attempt.wanted.ttl;

@@ -273,7 +273,9 @@ impl Places {
             return None;
         }
         let now = Moment::now();
-        let is_due = |inside: &&Arc<Inside>| inside.state().due.is_some_and(|due| due <= now);
+        // Once each: it may take a while until it is asked for.
+        let is_due =
+            |inside: &&Arc<Inside>| inside.state().due.take_if(|due| *due <= now).is_some();
         Some(book.all.values().flatten().filter(is_due).cloned().collect())
     }
 
