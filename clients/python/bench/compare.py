@@ -2,6 +2,7 @@
 
     pip install python-redis-lock
     python bench/compare.py redis://127.0.0.1:6379 [ROUNDS [SECONDS]]        a server with the module
+    python bench/compare.py … --check          fails where a ratio is a fifth below what it was when GOALS was written
 
 Two tables: sixteen workers want one lock all the time, and one worker takes and releases a lock that nobody else wants.
 The contenders take turns, round by round, and the median of the rounds is shown. All have the settings that their
@@ -30,6 +31,7 @@ except ImportError:
 
 WORKERS = 16
 TTL = 10
+GOALS = {WORKERS: {"leasehold": 1.0, "leasehold.asyncio": 1.3}, 1: {"leasehold": 1.2, "leasehold.asyncio": 1.4}}
 Once = Callable[[], Any]
 """Something to enter: the lock is held inside."""
 
@@ -130,7 +132,8 @@ async def by_tasks(client: redis.Redis, inside: redis.asyncio.Redis, once: Once,
     return its_round.came()
 
 
-def compare(url: str, rounds: int, lasts: float) -> None:
+def compare(url: str, rounds: int, lasts: float) -> List[str]:
+    """The ratios that have fallen."""
     client, loop = redis.Redis.from_url(url), asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     inside = redis.asyncio.Redis.from_url(url)
@@ -151,6 +154,7 @@ def compare(url: str, rounds: int, lasts: float) -> None:
         ("two commands by hand, asyncio", lambda: RawCoroutine(inside, by_hand_too)),
         ("redis.asyncio's Lock", lambda: inside.lock(theirs_too, timeout=TTL)),
     ]
+    fallen = []
     for workers in (WORKERS, 1):
         came: Dict[str, List[Came]] = {title: [] for title, _ in threads + coroutines}
         for _ in range(rounds):
@@ -158,23 +162,34 @@ def compare(url: str, rounds: int, lasts: float) -> None:
                 came[title].append(by_threads(client, once, workers, lasts))
             for title, once in coroutines:
                 came[title].append(loop.run_until_complete(by_tasks(client, inside, once, workers, lasts)))
-        show(workers, came)
+        ratios = show(workers, came)
+        for title, goal in GOALS[workers].items():
+            if ratios[title] < 0.8 * goal:
+                fallen.append(f"{title} with {workers}: {ratios[title]:.2f}, and it was {goal}")
     loop.run_until_complete(tasks.close())
     loop.run_until_complete(inside.aclose() if hasattr(inside, "aclose") else inside.close())
     locks.close()
+    return fallen
 
 
-def show(workers: int, came: Dict[str, List[Came]]) -> None:
+def show(workers: int, came: Dict[str, List[Came]]) -> Dict[str, float]:
+    """The ratios that it shows."""
     medians = {title: Came(*(statistics.median(column) for column in zip(*each))) for title, each in came.items()}
     print(f"\n| {workers} workers | grants a second | ratio | longest wait | processor time | commands |")
     print("|---|---:|---:|---:|---:|---:|")
+    ratios = {}
     for title, median in medians.items():
         peer = medians["redis.asyncio's Lock" if "asyncio" in title else "redis-py's Lock"]
+        ratios[title] = median.grants / peer.grants
         print(
-            f"| {title} | {median.grants:,.0f} | {median.grants / peer.grants:.2f} | {median.longest * 1000:,.0f} ms "
+            f"| {title} | {median.grants:,.0f} | {ratios[title]:.2f} | {median.longest * 1000:,.0f} ms "
             f"| {median.cpu * 1e6:,.0f} µs | {median.commands:.1f} |"
         )
+    return ratios
 
 
 if __name__ == "__main__":
-    compare(sys.argv[1], *(kind(word) for kind, word in zip((int, float), sys.argv[2:] or ["5", "2"])))
+    words = [word for word in sys.argv[1:] if word != "--check"]
+    fallen = compare(words[0], *(kind(word) for kind, word in zip((int, float), words[1:] or ["5", "2"])))
+    if "--check" in sys.argv:
+        sys.exit("\n".join(fallen) or None)
