@@ -9,7 +9,6 @@ use crate::error::{Error, unanswered};
 use crate::home::Home;
 use crate::keeper::Keeper;
 use crate::lease::{Lease, Next};
-
 use crate::limits::Limits;
 use crate::link::Line;
 use crate::outcome::{Loss, Released};
@@ -339,10 +338,10 @@ impl Core {
         let is_left = |lease: &Arc<Lease>| lease.loss() == Some(Loss::Released);
         for lease in self.keeper.all().into_iter().filter(|lease| !is_left(lease)) {
             // From now on it is named, until it is released.
-            let (core, entry) = (Arc::clone(self), self.home.ledger.begin(&lease.name));
+            let (core, entry) = (Arc::clone(self), self.home.ledger.begin_task(&lease.name));
             self.home.spawn(async move {
-                let released = core.release(&lease, Loss::Closed).await;
-                drop((released, entry));
+                let _ = core.release(&lease, Loss::Closed).await;
+                entry.done();
             });
         }
         within(limit, self.home.ledger.settled()).await;

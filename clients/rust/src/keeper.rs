@@ -9,6 +9,7 @@
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::lease::{Lease, Next};
+use crate::ledger::Ledger;
 use crate::locked::locked;
 use crate::outcome::Loss;
 use crate::story;
@@ -85,8 +86,7 @@ impl Core {
             self.forget(lease);
         }
         if !self.keeper.is_running.swap(true, Relaxed) {
-            self.home
-                .spawn(run(LeftBehind(Arc::downgrade(self)), Arc::clone(&self.keeper.changed)));
+            self.home.spawn(run(LeftBehind::of(self), Arc::clone(&self.keeper.changed)));
         } else if is_too_late {
             self.keeper.wake();
         }
@@ -114,7 +114,7 @@ impl Core {
 /// It ends with the client and its guards, or with the runtime.
 async fn run(left_behind: LeftBehind, changed: Arc<Notify>) {
     loop {
-        let next = match left_behind.0.upgrade() {
+        let next = match left_behind.core.upgrade() {
             None => return,
             Some(core) => {
                 let (due, next) = core.keeper.take_due();
@@ -136,16 +136,28 @@ async fn run(left_behind: LeftBehind, changed: Arc<Notify>) {
     }
 }
 
-/// Tells of the locks that are held when the runtime ends, also if its task was never begun.
-struct LeftBehind(Weak<Core>);
+/// Tells of the locks that are held when the runtime ends, also if its task was never begun. The runtime drops its tasks in
+/// any order: those that release a lock may be gone, and the client with the last of them.
+struct LeftBehind {
+    core: Weak<Core>,
+    ledger: Arc<Ledger>,
+}
+
+impl LeftBehind {
+    fn of(core: &Arc<Core>) -> Self {
+        Self { core: Arc::downgrade(core), ledger: Arc::clone(&core.home.ledger) }
+    }
+}
 
 impl Drop for LeftBehind {
     fn drop(&mut self) {
-        let Some(core) = self.0.upgrade() else { return };
-        let mut names = core.home.ledger.names();
-        for lease in core.keeper.all() {
-            lease.end(Loss::Closed);
-            names.push(lease.name.to_string());
+        let mut names = self.ledger.cut_off();
+        if let Some(core) = self.core.upgrade() {
+            names.extend(self.ledger.names());
+            for lease in core.keeper.all() {
+                lease.end(Loss::Closed);
+                names.push(lease.name.to_string());
+            }
         }
         story::left_behind(names);
     }

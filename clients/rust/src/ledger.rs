@@ -20,6 +20,8 @@ struct Books {
     open: HashMap<u64, Option<Arc<str>>>,
     /// Until when those stay whose release has failed.
     staying: Vec<(Arc<str>, Moment)>,
+    /// Whose release was dropped by the runtime.
+    cut_off: Vec<Arc<str>>,
 }
 
 /// Something is under way about this lock, until this is dropped.
@@ -27,6 +29,8 @@ pub(crate) struct Entry {
     ledger: Arc<Ledger>,
     number: u64,
     name: Arc<str>,
+    /// It has to be carried out by a task: only the end of the runtime drops it before it is done.
+    is_a_task: bool,
 }
 
 impl Ledger {
@@ -36,7 +40,14 @@ impl Ledger {
         books.next = number.wrapping_add(1);
         books.open.insert(number, Some(Arc::clone(name)));
         drop(books);
-        Entry { ledger: Arc::clone(self), number, name: Arc::clone(name) }
+        Entry { ledger: Arc::clone(self), number, name: Arc::clone(name), is_a_task: false }
+    }
+
+    /// The same for a task.
+    pub(crate) fn begin_task(self: &Arc<Self>, name: &Arc<str>) -> Entry {
+        let mut entry = self.begin(name);
+        entry.is_a_task = true;
+        entry
     }
 
     /// Nothing is under way.
@@ -48,6 +59,11 @@ impl Ledger {
             }
             settled.await;
         }
+    }
+
+    /// The locks whose release was dropped by the runtime.
+    pub(crate) fn cut_off(&self) -> Vec<String> {
+        locked(&self.books).cut_off.iter().map(|name| name.to_string()).collect()
     }
 
     /// The locks that may be held.
@@ -75,6 +91,10 @@ impl Entry {
         &self.name
     }
 
+    pub(crate) fn done(mut self) {
+        self.is_a_task = false;
+    }
+
     /// The lock was not released, and stays until then.
     pub(crate) fn stays(self, until: Moment) {
         let mut books = locked(&self.ledger.books);
@@ -88,6 +108,9 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let mut books = locked(&self.ledger.books);
         books.open.remove(&self.number);
+        if self.is_a_task {
+            books.cut_off.push(Arc::clone(&self.name));
+        }
         if books.open.is_empty() {
             self.ledger.settled.notify_waiters();
         }
