@@ -43,9 +43,9 @@
 //! # Waiting
 //!
 //! Each request has a place of its own in the server's queue, a *ticket*, which is kept by asking for it now and then; the
-//! server tells of the grant. That takes two connections to each server, however many requests wait: the one for all
-//! requests, and a subscription to a channel of this client's own. The work begins with the message, so a grant takes two
-//! commands; the lease is counted from before the last request that the server had answered, and so ends before the server's
+//! server tells of the grant, on a channel of this client's own. However many requests wait, that takes the connection for
+//! requests alone, and one more to each node of a cluster. The work begins with the message, so a grant takes two commands,
+//! and often no more than the time of one: the release of a lock brings the message to the next one. The lease is counted from before the last request that the server had answered, and so ends before the server's
 //! however late the message is. A message that is lost costs no more than [`Settings::check_every`].
 //!
 //! A program that is killed leaves its places behind for three times as long. When a lock comes to one of them, the server

@@ -62,7 +62,7 @@ fn resident() -> usize {
 /// Their locks are freed one after the other, in any order, and in that order the tasks are served: whatever the state of the
 /// connections was before.
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_tasks_wait_for_ten_thousand_locks_on_two_connections() {
+async fn ten_thousand_tasks_wait_for_ten_thousand_locks_on_one_connection() {
     const TASKS: usize = 10_000;
     if lacks_notify() {
         return;
@@ -93,7 +93,7 @@ async fn ten_thousand_tasks_wait_for_ten_thousand_locks_on_two_connections() {
         begun.elapsed().as_millis(),
         connections(&server),
     ));
-    assert_eq!(connections(&server), 2);
+    assert_eq!(connections(&server), 1);
     let mut left: Vec<_> = (0..TASKS).collect();
     let mut order =
         std::iter::from_fn(|| (!left.is_empty()).then(|| left.swap_remove(seed.below(left.len()))));
@@ -112,12 +112,12 @@ async fn ten_thousand_tasks_wait_for_ten_thousand_locks_on_two_connections() {
     ));
     cut_all(&server);
     serve(&server, TASKS / 4).await;
-    assert_eq!(connections(&server), 2);
+    assert_eq!(connections(&server), 1);
     server.kill();
     server.start_again();
     eventually_many(&server, "leasehold_tickets", TASKS / 2).await;
     serve(&server, TASKS / 2).await;
-    assert_eq!(connections(&server), 2);
+    assert_eq!(connections(&server), 1);
     for task in tasks {
         soon(task).await.unwrap();
     }
@@ -150,7 +150,28 @@ async fn places_are_kept_through_a_cut_connection() {
         assert_eq!(guard.release().await.unwrap(), Released::InTime);
         assert!(soon(second).await.unwrap().unwrap().fence() > fence);
     }
-    assert_eq!(connections(&server), 4);
+    assert_eq!(connections(&server), 2);
+}
+
+/// Then the server tells of grants on another connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_protocol_cannot_be_chosen_waits_take_two_connections() {
+    if lacks_notify() {
+        return;
+    }
+    let server = with_module().config("rename-command", "HELLO \"\"").start();
+    let locks = locks(&server);
+    let taken = locks.lock("printer").await.unwrap();
+    let waiting = tokio::spawn(locks.lock("printer").into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    let kind =
+        |kind: &str| bulk_text(&server.cmd(["CLIENT", "LIST", "TYPE", kind])).lines().count();
+    eventually("it listens", || if kind("pubsub") == 1 { Ok(()) } else { Err("nobody listens") })
+        .await;
+    assert_eq!(connections(&server), 2);
+    assert_eq!(taken.release().await.unwrap(), Released::InTime);
+    let guard = soon(waiting).await.unwrap().unwrap();
+    assert!(is_held_by(&server, "printer", &guard));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,7 +203,7 @@ async fn all_served(tasks: Vec<JoinHandle<Result<Guard, Error>>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_tasks_that_want_one_lock_need_two_connections_and_cause_no_error() {
+async fn a_thousand_tasks_that_want_one_lock_need_one_connection_and_cause_no_error() {
     for kind in Kind::BOTH {
         if kind == Kind::With && lacks_notify() {
             continue;
@@ -295,7 +316,7 @@ async fn a_grant_that_is_heard_of_late_is_no_longer_than_the_server_has_it() {
 }
 
 #[test]
-fn threads_wait_on_two_connections_too() {
+fn threads_wait_on_one_connection_too() {
     const THREADS: usize = 50;
     if lacks_notify() {
         return;
@@ -314,7 +335,7 @@ fn threads_wait_on_two_connections_too() {
         })
         .collect();
     locks.wait(eventually_many(&server, "leasehold_tickets", THREADS));
-    assert_eq!(connections(&server), 2);
+    assert_eq!(connections(&server), 1);
     for number in (0..THREADS).rev() {
         free(&server, number);
     }

@@ -6,8 +6,9 @@
 //!                              └─ node: opens connections beside it, for what a shared connection cannot do
 //! ```
 //!
-//! A multiplexed connection of the redis crate answers in order, and is of no use for a subscription, for a request that
-//! waits, and for a command that must not be repeated. For these there are connections beside it, to the same node.
+//! A multiplexed connection of the redis crate answers in order, and is of no use for a request that waits, and for a command
+//! that must not be repeated. For these there are connections beside it, to the same node. Grants are told on the line where
+//! it is a connection of our own that speaks RESP3; where not, on a subscription beside it.
 
 mod cluster;
 mod single;
@@ -21,12 +22,15 @@ use redis::aio::{ConnectionManager, MultiplexedConnection, PubSub};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, Value, cmd};
-use single::{Single, Source};
+use single::{Pushes, Single, Source};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+
+/// What a message on a subscribed channel is given to.
+pub(crate) type Listener = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 type Bond = (Arc<Node>, Arc<Single>);
 
@@ -58,6 +62,8 @@ pub(crate) struct Node {
     client: Client,
     /// The line to it is lost.
     pub(crate) gone: CancellationToken,
+    /// What comes on the line to it that is no answer, if it can.
+    pushes: Option<Arc<Pushes>>,
 }
 
 /// Whether the hold is bound to the connection that the request is made on.
@@ -71,10 +77,7 @@ impl Link {
     pub(crate) fn to(place: &Place, settings: &Settings) -> Self {
         let (limit, name) = (settings.response_timeout, settings.connection_name.clone());
         let single = |source: Source| {
-            Lines::Single(
-                Single::to(source.clone(), limit, name),
-                Single::that_tells(source, limit),
-            )
+            Lines::Single(Single::to(source.clone(), limit, name), Single::for_holds(source, limit))
         };
         let lines = match place {
             Place::Client(client) => single(Source::Client(Box::new(client.clone()))),
@@ -121,6 +124,14 @@ impl Link {
         }
     }
 
+    /// The line, if it is open and one of our own.
+    pub(crate) fn own_line(&self) -> Option<Line> {
+        match &self.lines {
+            Lines::Single(single, _) => single.open_line(),
+            _ => None,
+        }
+    }
+
     /// Whether connections can be opened beside the line.
     pub(crate) fn reaches_beside(&self) -> bool {
         !matches!(self.lines, Lines::Manager(_, None))
@@ -153,7 +164,7 @@ impl Link {
         bonds.retain(|_, (node, _)| !node.gone.is_cancelled());
         let (_, bond) = bonds.entry(node.id).or_insert_with(|| {
             let source = Source::Client(Box::new(node.client.clone()));
-            (node, Single::that_tells(source, self.limit))
+            (node, Single::for_holds(source, self.limit))
         });
         Ok(Arc::clone(bond))
     }
@@ -195,6 +206,19 @@ impl Line {
         }
     }
 
+    /// Has messages of this channel be given to the listener. False: not on this line.
+    pub(crate) async fn subscribe(
+        &mut self,
+        channel: &str,
+        listener: Listener,
+    ) -> Result<bool, RedisError> {
+        let Self::Own(connection, node) = self else { return Ok(false) };
+        let Some(pushes) = &node.pushes else { return Ok(false) };
+        // There is one channel and one listener, however often it is subscribed to.
+        let _ = pushes.listener.set(listener);
+        connection.subscribe(channel).await.map(|()| true)
+    }
+
     /// The node of a connection of our own.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         match self {
@@ -207,7 +231,12 @@ impl Line {
 impl Node {
     fn new(client: Client) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { id: NEXT.fetch_add(1, Relaxed), client, gone: CancellationToken::new() }
+        Self {
+            id: NEXT.fetch_add(1, Relaxed),
+            client,
+            gone: CancellationToken::new(),
+            pushes: None,
+        }
     }
 
     /// A connection that does nothing else.

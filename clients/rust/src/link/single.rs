@@ -4,15 +4,15 @@
 //! so, and it goes on with a connection that is dead without having said so. Here the next request opens another one: after
 //! an answer that did not come in time, and after a server that has become a replica.
 
-use super::{Line, Node, patient};
+use super::{Line, Listener, Node, patient};
 use crate::locked::locked;
 use crate::measure;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use redis::aio::AsyncPushSender;
 use redis::sentinel::SentinelClient;
-use redis::{Client, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisError, cmd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use redis::{Client, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +25,8 @@ pub(super) struct Single {
     source: Source,
     limit: Duration,
     name: Option<String>,
-    /// Whether the server tells of the end of the connection. Requests tell of it otherwise.
-    tells: bool,
+    /// Holds are bound to the connection: its end has to be told.
+    has_holds: bool,
     state: Mutex<State>,
 }
 
@@ -47,12 +47,12 @@ struct State {
 
 impl Single {
     pub(super) fn to(source: Source, limit: Duration, name: Option<String>) -> Arc<Self> {
-        Arc::new(Self { source, limit, name, tells: false, state: Mutex::default() })
+        Arc::new(Self { source, limit, name, has_holds: false, state: Mutex::default() })
     }
 
-    /// A connection whose node is gone as soon as its end is noticed.
-    pub(super) fn that_tells(source: Source, limit: Duration) -> Arc<Self> {
-        Arc::new(Self { source, limit, name: None, tells: true, state: Mutex::default() })
+    /// A connection for holds that are bound to it.
+    pub(super) fn for_holds(source: Source, limit: Duration) -> Arc<Self> {
+        Arc::new(Self { source, limit, name: None, has_holds: true, state: Mutex::default() })
     }
 
     /// The line, if it is open.
@@ -103,14 +103,26 @@ impl Single {
             Source::Client(client) => Client::clone(client),
             Source::Sentinels(sentinels) => sentinels.lock().await.async_get_client().await?,
         };
-        let client = if self.tells { speaking_resp3(client)? } else { client };
-        let node = Arc::new(Node::new(client));
-        let mut config = patient(Some(self.limit));
-        if self.tells {
-            config = config.set_push_sender(End(node.gone.clone()));
-        }
-        let mut connection =
-            node.client.get_multiplexed_async_connection_with_config(&config).await?;
+        let pushes = Arc::new(Pushes::default());
+        let config = patient(Some(self.limit)).set_push_sender(Arc::clone(&pushes));
+        let told = speaking_resp3(&client)?;
+        let connecting = told.get_multiplexed_async_connection_with_config(&config);
+        let (mut connection, pushes) = match connecting.await {
+            Ok(connection) => (connection, Some(pushes)),
+            Err(error) if self.has_holds || !is_about_resp3(&error) => return Err(error),
+            Err(_) => {
+                let config = patient(Some(self.limit));
+                let connecting = client.get_multiplexed_async_connection_with_config(&config);
+                (connecting.await?, None)
+            }
+        };
+        let node = match pushes {
+            Some(pushes) => {
+                Node { gone: pushes.gone.clone(), pushes: Some(pushes), ..Node::new(client) }
+            }
+            None => Node::new(client),
+        };
+        let node = Arc::new(node);
         if let Some(name) = &self.name {
             let named = cmd("CLIENT").arg("SETNAME").arg(name).exec_async(&mut connection).await;
             match named {
@@ -155,20 +167,33 @@ fn closed() -> RedisError {
     (ErrorKind::Io, "the connection was closed").into()
 }
 
-/// Only by that protocol does the redis crate tell of the end of a connection.
-fn speaking_resp3(client: Client) -> Result<Client, RedisError> {
+/// The server does not speak it, or does not know the command that chooses it.
+fn is_about_resp3(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::RESP3NotSupported || matches!(error.code(), Some("ERR" | "NOPROTO"))
+}
+
+/// By that protocol the server tells of grants on the line itself, and the redis crate of the end of a connection.
+fn speaking_resp3(client: &Client) -> Result<Client, RedisError> {
     let info = client.get_connection_info();
     let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     Client::open(info.clone().set_redis_settings(redis))
 }
 
-/// What the redis crate tells of the end of a connection.
-struct End(CancellationToken);
+/// What comes on a connection that is no answer.
+#[derive(Default)]
+pub(super) struct Pushes {
+    pub(super) gone: CancellationToken,
+    pub(super) listener: OnceLock<Listener>,
+}
 
-impl AsyncPushSender for End {
-    fn send(&self, info: PushInfo) -> Result<(), redis::aio::SendError> {
-        if info.kind == PushKind::Disconnection {
-            self.0.cancel();
+impl AsyncPushSender for Pushes {
+    fn send(&self, PushInfo { kind, data }: PushInfo) -> Result<(), redis::aio::SendError> {
+        match (kind, data.as_slice(), self.listener.get()) {
+            (PushKind::Disconnection, ..) => self.gone.cancel(),
+            (PushKind::Message, [_, Value::BulkString(message)], Some(listener)) => {
+                listener(message);
+            }
+            _ => {}
         }
         Ok(())
     }

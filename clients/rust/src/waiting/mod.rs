@@ -54,7 +54,7 @@ impl Waiting {
         loop {
             let may_queue = !is_try && !remote.is_plain() && self.may_take_tickets();
             let waited = if may_queue {
-                tickets::wait(&self.places, attempt, patience).await?
+                tickets::wait(&self.places, attempt, &patience).await?
             } else {
                 Waited::NoTickets
             };

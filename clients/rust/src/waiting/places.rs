@@ -19,7 +19,7 @@ use crate::attempt::Attempt;
 use crate::clock::{Moment, within};
 use crate::home::Home;
 use crate::limits::Limits;
-use crate::link::Node;
+use crate::link::{Line, Node};
 use crate::locked::locked;
 use crate::measure;
 use crate::question::{Claim, Question};
@@ -234,7 +234,11 @@ impl Places {
         if book.is_closed {
             return None;
         }
-        let open = || Subscription::open(self, node);
+        let open = || {
+            let line = self.remote.link.own_line();
+            let is_it = |line: &Line| line.node().is_some_and(|own| own.id == node.id);
+            Subscription::open(self, node, line.filter(is_it))
+        };
         Some(Arc::clone(book.subscriptions.entry(node.id).or_insert_with(open)))
     }
 

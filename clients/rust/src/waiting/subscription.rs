@@ -1,17 +1,15 @@
-//! A subscription to the grants that one server makes, on a connection beside the line, until it is lost.
-//!
-//! The redis crate has subscriptions on a multiplexed connection where that speaks RESP3, which is the program's choice. This
-//! one works with either protocol, and its end is noticed.
+//! A subscription to the grants that one server makes, until it is lost: on the line where that can be, or on a connection
+//! beside it. On the line, a grant comes with the answers to requests: a read less for both sides.
 
 use super::places::Places;
 use crate::backoff::RETRY;
 use crate::clock::{Moment, within};
 use crate::error::unanswered;
-use crate::link::Node;
+use crate::link::{Line, Node};
 use crate::locked::locked;
 use futures_util::StreamExt;
 use redis::RedisError;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -34,7 +32,7 @@ enum State {
 }
 
 impl Subscription {
-    pub(super) fn open(places: &Arc<Places>, node: &Arc<Node>) -> Arc<Self> {
+    pub(super) fn open(places: &Arc<Places>, node: &Arc<Node>, line: Option<Line>) -> Arc<Self> {
         let (state, _) = watch::channel(State::Opening);
         let this = Arc::new(Self { begun: Moment::now(), state, task: Mutex::default() });
         let (subscription, node) = (Arc::clone(&this), Arc::clone(node));
@@ -45,8 +43,30 @@ impl Subscription {
             if failures > 0 {
                 sleep(RETRY.random_rest(failures)).await;
             }
-            let opening = within(OPENS_WITHIN, node.subscribe(&channel));
-            let lost = match opening.await.unwrap_or_else(|| Err(unanswered())) {
+            let hear = {
+                let (places, node) = (Weak::clone(&places), Arc::downgrade(&node));
+                move |message: &[u8]| {
+                    let (Some(places), Some(node)) = (places.upgrade(), node.upgrade()) else {
+                        return;
+                    };
+                    // Connected anew, the line may be to another server, and what this one tells is of no account then.
+                    if let (Some((fence, owner, key)), false) =
+                        (grant_in(message), node.gone.is_cancelled())
+                    {
+                        places.hear(owner, key, fence, node.id);
+                    }
+                }
+            };
+            let opening = async {
+                if let Some(mut line) = line
+                    && line.subscribe(&channel, Box::new(hear.clone())).await?
+                {
+                    return Ok(None);
+                }
+                node.subscribe(&channel).await.map(Some)
+            };
+            let opened = within(OPENS_WITHIN, opening).await;
+            let lost = match opened.unwrap_or_else(|| Err(unanswered())) {
                 Err(error) => {
                     places.upgrade().inspect(|places| places.count_failure());
                     error
@@ -54,16 +74,14 @@ impl Subscription {
                 Ok(opened) => {
                     places.upgrade().inspect(|places| places.forget_failures());
                     subscription.state.send_replace(State::Up);
-                    let mut messages = opened.into_on_message();
-                    // Connected anew, the line may be to another server, and what this one tells is of no account then.
-                    while let Some(Some(message)) =
-                        node.gone.run_until_cancelled(messages.next()).await
-                    {
-                        let Some(places) = places.upgrade() else { return };
-                        if let Some((fence, owner, key)) = grant_in(message.get_payload_bytes()) {
-                            places.hear(owner, key, fence, node.id);
+                    let heard = async {
+                        let Some(beside) = opened else { return std::future::pending().await };
+                        let mut messages = beside.into_on_message();
+                        while let Some(message) = messages.next().await {
+                            hear(message.get_payload_bytes());
                         }
-                    }
+                    };
+                    node.gone.run_until_cancelled(heard).await;
                     unanswered()
                 }
             };

@@ -29,7 +29,7 @@ struct Failures {
 pub(super) async fn wait(
     places: &Arc<Places>,
     attempt: &mut Attempt,
-    patience: Patience,
+    patience: &Patience,
 ) -> Result<Waited, Error> {
     let place = places.take(attempt);
     let mut failures = Failures::default();
@@ -70,7 +70,7 @@ pub(super) async fn wait(
                 Err(_) => return Ok(Waited::NoTickets),
             }
         }
-        match sleep_at(&place, patience).await {
+        match place.sleep(sleeps_until(&place, patience)).await {
             Some(Told::Granted(granted)) => return Ok(Waited::Granted(granted)),
             // What was told meanwhile is lost: so all ask, and not all at once.
             Some(Told::Cut) => {
@@ -87,18 +87,16 @@ pub(super) async fn wait(
     }
 }
 
-async fn sleep_at(place: &Place, patience: Patience) -> Option<Told> {
-    let until = if place.is_heard() {
-        patience.until
-    } else {
-        let crowd = Duration::from_millis(u64::try_from(place.crowd()).unwrap_or(u64::MAX));
-        patience.until.min(Moment::now().later(UNHEARD.max(crowd)))
-    };
-    place.sleep(until).await
+fn sleeps_until(place: &Place, patience: &Patience) -> Moment {
+    if place.is_heard() {
+        return patience.until;
+    }
+    let crowd = Duration::from_millis(u64::try_from(place.crowd()).unwrap_or(u64::MAX));
+    patience.until.min(Moment::now().later(UNHEARD.max(crowd)))
 }
 
 /// There has to be time to ask.
-fn half(patience: Patience) -> Duration {
+fn half(patience: &Patience) -> Duration {
     patience.each.min(patience.until.since(Moment::now())).checked_div(2).unwrap_or_default()
 }
 
@@ -119,7 +117,7 @@ impl Failures {
         &mut self,
         error: RedisError,
         means: Verdict,
-        Patience { until, each, unreachable_after }: Patience,
+        &Patience { until, each, unreachable_after }: &Patience,
         asked: Moment,
     ) -> Result<Rested, Error> {
         match means {
