@@ -4,14 +4,14 @@ use crate::scene::{
     Kind, LONG, NOTHING, Way, cluster_locks, eventually_renewed, eventually_waiting, is_held_by,
     millis, sentinel_locks, sentinels_locks, soon,
 };
-use leasehold_client::{Locks, Released, Settings};
-use redis::cluster::ClusterClientBuilder;
+use leasehold_client::{Error, Locks, Released, Settings};
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testkit::{Cluster, Sentinels, Setup, SlotMove, Takeover, start_pair, wait_until_in_sync};
 
 /// Long enough for a failover, short enough that renewals fall into it.
@@ -69,7 +69,7 @@ async fn in_a_cluster_whoever_waits_is_told_by_each_node_of_its_locks() {
             let guard = locks.lock(&name).await.unwrap();
             let waiter = tokio::spawn(waiting.lock(&name).into_future());
             eventually_waiting(cluster.node(node), &name, 1).await;
-            let (fence, begun) = (guard.fence(), std::time::Instant::now());
+            let (fence, begun) = (guard.fence(), Instant::now());
             assert_eq!(guard.release().await.unwrap(), Released::InTime);
             assert!(soon(waiter).await.unwrap().unwrap().fence() > fence, "{way:?}");
             assert!(begun.elapsed() < millis(2_000), "{way:?}: {:?}", begun.elapsed());
@@ -235,4 +235,30 @@ async fn whoever_gives_up_while_sentinels_are_silent_holds_up_nobody_else() {
     assert_eq!(soon(one.close(LONG)).await, ["printer"]);
     named.store(server.port(), SeqCst);
     assert!(soon(other.lock("printer").try_now()).await.unwrap().is_some());
+}
+
+/// Whoever is asked first accepts connections, and answers nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_or_sentinel_that_is_silent_holds_up_nobody_who_knows_others() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let (cluster, sentinels) = (Cluster::of(3, 0), Sentinels::start());
+    let urls = [port, cluster.node(0).port()].map(|port| format!("redis://127.0.0.1:{port}"));
+    let of_cluster = Locks::with_settings(ClusterClient::new(urls).unwrap(), settings()).unwrap();
+    let of_sentinels = sentinels_locks([port].into_iter().chain(sentinels.ports()), settings());
+    for locks in [of_cluster, of_sentinels] {
+        let guard = soon(locks.lock("printer").try_now()).await.unwrap().expect("it is free");
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_knows_another_password_says_so_at_once() {
+    let cluster = Cluster::of(3, 0);
+    let node = format!("redis://127.0.0.1:{}", cluster.node(0).port());
+    let client = ClusterClient::builder([node]).username("worker").password("no").build().unwrap();
+    let begun = Instant::now();
+    let refused = soon(Locks::new(client).lock("printer")).await;
+    assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    assert!(begun.elapsed() < Settings::default().retry_for);
 }
