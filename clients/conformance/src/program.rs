@@ -105,6 +105,24 @@ impl Wanted {
         self.with("mode", json!("write"))
     }
 
+    /// Together with these.
+    pub(crate) fn and(self, names: &[&str]) -> Self {
+        self.with("also", json!(names))
+    }
+
+    pub(crate) fn owned_by(self, owner: &str) -> Self {
+        self.with("owner", json!(owner))
+    }
+
+    /// Bound to a connection that it outlives by this.
+    pub(crate) fn bound(self, grace: Duration) -> Self {
+        self.with("ephemeral", millis(grace))
+    }
+
+    pub(crate) fn acknowledged_by(self, replicas: u64, limit: Duration) -> Self {
+        self.with("replicas", json!(replicas)).with("replicas_within", millis(limit))
+    }
+
     pub(crate) fn one_of(self, permits: u32) -> Self {
         self.with("mode", json!("semaphore")).with("permits", json!(permits))
     }
@@ -173,6 +191,17 @@ impl Program {
     #[track_caller]
     pub(crate) fn cancel(&self, waiting: &Waiting) {
         self.adapter.ask("cancel", json!({ "request": waiting.pending.id() })).ok();
+    }
+
+    /// What a request that is about no lease is answered with.
+    #[track_caller]
+    pub(crate) fn ask(&self, what: &str, request: Value) -> Value {
+        self.adapter.ask(what, request).ok()
+    }
+
+    /// Goes on with a lock that another program has left held.
+    pub(crate) fn adopt(&self, text: &str) -> Waiting {
+        self.begin_as("adopt", &Wanted(json!({ "text": text })))
     }
 
     /// Keeps the program from doing anything for so long. What it then says first of the lease.
@@ -328,8 +357,24 @@ impl Lease {
     }
 
     #[track_caller]
-    pub(crate) fn keep(&self) {
-        self.ask("keep", json!({})).ok();
+    pub(crate) fn extend_by(&self, duration: Duration) -> String {
+        self.outcome("extend_by", json!({ "by": millis(duration) }))
+    }
+
+    /// Leaves it held. The text by which it can be adopted.
+    #[track_caller]
+    pub(crate) fn detach(&self) -> String {
+        self.ask("detach", json!({})).ok()["text"].as_str().unwrap().into()
+    }
+
+    pub(crate) fn guard(&self, command: &[&str]) -> Pending {
+        self.ask("guard", json!({ "command": command }))
+    }
+
+    /// To a reader or a writer: `upgrade`, `downgrade`.
+    #[track_caller]
+    pub(crate) fn change(&self, what: &str) -> Value {
+        self.ask(what, json!({})).ok()
     }
 
     #[track_caller]

@@ -12,7 +12,7 @@ use crate::lease::{Lease, Next};
 use crate::limits::Limits;
 use crate::link::Line;
 use crate::outcome::{Loss, Released};
-use crate::question::{Question, millis};
+use crate::question::{Claim, Question, Share, millis};
 use crate::quorum::{self, Quorum};
 use crate::remote::{Answer, Remote};
 use crate::server::Server;
@@ -76,6 +76,7 @@ impl Core {
     ) -> Result<Option<Arc<Lease>>, Error> {
         self.home.enter()?;
         let begun = Moment::now();
+        story::begun(&asked);
         // In a box, because it is handed on: each hand would have room for it.
         let granting = Box::pin(self.granted(&asked));
         let closed = &self.home.closed;
@@ -161,7 +162,8 @@ impl Core {
             self.keep(lease, lease.next(Moment::now(), lease.valid_for()));
         }
         let limits = Limits { each: self.home.each(ttl), until };
-        let asking = self.ask(lease, Question::Extend { ttl, fence: lease.fence }, limits);
+        let fence = lease.fence().into();
+        let asking = self.ask(lease, Question::Extend { ttl, fence }, limits);
         let Some(came) = lease.over.run_until_cancelled(asking).await else {
             return Ok(Extension::Lost);
         };
@@ -171,6 +173,9 @@ impl Core {
             Err(error) => return Err(error),
         };
         if answer.number != Some(1) {
+            if !lease.is_by(fence) {
+                return Err(told(unanswered()));
+            }
             self.lose(lease, Loss::Taken);
             return Ok(Extension::Lost);
         }
@@ -182,6 +187,38 @@ impl Core {
         // It may count for less than its ttl.
         self.keep(lease, lease.next(answer.asked, lease.valid_until().since(answer.asked)));
         Ok(Extension::Extended)
+    }
+
+    /// Has it tolerate so many holders at a time. False: those who hold it beside it do not let it.
+    pub(crate) async fn change(
+        self: &Arc<Self>,
+        lease: &Arc<Lease>,
+        share: Share,
+    ) -> Result<bool, Error> {
+        let remote = self.remote()?;
+        if !lease.begins_to_change() {
+            return Err(Error::setting("share", "it is being changed already"));
+        }
+        let claim = Claim { share, ..Claim::clone(&lease.claim) };
+        let (ttl, number) = (lease.ttl(), lease.about_to_extend(lease.ttl()));
+        let limits = Limits { until: lease.valid_until(), ..self.home.limits_for(ttl) };
+        let asking = remote.ask(&claim, Question::Try { ttl }, limits, &lease.trail);
+        let came = lease.over.run_until_cancelled(asking).await;
+        let granted = match &came {
+            Some(Ok(Answer { number: Some(fence), .. })) => Some((share, *fence)),
+            _ => None,
+        };
+        lease.changed(granted);
+        let lost = || Error::Lost {
+            lock: lease.name.to_string(),
+            loss: lease.loss().unwrap_or(Loss::Taken),
+        };
+        let answer = came.ok_or_else(lost)??;
+        if granted.is_some() {
+            lease.extended(number, ttl, answer);
+            self.keep(lease, lease.next(answer.asked, lease.valid_until().since(answer.asked)));
+        }
+        if lease.is_held() { Ok(granted.is_some()) } else { Err(lost()) }
     }
 
     /// Renews it until the server has agreed, or it is over.
@@ -208,7 +245,7 @@ impl Core {
             (Arc::clone(self), Arc::clone(lease), self.home.ledger.begin(&lease.name));
         self.home.spawn(async move {
             let (ttl, limits) = (lease.ttl(), core.home.limits());
-            let question = Question::Extend { ttl, fence: lease.fence };
+            let question = Question::Extend { ttl, fence: lease.fence().into() };
             if let Err(error) = core.ask(&lease, question, limits).await {
                 story::renewal_refused(&lease, &error);
             }
@@ -259,12 +296,12 @@ impl Core {
             answer.number == Some(all) || (answer.repeated && answer.asked < end)
         };
         if !left.is_zero() && was_held {
-            let question = Question::Extend { ttl: left, fence: lease.fence };
+            let question = Question::Extend { ttl: left, fence: lease.fence().into() };
             let answer = self.ask(lease, question, limits).await?;
             return Ok(if is_in_time(answer, 1) { Released::Later } else { Released::Late });
         }
         // A message may have been forged: then the owner has a place in the queue, which only this gives back.
-        let fence = Some(lease.fence).filter(|_| !lease.is_unclaimed());
+        let fence = Some(lease.fence().into()).filter(|_| !lease.is_unclaimed());
         let answer = self.ask(lease, Question::Release { fence }, limits).await?;
         let all = u64::try_from(lease.claim.keys.len()).unwrap_or(u64::MAX);
         // An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had it.
@@ -306,9 +343,10 @@ impl Core {
         self.keep(lease, Next::Watch(lease.valid_until()));
         let number = lease.about_to_extend(ttl);
         let limits = Limits { each: self.home.each(ttl), until: lease.valid_until() };
-        let asking = remote.ask(&lease.claim, Question::Try { ttl }, limits, &lease.trail);
+        let claim = Claim { share: lease.share(), ..Claim::clone(&lease.claim) };
+        let asking = remote.ask(&claim, Question::Try { ttl }, limits, &lease.trail);
         match lease.over.run_until_cancelled(asking).await {
-            Some(Ok(answer)) if answer.number == Some(lease.fence) => {
+            Some(Ok(answer)) if answer.number == Some(lease.fence().into()) => {
                 lease.extended(number, ttl, answer);
                 if lease.is_held() {
                     let lasts = lease.valid_until().since(answer.asked);

@@ -1,14 +1,16 @@
 //! One leader among several candidates: a lock that whoever leads holds.
 
+use crate::clock::{Moment, within};
 use crate::core::Core;
 use crate::error::Error;
 use crate::info::{LockInfo, info};
 use crate::outcome::Fence;
 use crate::question::EXCLUSIVE;
 use crate::request::{LONGEST_OWNER, Request};
+use futures_util::StreamExt;
+use redis::aio::PubSubStream;
 use std::fmt;
 use std::sync::Arc;
-
 use std::time::Duration;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -20,6 +22,9 @@ const SEPARATOR: char = '/';
 const UUID_LENGTH: usize = 36;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Where the server tells of changes, it is looked for them so many times less often.
+const RARELY: u32 = 10;
 
 /// An election, for one of the candidates or for those who look on: [`Locks::election`](crate::Locks::election).
 ///
@@ -50,12 +55,21 @@ pub struct Leader {
 }
 
 /// Those who lead, one after the other: [`Election::observe`].
-#[derive(Debug)]
 pub struct Leaders {
     election: Election,
     look_every: Duration,
     /// What was seen last, if anything was.
     last: Option<Option<Leader>>,
+    events: Option<Events>,
+    /// When to ask for them again, if that was of no use.
+    subscribes_at: Moment,
+}
+
+/// What the server tells of the key.
+struct Events {
+    stream: PubSubStream,
+    /// It tells something. Then it need not be looked at as often.
+    tells: bool,
 }
 
 impl Election {
@@ -84,10 +98,17 @@ impl Election {
         Ok(info(&self.core, &self.name).await?.map(Leader::from))
     }
 
-    /// Those who lead, from now on.
+    /// Those who lead, from now on. Where the server tells of keys (`notify-keyspace-events KA`), each change is seen at once,
+    /// on a connection of its own, and otherwise by looking every second.
     #[must_use = "it looks only while it is asked for the next one"]
     pub fn observe(&self) -> Leaders {
-        Leaders { election: self.clone(), look_every: LOOK_EVERY, last: None }
+        Leaders {
+            election: self.clone(),
+            look_every: LOOK_EVERY,
+            last: None,
+            events: None,
+            subscribes_at: Moment::now(),
+        }
     }
 }
 
@@ -115,9 +136,45 @@ impl Leaders {
                 Ok(_) | Err(Error::Unreachable { .. }) => {}
                 Err(error) => return Err(error),
             }
-            let closed = &self.election.core.home.closed;
-            closed.run_until_cancelled(sleep(self.look_every)).await;
+            let core = Arc::clone(&self.election.core);
+            core.home.closed.run_until_cancelled(self.change()).await;
         }
+    }
+
+    /// Until something may have changed.
+    async fn change(&mut self) {
+        if self.events.is_none() && Moment::now() >= self.subscribes_at {
+            self.subscribes_at = Moment::now().later(self.look_every.saturating_mul(RARELY));
+            let key = self.election.core.home.key(&self.election.name);
+            let opening = async {
+                let node = self.election.core.remote().ok()?.link.node(&key).await.ok()?;
+                let events = node.subscribe(&node.channel_of(&key)).await.ok()?;
+                Some(Events { stream: events.into_on_message(), tells: false })
+            };
+            self.events = within(self.look_every, opening).await.flatten();
+            if self.events.is_some() {
+                // What has changed until then was not told.
+                return;
+            }
+        }
+        let Some(events) = &mut self.events else { return sleep(self.look_every).await };
+        let rarely = if events.tells { RARELY } else { 1 };
+        match within(self.look_every.saturating_mul(rarely), events.stream.next()).await {
+            Some(Some(_)) => events.tells = true,
+            // The connection is lost.
+            Some(None) => self.events = None,
+            None => {}
+        }
+    }
+}
+
+impl fmt::Debug for Leaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Leaders");
+        debug
+            .field("look_every", &self.look_every)
+            .field("last", &self.last)
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::detached::Detached;
 use crate::error::{Error, unanswered};
 use crate::lease::Lease;
 use crate::outcome::{Fence, Loss, Released};
-use crate::question::{Claim, EXCLUSIVE};
+use crate::question::{Claim, EXCLUSIVE, READERS};
 use crate::verdict::{Verdict, told, verdict};
 
 use redis::{Arg, Cmd, FromRedisValue, cmd};
@@ -166,6 +166,37 @@ impl Guard {
         }
     }
 
+    /// The same by what is left of the lease and this.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`extend`](Guard::extend).
+    pub async fn extend_by(&self, more: Duration) -> Result<(), Error> {
+        self.extend(self.lease.valid_for().saturating_add(more)).await
+    }
+
+    /// Has a hold that others share become an exclusive one, by a new fence, ahead of all who wait. False: others share it,
+    /// and it is as it was. Two readers never wait for each other, so this does not wait.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] when it is held no more; when no server answers, or it refuses: if it was heard all the same, the next
+    /// renewal tells that the lock is lost.
+    pub async fn upgrade(&self) -> Result<bool, Error> {
+        self.core.home.enter()?;
+        self.core.change(&self.lease, EXCLUSIVE).await
+    }
+
+    /// Has the hold tolerate any number of readers beside it, from now on, by the same fence.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`upgrade`](Guard::upgrade).
+    pub async fn downgrade(&self) -> Result<bool, Error> {
+        self.core.home.enter()?;
+        self.core.change(&self.lease, READERS).await
+    }
+
     /// Releases the lock. If this future is dropped, the release goes on in the background.
     ///
     /// # Errors
@@ -235,7 +266,7 @@ impl Guard {
         }
         let (remote, key) = (core.remote()?, lease.claim.key());
         let mut guarded = cmd("LOCK.GUARD");
-        guarded.arg(key).arg(&*lease.claim.owner).arg(lease.fence);
+        guarded.arg(key).arg(&*lease.claim.owner).arg(u64::from(lease.fence()));
         for word in command.args_iter() {
             match word {
                 Arg::Simple(word) => guarded.arg(word),

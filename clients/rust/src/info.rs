@@ -1,13 +1,13 @@
 //! A look at a lock, without asking for it: who holds it, and who waits.
 
 use crate::core::Core;
-use crate::error::Error;
+use crate::error::{Error, surprise};
 use crate::listed::{count, field, list, text};
 use crate::outcome::Fence;
 use crate::verdict::{Verdict, told, verdict};
 
 use redis::{Value, cmd};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How often a server without the module is asked at most while the lock changes hands.
 const MOST_LOOKS: u32 = 5;
@@ -58,6 +58,40 @@ pub struct Waiter {
     pub share: u64,
 }
 
+/// One of the locks of a server that most have waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Contended {
+    /// The lock, as its key is named.
+    pub name: String,
+    /// How many waits began.
+    pub waits: u64,
+    /// How many requests were refused without a wait.
+    pub refused: u64,
+    /// How long all waits took that have ended.
+    pub waited: Duration,
+    /// The longest of them.
+    pub longest: Duration,
+}
+
+/// What went wrong with a lock, as the server's log has it: the page of `LOCK.LOG` tells of each kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Logged {
+    /// Its number: one that is missing was dropped.
+    pub id: u64,
+    /// When it was logged, by the server's clock.
+    pub time: SystemTime,
+    /// Such as `late-release` or `deleted`.
+    pub event: String,
+    /// The lock, as its key is named.
+    pub name: String,
+    /// The owner that it is about; empty if it is not known.
+    pub owner: String,
+    /// What it is depends on the event; none for a lease without end.
+    pub duration: Option<Duration>,
+}
+
 pub(crate) async fn info(core: &Core, name: &[u8]) -> Result<Option<LockInfo>, Error> {
     let key = core.home.key(name);
     if let Some(reply) = look(core, &key, "LOCK.INFO").await? {
@@ -98,13 +132,45 @@ pub(crate) async fn waiters(core: &Core, name: &[u8]) -> Result<Vec<Waiter>, Err
     }
 }
 
+pub(crate) async fn top(core: &Core) -> Result<Vec<Contended>, Error> {
+    let listed = look(core, &[], "LOCK.TOP").await?;
+    let each = |row: &Value| {
+        let millis = |name| field(row, name).and_then(count).map(Duration::from_millis);
+        Ok(Contended {
+            name: text(field(row, "key")?),
+            waits: count(field(row, "waits")?)?,
+            refused: count(field(row, "refused")?)?,
+            waited: millis("wait-total")?,
+            longest: millis("wait-longest")?,
+        })
+    };
+    listed.map_or(Ok(Vec::new()), |listed| list(&listed)?.iter().map(each).collect())
+}
+
+pub(crate) async fn log(core: &Core) -> Result<Vec<Logged>, Error> {
+    let listed = look(core, &[], "LOCK.LOG").await?;
+    let each = |row: &Value| {
+        let since = Duration::from_millis(count(field(row, "time")?)?);
+        Ok(Logged {
+            id: count(field(row, "id")?)?,
+            time: SystemTime::UNIX_EPOCH.checked_add(since).ok_or_else(surprise)?,
+            event: text(field(row, "event")?),
+            name: text(field(row, "key")?),
+            owner: text(field(row, "owner")?),
+            duration: time_left(field(row, "ms")?)?,
+        })
+    };
+    listed.map_or(Ok(Vec::new()), |listed| list(&listed)?.iter().map(each).collect())
+}
+
 /// What the module says; none: the server has not got it.
 async fn look(core: &Core, key: &[u8], command: &str) -> Result<Option<Value>, Error> {
     let mut asked = cmd(command);
-    asked.arg(key);
-    if command != "LOCK.INFO" {
-        asked.arg("COUNT").arg(-1);
-    }
+    match command {
+        "LOCK.INFO" => asked.arg(key),
+        "LOCK.TOP" | "LOCK.LOG" => asked.arg(-1),
+        _ => asked.arg(key).arg("COUNT").arg(-1),
+    };
     core.home.enter()?;
     let remote = core.remote()?;
     if remote.is_plain() {

@@ -7,12 +7,13 @@ use crate::error::Error;
 use crate::extensions::Extensions;
 use crate::locked::locked;
 use crate::outcome::{Fence, Loss};
-use crate::question::Claim;
+use crate::question::{Claim, Share};
 use crate::remote::{Answer, Trail};
 use crate::settings::Renew;
 use crate::story;
 use crate::validity::{renew_at, valid_until};
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ pub(crate) struct Lease {
     pub(crate) id: u64,
     pub(crate) name: Arc<str>,
     pub(crate) claim: Arc<Claim>,
-    pub(crate) fence: u64,
+    fence: AtomicU64,
     /// What the caller goes by.
     pub(crate) correlation: String,
     pub(crate) trail: Arc<Trail>,
@@ -42,6 +43,10 @@ struct State {
     valid_until: Moment,
     /// A message told of the grant, and the server does not know that somebody heard it.
     is_unclaimed: bool,
+    /// How many holders at a time it tolerates.
+    share: Share,
+    /// It is being asked for with another share, and may have another fence by now.
+    is_changing: bool,
     loss: Option<Loss>,
     extensions: Extensions,
     /// What the last renewal failed with, if it did.
@@ -66,14 +71,14 @@ impl Lease {
         terms: Terms,
         correlation: String,
     ) -> Self {
-        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let Granted { fence, asked, lasts, is_unclaimed } = granted;
-        let begun = Moment::now();
+        let (begun, share) = (Moment::now(), claim.share);
         Self {
-            id: NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            id: NEXT.fetch_add(1, Relaxed),
             name,
             claim,
-            fence,
+            fence: AtomicU64::new(fence),
             correlation,
             trail,
             renew_until: match terms.renew {
@@ -89,6 +94,8 @@ impl Lease {
                 agreed: ttl,
                 valid_until: valid_until(asked, lasts),
                 is_unclaimed,
+                share,
+                is_changing: false,
                 loss: None,
                 extensions: Extensions::default(),
                 failure: None,
@@ -98,7 +105,7 @@ impl Lease {
     }
 
     pub(crate) fn fence(&self) -> Fence {
-        Fence::new(self.fence)
+        Fence::new(self.fence.load(Relaxed))
     }
 
     /// Why it is held no more. It looks at the clock.
@@ -124,6 +131,30 @@ impl Lease {
 
     pub(crate) fn ttl(&self) -> Duration {
         self.state().ttl
+    }
+
+    pub(crate) fn share(&self) -> Share {
+        self.state().share
+    }
+
+    /// It is asked for with another share. False: somebody does so already.
+    pub(crate) fn begins_to_change(&self) -> bool {
+        !std::mem::replace(&mut self.state().is_changing, true)
+    }
+
+    /// It has this share and this fence, or what it had before.
+    pub(crate) fn changed(&self, to: Option<(Share, u64)>) {
+        let mut state = self.state();
+        state.is_changing = false;
+        if let Some((share, fence)) = to {
+            state.share = share;
+            self.fence.store(fence, Relaxed);
+        }
+    }
+
+    /// Whether a server that does not know this fence says that the lease is lost.
+    pub(crate) fn is_by(&self, fence: u64) -> bool {
+        !self.state().is_changing && self.fence.load(Relaxed) == fence
     }
 
     pub(crate) fn is_unclaimed(&self) -> bool {

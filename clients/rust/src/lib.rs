@@ -128,7 +128,7 @@ pub use detached::Detached;
 pub use election::{Election, Leader, Leaders};
 pub use error::Error;
 pub use guard::Guard;
-pub use info::{Holder, LockInfo, Waiter};
+pub use info::{Contended, Holder, LockInfo, Logged, Waiter};
 pub use locks::Locks;
 pub use outcome::{Fence, Loss, Released};
 pub use request::Request;

@@ -5,7 +5,7 @@ use crate::detached::Detached;
 use crate::election::Election;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::info::{self, Holder, LockInfo, Waiter};
+use crate::info::{self, Contended, Holder, LockInfo, Logged, Waiter};
 use crate::question::{EXCLUSIVE, READERS};
 use crate::request::Request;
 use crate::server::Server;
@@ -174,6 +174,26 @@ impl Locks {
     /// When no server answers, or it refuses.
     pub async fn waiters(&self, name: impl AsRef<[u8]>) -> Result<Vec<Waiter>, Error> {
         info::waiters(&self.core, name.as_ref()).await
+    }
+
+    /// The locks of the server that most have waited for, the most contended first; of a cluster, those of one node. None
+    /// are listed where there is no module.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses: `LOCK.TOP` is for administrators.
+    pub async fn top(&self) -> Result<Vec<Contended>, Error> {
+        info::top(&self.core).await
+    }
+
+    /// What went wrong with locks of the server, the latest first; of a cluster, with those of one node. Nothing is listed
+    /// where there is no module.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses: `LOCK.LOG` is for administrators.
+    pub async fn log(&self) -> Result<Vec<Logged>, Error> {
+        info::log(&self.core).await
     }
 
     /// A guard of a lock that another program, or an earlier run of this one, has [detached](Guard::detach). It is renewed

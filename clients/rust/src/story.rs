@@ -2,6 +2,7 @@
 //! the caller goes by. What is counted of these steps is counted here, too.
 
 use crate::asked::Asked;
+use crate::attempt::Attempt;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::lease::Lease;
@@ -13,6 +14,18 @@ use tracing::{debug, warn};
 
 /// How many locks are named at a time.
 const MOST_NAMED: usize = 20;
+
+pub(crate) fn begun(asked: &Asked) {
+    let Asked { name: lock, wanted, correlation, claim, .. } = asked;
+    let (ttl_ms, owner) = (millis(wanted.ttl), &*claim.owner);
+    debug!(target: "leasehold", %lock, owner, ttl_ms, correlation, "asked");
+}
+
+/// Others have it, and the request waits.
+pub(crate) fn queued(attempt: &Attempt) {
+    let (lock, owner) = (&attempt.name, &*attempt.claim.owner);
+    debug!(target: "leasehold", %lock, owner, "queued");
+}
 
 /// How a request ended that was granted nothing.
 pub(crate) fn asked<T>(asked: &Asked, begun: Moment, came: &Result<Option<T>, Error>) {
@@ -33,7 +46,8 @@ pub(crate) fn asked<T>(asked: &Asked, begun: Moment, came: &Result<Option<T>, Er
 }
 
 pub(crate) fn acquired(lease: &Lease, begun: Moment) {
-    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let Lease { name: lock, correlation, claim, .. } = lease;
+    let fence = u64::from(lease.fence());
     let waited = Moment::now().since(begun);
     measure::waited("acquired", waited);
     let (owner, ttl_ms, waited_ms) = (&*claim.owner, millis(lease.ttl()), millis(waited));
@@ -41,13 +55,15 @@ pub(crate) fn acquired(lease: &Lease, begun: Moment) {
 }
 
 pub(crate) fn extended(lease: &Lease) {
-    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let Lease { name: lock, correlation, claim, .. } = lease;
+    let fence = u64::from(lease.fence());
     let (owner, ttl_ms) = (&*claim.owner, millis(lease.ttl()));
     debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "extended");
 }
 
 pub(crate) fn released(lease: &Lease, outcome: Released) {
-    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let Lease { name: lock, correlation, claim, .. } = lease;
+    let fence = u64::from(lease.fence());
     let (owner, ttl_ms) = (&*claim.owner, millis(lease.ttl()));
     match outcome {
         Released::InTime => {
@@ -67,20 +83,23 @@ pub(crate) fn released(lease: &Lease, outcome: Released) {
 }
 
 pub(crate) fn not_released(lease: &Lease, error: &Error) {
-    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let Lease { name: lock, correlation, claim, .. } = lease;
+    let fence = u64::from(lease.fence());
     let owner = &*claim.owner;
     warn!(target: "leasehold", %lock, fence, owner, correlation, %error, "not released: it stays until its lease ends");
 }
 
 pub(crate) fn renewal_refused(lease: &Lease, error: &Error) {
-    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let Lease { name: lock, correlation, claim, .. } = lease;
+    let fence = u64::from(lease.fence());
     let owner = &*claim.owner;
     warn!(target: "leasehold", %lock, fence, owner, correlation, %error, "renewal refused");
 }
 
 /// Called once for each lease. `failure` is what the last renewal failed with.
 pub(crate) fn ended(lease: &Lease, loss: Loss, failure: Option<&str>) {
-    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let Lease { name: lock, correlation, claim, .. } = lease;
+    let fence = u64::from(lease.fence());
     measure::held(Moment::now().since(lease.begun));
     let label = match loss {
         Loss::Expired => "expired",

@@ -2,7 +2,11 @@
 //!
 //! All runs on one thread, so that `block` keeps the crate from doing anything too.
 
-use leasehold_client::{Error, Guard, Locks, Loss, Released, Renew, Request, Server, Settings};
+mod steps;
+
+use leasehold_client::{
+    Detached, Error, Guard, Locks, Loss, Released, Renew, Request, Server, Settings,
+};
 use redis::cluster::ClusterClient;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, TlsCertificates};
@@ -78,6 +82,8 @@ impl From<Error> for Trouble {
             Error::TooLate { .. } => ("too late", ""),
             Error::Lost { .. } => ("lost", ""),
             Error::Closed => ("closed", ""),
+            Error::Unanswered { .. } => ("unanswered", ""),
+            Error::TooFewReplicas { .. } => ("too few replicas", ""),
             Error::Refused { source } => {
                 // The redis crate does not pass on the server's words about a password.
                 let is_password = source.kind() == redis::ErrorKind::AuthenticationFailed;
@@ -89,6 +95,7 @@ impl From<Error> for Trouble {
                     "READONLY" => "read only",
                     "QUEUEFULL" => "queue full",
                     "WRONGTYPE" => "wrong type",
+                    "SHARE" => "needs the module",
                     _ => "refused",
                 };
                 return Self { kind, code: code.to_owned(), text };
@@ -138,13 +145,19 @@ impl Adapter {
             }
             "extend" => self.extend(request).await,
             "release" => self.release(request).await,
-            "keep" => {
-                if let Some(guard) = self.take(request) {
-                    let _ = guard.detach();
-                }
+            "extend_by" => self.extend_by(request).await,
+            "upgrade" | "downgrade" => self.change(what, request).await,
+            "guard" => self.run_command(request).await,
+            "detach" => self.detach(request),
+            "adopt" => self.adopt(request).await,
+            "info" => self.info(request).await,
+            "holders" | "waiters" | "top" | "log" => self.list(what, text(request, "name")).await,
+            "observe" => self.observe(request),
+            "events" => {
+                // Whoever is told already goes on being told.
+                let _ = tracing::subscriber::set_global_default(steps::Steps(write));
                 Ok(json!({}))
             }
-            "info" => self.info(request).await,
             "campaign" => self.campaign(request).await,
             "resign" => self.release(request).await,
             "leader" => self.leader(request).await,
@@ -172,7 +185,14 @@ impl Adapter {
                 let permits = number(request, "permits").unwrap_or_default();
                 locks.semaphore(name, u32::try_from(permits).unwrap_or_default())
             }
-            _ => locks.lock(name),
+            _ => match request.get("also").and_then(Value::as_array) {
+                Some(also) => {
+                    let also =
+                        also.iter().filter_map(Value::as_str).map(|name| name.as_bytes().to_vec());
+                    locks.all([name].into_iter().chain(also))
+                }
+                None => locks.lock(name),
+            },
         };
         options(asked, request)
     }
@@ -283,15 +303,100 @@ impl Adapter {
 
     async fn extend(&self, request: &Value) -> Answer {
         let ttl = duration(request, "ttl").unwrap_or_default();
-        let outcome = match self.guard(text(request, "lease")) {
-            Some(guard) => guard.extend(ttl).await,
-            None => return Ok(json!({ "outcome": "lost" })),
-        };
+        match self.guard(text(request, "lease")) {
+            Some(guard) => Self::extended(guard.extend(ttl).await),
+            None => Ok(json!({ "outcome": "lost" })),
+        }
+    }
+
+    async fn extend_by(&self, request: &Value) -> Answer {
+        let more = duration(request, "by").unwrap_or_default();
+        match self.guard(text(request, "lease")) {
+            Some(guard) => Self::extended(guard.extend_by(more).await),
+            None => Ok(json!({ "outcome": "lost" })),
+        }
+    }
+
+    fn extended(outcome: Result<(), Error>) -> Answer {
         match outcome {
             Ok(()) => Ok(json!({ "outcome": "extended" })),
             Err(Error::Lost { .. }) => Ok(json!({ "outcome": "lost" })),
             Err(error) => Err(error.into()),
         }
+    }
+
+    async fn change(&self, what: &str, request: &Value) -> Answer {
+        let guard = self.guard(text(request, "lease")).ok_or(unsupported("it is released"))?;
+        let is_changed = match what {
+            "upgrade" => guard.upgrade().await?,
+            _ => guard.downgrade().await?,
+        };
+        Ok(json!({ "held": is_changed, "fence": guard.fence().to_string() }))
+    }
+
+    async fn run_command(&self, request: &Value) -> Answer {
+        let guard = self.guard(text(request, "lease")).ok_or(unsupported("it is released"))?;
+        let words = request.get("command").and_then(Value::as_array).into_iter().flatten();
+        let mut command = redis::Cmd::new();
+        words.filter_map(Value::as_str).for_each(|word| {
+            command.arg(word);
+        });
+        let reply = match guard.run_command::<redis::Value>(&command).await? {
+            redis::Value::Int(number) => json!(number),
+            redis::Value::BulkString(bytes) => json!(String::from_utf8_lossy(&bytes)),
+            redis::Value::SimpleString(text) => json!(text),
+            redis::Value::Okay => json!("OK"),
+            redis::Value::Nil => Value::Null,
+            other => json!(format!("{other:?}")),
+        };
+        Ok(json!({ "reply": reply }))
+    }
+
+    fn detach(&self, request: &Value) -> Answer {
+        let guard = self.take(request).ok_or(unsupported("a guard is detached once"))?;
+        Ok(json!({ "text": guard.detach().to_string() }))
+    }
+
+    async fn adopt(self: &Rc<Self>, request: &Value) -> Answer {
+        let detached: Detached = text(request, "text").parse()?;
+        let guard = self.locks()?.adopt(&detached).await?;
+        Ok(self.held(text(request, "lease"), guard))
+    }
+
+    async fn list(&self, what: &str, name: &str) -> Answer {
+        let locks = self.locks()?;
+        Ok(match what {
+            "holders" => (locks.holders(name).await?.iter())
+                .map(|each| json!({ "owner": each.owner, "fence": each.fence.to_string() }))
+                .collect(),
+            "waiters" => locks
+                .waiters(name)
+                .await?
+                .iter()
+                .map(|each| json!({ "owner": each.owner }))
+                .collect(),
+            "top" => (locks.top().await?.iter())
+                .map(|each| json!({ "name": each.name, "waits": each.waits }))
+                .collect(),
+            _ => (locks.log().await?.iter())
+                .map(|each| json!({ "name": each.name, "event": each.event }))
+                .collect(),
+        })
+    }
+
+    fn observe(&self, request: &Value) -> Answer {
+        let observer = text(request, "observer").to_owned();
+        let mut leaders = self.locks()?.election(text(request, "name"), "nobody").observe();
+        spawn_local(async move {
+            while let Ok(leader) = leaders.next().await {
+                let (candidate, fence) =
+                    leader.map(|leader| (leader.candidate, leader.fence.to_string())).unzip();
+                write(&json!({
+                    "event": "leader", "observer": observer, "candidate": candidate, "fence": fence,
+                }));
+            }
+        });
+        Ok(json!({}))
     }
 
     async fn release(&self, request: &Value) -> Answer {
@@ -349,6 +454,15 @@ fn options(asked: Request, request: &Value) -> Result<Request, Trouble> {
     if let Some(wait) = duration(request, "wait") {
         asked = asked.wait(wait);
     }
+    if let Some(owner) = request.get("owner").and_then(Value::as_str) {
+        asked = asked.owner(owner);
+    }
+    if let Some(grace) = duration(request, "ephemeral") {
+        asked = asked.ephemeral(grace);
+    }
+    if let Some(count) = number(request, "replicas") {
+        asked = asked.replicas(count, duration(request, "replicas_within").unwrap_or_default());
+    }
     if let Some(least) = duration(request, "hold_at_least") {
         asked = asked.hold_at_least(least);
     }
@@ -401,6 +515,12 @@ fn server(request: &Value) -> Result<Server, Trouble> {
             SentinelServerType::Master,
         );
         return Ok(builder.and_then(SentinelClientBuilder::build).map_err(wrong_place)?.into());
+    }
+    if let Some(servers) = request.get("quorum") {
+        let open = |url: String| Client::open(url).map_err(wrong_place);
+        return Ok(Server::quorum(
+            urls(servers).into_iter().map(open).collect::<Result<Vec<_>, _>>()?,
+        ));
     }
     let url = text(request, "url");
     if !url.starts_with("rediss") {

@@ -45,7 +45,7 @@ fn close(scene: &Scene<'_>) {
     client.grant("y", "before", 60_000);
     let lease = program.acquire(&lock("x"));
     let kept = program.acquire(&lock("kept"));
-    kept.keep();
+    kept.detach();
     let waiting = program.begin(&lock("y").wait(LONG));
     until_waiting(&server, "y", 1);
     assert_eq!(program.close(LIMIT), Vec::<String>::new());

@@ -3,7 +3,7 @@
 use super::{Scenario, quick, slow};
 use crate::program::{State, lock, lock_of_bytes};
 use crate::scene::{
-    LONG, SLACK, Scene, assert_took, at_port, is_held, millis, server, ttl_of, until_free, with,
+    LONG, Scene, assert_took, at_port, is_held, millis, server, ttl_of, until_free, with,
 };
 use serde_json::json;
 use std::thread::sleep;
@@ -57,7 +57,6 @@ pub(crate) const ALL: &[Scenario] = &[
         "extend has the lease end that long from now, and renews it by as much",
         extend,
     ),
-    quick("keep", "keep stops the renewal and leaves the lock to its lease", keep),
     quick("unicode-name", "a name of any text is the same bytes on the server", unicode_name),
     quick("binary-name", "a name may be any bytes, zeroes and line ends among them", binary_name),
     quick("prefix", "the prefix of the settings stands before each name on the server", prefix),
@@ -199,18 +198,6 @@ fn extend(scene: &Scene<'_>) {
     assert_eq!(lease.state().loss, None);
     let left = ttl_of(&server, "x");
     assert!((1..=1_200).contains(&left), "{left}");
-}
-
-fn keep(scene: &Scene<'_>) {
-    let server = server();
-    let program = scene.program(&server);
-    let lease = program.acquire(&lock("x").ttl(millis(1_500)));
-    lease.keep();
-    assert!(is_held(&server, "x"));
-    let kept = Instant::now();
-    until_free(&server, "x");
-    assert!(kept.elapsed() < millis(1_500) + SLACK, "it was renewed");
-    assert!(kept.elapsed() > millis(500), "it was released");
 }
 
 fn unicode_name(scene: &Scene<'_>) {

@@ -2,14 +2,18 @@
 
 mod causes;
 mod closing;
+mod guarded;
+mod handing;
 mod holding;
 mod losing;
 mod messages;
 mod places;
 mod plain;
+mod quorums;
 mod racing;
 mod refusals;
 mod releasing;
+mod several;
 mod sharing;
 mod stopping;
 mod waiting;
@@ -42,7 +46,7 @@ const fn slow(name: &'static str, what: &'static str, run: fn(&Scene<'_>)) -> Sc
 }
 
 pub(crate) fn all() -> Vec<Scenario> {
-    let parts: [&[Scenario]; 13] = [
+    let parts: [&[Scenario]; 17] = [
         racing::ALL,
         holding::ALL,
         losing::ALL,
@@ -56,6 +60,10 @@ pub(crate) fn all() -> Vec<Scenario> {
         refusals::ALL,
         causes::ALL,
         messages::ALL,
+        several::ALL,
+        handing::ALL,
+        guarded::ALL,
+        quorums::ALL,
     ];
     parts.concat()
 }

@@ -240,11 +240,17 @@ impl Node {
     }
 
     /// A connection that does nothing else.
+    /// Where the server tells what becomes of a key, if it is set to.
+    pub(crate) fn channel_of(&self, key: &[u8]) -> Vec<u8> {
+        let db = self.client.get_connection_info().redis_settings().db();
+        [format!("__keyspace@{db}__:").as_bytes(), key].concat()
+    }
+
     pub(crate) async fn dedicated(&self) -> Result<MultiplexedConnection, RedisError> {
         self.client.get_multiplexed_async_connection_with_config(&patient(None)).await
     }
 
-    pub(crate) async fn subscribe(&self, channel: &str) -> Result<PubSub, RedisError> {
+    pub(crate) async fn subscribe(&self, channel: &[u8]) -> Result<PubSub, RedisError> {
         let mut subscription = self.client.get_async_pubsub().await?;
         subscription.subscribe(channel).await?;
         Ok(subscription)

@@ -63,7 +63,7 @@ impl Subscription {
                 {
                     return Ok(None);
                 }
-                node.subscribe(&channel).await.map(Some)
+                node.subscribe(channel.as_bytes()).await.map(Some)
             };
             let opened = within(OPENS_WITHIN, opening).await;
             let lost = match opened.unwrap_or_else(|| Err(unanswered())) {

@@ -7,6 +7,7 @@ use crate::backoff::{RETRY, ROOM};
 use crate::clock::{Moment, within};
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::story;
 use crate::verdict::{Verdict, told, verdict};
 use redis::RedisError;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(super) async fn wait(
     patience: &Patience,
 ) -> Result<Waited, Error> {
     let place = places.take(attempt);
-    let mut failures = Failures::default();
+    let (mut failures, mut was_queued) = (Failures::default(), false);
     loop {
         if patience.is_over() {
             return failures.ended();
@@ -47,7 +48,13 @@ pub(super) async fn wait(
         match came {
             Ok(Some(granted)) => return Ok(Waited::Granted(granted)),
             Ok(None) if attempt.remote.is_plain() => return Ok(Waited::NoQueue),
-            Ok(None) => failures = Failures { is_queued: true, ..Failures::default() },
+            Ok(None) => {
+                if !was_queued {
+                    story::queued(attempt);
+                }
+                was_queued = true;
+                failures = Failures { is_queued: true, ..Failures::default() };
+            }
             Err(error) => {
                 let means = verdict(&error);
                 // Whoever is refused has no place.
