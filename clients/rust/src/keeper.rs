@@ -48,18 +48,22 @@ impl Keeper {
         self.changed.notify_one();
     }
 
-    /// What is due, and for how long to sleep then.
+    /// What is due, and for how long to sleep then. Whatever is held stays known: whoever closes the client may look now.
     fn take_due(&self) -> (Vec<(Arc<Lease>, Next)>, Option<Duration>) {
         let (mut book, now) = (locked(&self.book), Moment::now());
         let (mut due, mut sleeps) = (Vec::new(), None);
         while let Some(first) = book.due.first_entry() {
-            let (at, _) = *first.key();
+            let (at, id) = *first.key();
             if at > now {
                 sleeps = Some(at.since(now).min(LONGEST_SLEEP));
                 break;
             }
             let (lease, next) = first.remove();
-            lease.schedule(None);
+            let end = Some(lease.valid_until()).filter(|end| *end > now);
+            lease.schedule(end);
+            if let Some(end) = end {
+                book.due.insert((end, id), (Arc::clone(&lease), Next::Watch(end)));
+            }
             due.push((lease, next));
         }
         book.looks_at = sleeps.map(|sleeps| now.later(sleeps));
@@ -100,12 +104,11 @@ impl Core {
         }
     }
 
+    /// Sees it end, or has it renewed. It is watched meanwhile.
     fn act(self: &Arc<Self>, lease: Arc<Lease>, next: Next) {
-        if !lease.is_held() {
-            return;
-        }
-        self.keep(&lease, Next::Watch(lease.valid_until()));
-        if let (Next::Renew(_), true) = (next, lease.is_renewed_now()) {
+        if lease.is_held()
+            && let (Next::Renew(_), true) = (next, lease.is_renewed_now())
+        {
             self.home.spawn(Arc::clone(self).renew(lease));
         }
     }
@@ -160,5 +163,33 @@ impl Drop for LeftBehind {
             }
         }
         story::left_behind(names);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asked::{Granted, Terms};
+    use crate::question::{Claim, EXCLUSIVE};
+    use crate::settings::{Renew, Settings};
+
+    #[test]
+    fn what_is_due_is_known_to_whoever_closes_the_client_until_it_ends() {
+        let client = redis::Client::open("redis://127.0.0.1").unwrap();
+        let core = Core::new(&client.into(), Settings::default());
+        let (asked, ttl) = (Moment::now(), Duration::from_secs(30));
+        let claim =
+            Claim { keys: vec![b"a".into()], owner: "me".into(), share: EXCLUSIVE, grace: None };
+        let granted = Granted { fence: 1, asked, lasts: ttl, is_unclaimed: false };
+        let terms = Terms { renew: Renew::Always, hold_at_least: None };
+        let held = (granted, Arc::new(claim), Arc::default());
+        let lease = Arc::new(Lease::new("a".into(), held, ttl, terms, String::new()));
+        core.keep(&lease, Next::Renew(asked));
+        let (due, sleeps) = core.keeper.take_due();
+        assert!(matches!(due.as_slice(), [(_, Next::Renew(_))]) && sleeps == Some(LONGEST_SLEEP));
+        assert_eq!(core.keeper.all().len(), 1);
+        assert!(core.keeper.take_due().0.is_empty());
+        core.lose(&lease, Loss::Taken);
+        assert!(core.keeper.all().is_empty());
     }
 }
