@@ -1,6 +1,7 @@
 //! What is asked for, and what is granted.
 
 use crate::clock::Moment;
+use crate::ledger::Entry;
 use crate::question::Claim;
 use crate::remote::Trail;
 use crate::settings::Renew;
@@ -41,6 +42,9 @@ pub(crate) struct Granted {
 
 /// What was granted: who holds it, and what became of the requests.
 pub(crate) type Held = (Granted, Arc<Claim>, Arc<Trail>);
+
+/// The same, and what names the lock until somebody looks after it.
+pub(crate) type Won = (Held, Option<Entry>);
 
 /// How the lease is to be renewed, and for how long it is to be held.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 //! Whoever gives up half-way, also by dropping the future, gives back what the server may have granted or may still grant:
 //! no place in the queue and no lock stays behind.
 
-use crate::asked::{Asked, Granted, Held, Wanted};
+use crate::asked::{Asked, Granted, Wanted, Won};
 use crate::home::Home;
 use crate::ledger::Entry;
 use crate::question::Claim;
@@ -40,9 +40,9 @@ impl Attempt {
     }
 
     /// It was granted, and is given back by whoever has it now.
-    pub(crate) fn succeeded(mut self, granted: Granted) -> Held {
+    pub(crate) fn succeeded(mut self, granted: Granted) -> Won {
         self.may_hold = false;
-        (granted, Arc::clone(&self.claim), Arc::clone(&self.trail))
+        ((granted, Arc::clone(&self.claim), Arc::clone(&self.trail)), self.entry.take())
     }
 }
 

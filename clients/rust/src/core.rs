@@ -1,7 +1,7 @@
 //! What all copies of a client and all its guards share, and the order in which things happen to a lock: it is asked for,
 //! kept, extended and released.
 
-use crate::asked::{Asked, Granted, Held};
+use crate::asked::{Asked, Granted, Won};
 use crate::attempt::Attempt;
 use crate::backoff::RETRY;
 use crate::clock::{Moment, within};
@@ -82,7 +82,8 @@ impl Core {
         let closed = &self.home.closed;
         let came = closed.run_until_cancelled(granting).await.unwrap_or(Err(Error::Closed));
         story::asked(&asked, begun, &came);
-        let Some(held) = came? else { return Ok(None) };
+        // The lock is named until it is kept: whoever closes the client meanwhile finds it in one place or the other.
+        let Some((held, _entry)) = came? else { return Ok(None) };
         let (granted, ..) = held;
         let Asked { name, wanted, terms, correlation, .. } = *asked;
         let lease = Lease::new(name, held, wanted.ttl, terms, correlation);
@@ -96,7 +97,7 @@ impl Core {
         Ok(Some(lease))
     }
 
-    async fn granted(&self, asked: &Asked) -> Result<Option<Held>, Error> {
+    async fn granted(&self, asked: &Asked) -> Result<Option<Won>, Error> {
         let (remote, waiting) = match &self.backend {
             Backend::One(remote, waiting) => (remote, waiting),
             Backend::Most(quorum) => return Box::pin(quorum.acquire(asked)).await,

@@ -10,7 +10,7 @@
 //! Each server is asked by a task of its own, which goes on when most have answered: what a slow server grants late is given
 //! back, and what it has not released yet is released.
 
-use crate::asked::{Asked, Granted, Held};
+use crate::asked::{Asked, Granted, Won};
 use crate::backoff::POLL;
 use crate::clock::{Moment, within};
 use crate::error::{Error, surprise, unanswered};
@@ -86,7 +86,7 @@ impl Quorum {
     }
 
     /// Where there is no queue that all servers share, whoever waits asks again.
-    pub(crate) async fn acquire(&self, asked: &Asked) -> Result<Option<Held>, Error> {
+    pub(crate) async fn acquire(&self, asked: &Asked) -> Result<Option<Won>, Error> {
         let Asked { name, claim, wanted, .. } = asked;
         let is_simple = claim.share == EXCLUSIVE && claim.keys.len() == 1 && claim.grace.is_none();
         if !is_simple || asked.replicas.is_some() {
@@ -337,7 +337,7 @@ impl Peer {
 }
 
 impl Candidate<'_> {
-    async fn stand(mut self, ttl: Duration) -> Result<Option<Held>, Error> {
+    async fn stand(mut self, ttl: Duration) -> Result<Option<Won>, Error> {
         let Self { quorum, ballot, .. } = &self;
         let asked = Moment::now();
         // Whoever closes the client waits for tries that nobody waits for any more.
@@ -352,10 +352,10 @@ impl Candidate<'_> {
         };
         let came = match fence {
             Ok(Some(fence)) => {
-                self.entry = None;
+                let entry = self.entry.take();
                 let granted = Granted { fence, asked, lasts: ttl, is_unclaimed: false };
                 let Ballot { claim, trail, .. } = self.ballot.clone();
-                return Ok(Some((granted, claim, trail)));
+                return Ok(Some(((granted, claim, trail), entry)));
             }
             Ok(None) => quorum.too_few(answers).map_or(Ok(None), Err),
             Err(error) => Err(error),

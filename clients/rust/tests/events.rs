@@ -3,7 +3,7 @@
 use crate::scene::{
     Kind, LONG, NOTHING, is_alone, locks, locks_with, millis, quorum, server, soon, standing,
 };
-use leasehold_client::{Released, Renew, Settings};
+use leasehold_client::{Error, Released, Renew, Settings};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -19,6 +19,8 @@ use tracing::{Event, Level, Metadata, Subscriber};
 #[derive(Default)]
 struct Ear {
     heard: Mutex<HashMap<String, Vec<Line>>>,
+    /// What is done as soon as the lock is acquired.
+    then: Mutex<HashMap<String, Box<dyn FnOnce() + Send>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,6 +50,11 @@ impl Traced {
         Self { ear, lock: lock.to_owned() }
     }
 
+    /// Does this where it is traced that the lock is acquired, and before anything else goes on.
+    fn when_acquired(&self, then: impl FnOnce() + Send + 'static) {
+        self.ear.then.lock().unwrap().insert(self.lock.clone(), Box::new(then));
+    }
+
     /// The events of this name.
     fn all(&self, name: &str) -> Vec<Line> {
         self.ear.heard()[&self.lock].iter().filter(|line| line.name == name).cloned().collect()
@@ -60,13 +67,20 @@ impl Ear {
     }
 
     fn note(&self, metadata: &Metadata<'_>, mut fields: Fields) {
+        let mut then = None;
         if metadata.target() == "leasehold"
             && let lock = ["lock", "locks"].iter().find_map(|field| fields.0.get(field)).cloned()
-            && let Some(lines) = self.heard().get_mut(&lock.unwrap_or_default())
+            && let lock = lock.unwrap_or_default()
+            && let Some(lines) = self.heard().get_mut(&lock)
         {
             let name = fields.0.remove("message").unwrap();
+            let is_acquired = name == "acquired";
             lines.push(Line { level: *metadata.level(), name, fields: fields.0 });
+            if is_acquired {
+                then = self.then.lock().unwrap().remove(&lock);
+            }
         }
+        then.into_iter().for_each(|then| then());
     }
 }
 
@@ -298,4 +312,21 @@ fn a_runtime_that_ends_after_its_client_is_closed_has_nothing_to_say() {
     drop(held);
     let warned = traced.ear.heard()["closed:held"].clone();
     assert!(warned.iter().all(|line| line.level != Level::WARN), "{warned:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_is_closed_as_a_lock_is_granted_names_it() {
+    let traced = Traced::of("closed:granted");
+    let server = server();
+    let settings = Settings { retry_for: millis(50), ..Settings::default() };
+    let locks = locks_with(&server, settings);
+    let (closing, named) = (locks.clone(), Arc::<Mutex<_>>::default());
+    let noted = Arc::clone(&named);
+    traced.when_acquired(move || {
+        let close = move || standing().block_on(closing.close(millis(50)));
+        *noted.lock().unwrap() = std::thread::spawn(close).join().unwrap();
+    });
+    let came = locks.lock("closed:granted").await;
+    assert!(matches!(came, Err(Error::Closed)), "{came:?}");
+    assert_eq!(*named.lock().unwrap(), ["closed:granted"]);
 }
