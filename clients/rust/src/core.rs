@@ -134,10 +134,14 @@ impl Core {
         let came = within(longest, waiting).await.unwrap_or_else(|| Err(unanswered()));
         let lock = attempt.name.to_string();
         let error = match came {
-            Ok((Some(1), acknowledged)) if acknowledged >= wanted => {
+            Ok((Some(1), acknowledged)) if acknowledged < wanted => {
+                Error::TooFewReplicas { lock, acknowledged, wanted }
+            }
+            // Nobody renews it meanwhile.
+            Ok((Some(1), _)) if Moment::now() >= valid_until(asked, ttl) => Error::TooLate { lock },
+            Ok((Some(1), _)) => {
                 return Ok(Granted { asked, lasts: ttl, is_unclaimed: false, ..granted });
             }
-            Ok((Some(1), acknowledged)) => Error::TooFewReplicas { lock, acknowledged, wanted },
             Ok(_) => Error::Lost { lock, loss: Loss::Taken },
             Err(error) => told(error),
         };

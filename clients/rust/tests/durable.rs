@@ -1,8 +1,8 @@
 //! Grants that replicas must have heard of.
 
 use crate::scene::{
-    LONG, eventually_held, eventually_waiting, held, locks, locks_with, millis, soon, with_module,
-    without_module,
+    LONG, eventually_free, eventually_held, eventually_waiting, held, locks, locks_with, millis,
+    soon, with_module, without_module,
 };
 use leasehold_client::{Error, Released, Settings};
 use testkit::{Server, start_pair};
@@ -72,4 +72,19 @@ async fn waiting_for_replicas_does_not_hinder_others() {
     let error = soon(waiter).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::TooFewReplicas { acknowledged: 0, wanted: 1, .. }), "{error}");
     replica.thaw();
+}
+
+/// A lease is not renewed before there is a guard.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_replicas_have_heard_of_after_its_lease_is_no_guard() {
+    let [(primary, mut replica), _] = pairs();
+    let locks = locks(&primary);
+    replica.freeze();
+    let request = locks.lock("printer").ttl(millis(300)).replicas(1, LONG);
+    let waiter = tokio::spawn(request.into_future());
+    eventually_held(&primary, "printer").await;
+    eventually_free(&primary, "printer").await;
+    replica.thaw();
+    let came = soon(waiter).await.unwrap();
+    assert!(matches!(came, Err(Error::TooLate { .. })), "{came:?}");
 }
