@@ -21,7 +21,7 @@ use crate::server::Place;
 use crate::settings::Settings;
 use crate::trouble::Trouble;
 use crate::verdict::{Verdict, number, told, verdict};
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, ErrorKind, RedisError, Value};
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -144,7 +144,7 @@ impl Remote {
             self.say(&mut line.clone(), claim, question).await
         };
         let came = within(limit, asking).await;
-        let (error, is_silent) = match came {
+        let (mut error, is_silent) = match came {
             Some(Ok(number)) => {
                 let line = under_way.line.take();
                 if bound == Bound::Yes {
@@ -157,6 +157,15 @@ impl Remote {
             // Whoever had less time than that does not know.
             None => (unanswered(), limit >= each),
         };
+        let has_moved = error.code() == Some("MOVED");
+        if has_moved && !self.link.is_cluster() {
+            // Nobody follows it there, however often it is asked.
+            let why = "the server is a node of a cluster: give a ClusterClient";
+            error = (ErrorKind::InvalidClientConfig, why).into();
+        } else if has_moved && bound == Bound::Yes {
+            // The redis crate learns of it by a request of its own.
+            self.link.doubt(claim.key()).await;
+        }
         let verdict = verdict(&error);
         let is_of_no_use =
             (verdict == Verdict::Broken && is_silent) || verdict == Verdict::Elsewhere;

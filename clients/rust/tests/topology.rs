@@ -111,6 +111,8 @@ async fn several_locks_and_bound_holds_go_along_when_a_slot_moves() {
     let waiter = tokio::spawn(locks.all(&names).into_future());
     eventually_waiting(cluster.node(0), &names[1], 1).await;
     SlotMove { slot: slot.number, from: 0, to: 1 }.by_hand(&cluster);
+    // Nothing else has been asked since.
+    drop(soon(locks.lock(slot.key("d")).ephemeral(Duration::ZERO)).await.unwrap());
     all.extend(TTL).await.unwrap();
     assert!(names.iter().all(|name| is_held_by(cluster.node(1), name, &all)));
     let fence = all.fence();
@@ -261,4 +263,12 @@ async fn a_cluster_that_knows_another_password_says_so_at_once() {
     let refused = soon(Locks::new(client).lock("printer")).await;
     assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
     assert!(begun.elapsed() < Settings::default().retry_for);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_one_server_does_not_wait_for_a_lock_of_another_node() {
+    let cluster = Cluster::of(2, 0);
+    let locks = Locks::new(crate::scene::client(cluster.node(1).port()));
+    let refused = soon(locks.lock(cluster.slot_of(0).key("printer"))).await;
+    assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
 }

@@ -108,8 +108,11 @@ impl Link {
 
     /// A line that sends each request once. That of a cluster sends it again where it was not answered.
     pub(crate) async fn line_that_sends_once(&self, key: &[u8]) -> Result<Line, RedisError> {
-        let is_cluster = matches!(self.lines, Lines::Cluster(_));
-        self.line(key, if is_cluster { Bound::Yes } else { Bound::No }).await
+        self.line(key, if self.is_cluster() { Bound::Yes } else { Bound::No }).await
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.lines, Lines::Cluster(_))
     }
 
     /// The server that has the key, as far as is known.
