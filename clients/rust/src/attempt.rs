@@ -53,7 +53,10 @@ impl Drop for Attempt {
         let (home, remote) = (Arc::clone(&self.home), Arc::clone(&self.remote));
         let (claim, trail, was_cut) =
             (Arc::clone(&self.claim), Arc::clone(&self.trail), self.was_cut);
-        self.home
-            .spawn(async move { remote.take_back(&home, &claim, &trail, was_cut, entry).await });
+        let giving_back = self.wanted.confirm.then(|| home.gives_back(&claim));
+        self.home.spawn(async move {
+            remote.take_back(&home, &claim, &trail, was_cut, entry).await;
+            drop(giving_back);
+        });
     }
 }

@@ -102,6 +102,9 @@ impl Core {
             Backend::One(remote, waiting) => (remote, waiting),
             Backend::Most(quorum) => return Box::pin(quorum.acquire(asked)).await,
         };
+        if asked.wanted.confirm {
+            self.home.has_given_back(&asked.claim).await;
+        }
         let mut attempt = Attempt::new(&self.home, remote, asked);
         let Some(mut granted) = waiting.acquire(&mut attempt).await? else { return Ok(None) };
         if let Some(replicas) = asked.replicas {

@@ -332,12 +332,14 @@ impl Drop for Guard {
         }
         let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
         let entry = core.home.ledger.begin_task(&lease.name);
+        let giving_back = core.home.gives_back(&lease.claim);
         self.core.home.spawn(async move {
             // Unless the client was closed meanwhile. What comes of it is traced.
             if lease.loss() != Some(Loss::Closed) {
                 let _ = core.release(&lease, Loss::Released).await;
             }
             entry.done();
+            drop(giving_back);
         });
     }
 }

@@ -4,17 +4,25 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
+use crate::locked::locked;
+use crate::question::Claim;
 use crate::settings::Settings;
 use crate::validity::patience_for_answer;
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Home {
     pub(crate) settings: Settings,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) closed: CancellationToken,
+    /// How much is being given back by each owner.
+    given_back: Mutex<HashMap<Arc<str>, usize>>,
+    has_given_back: Notify,
     /// On which the client was used first.
     runtime: OnceLock<Handle>,
 }
@@ -25,6 +33,8 @@ impl Home {
             settings,
             ledger: Arc::default(),
             closed: CancellationToken::new(),
+            given_back: Mutex::default(),
+            has_given_back: Notify::new(),
             runtime: OnceLock::new(),
         }
     }
@@ -48,6 +58,26 @@ impl Home {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(home) = self.runtime.get() {
             home.spawn(task);
+        }
+    }
+
+    /// From now on, and until this is dropped, the same owner asks for nothing.
+    pub(crate) fn gives_back(self: &Arc<Self>, claim: &Arc<Claim>) -> GivingBack {
+        let owner = Arc::clone(&claim.owner);
+        let mut given_back = locked(&self.given_back);
+        let count = given_back.entry(Arc::clone(&owner)).or_default();
+        *count = count.saturating_add(1);
+        GivingBack { home: Arc::clone(self), owner }
+    }
+
+    /// Nothing is given back by this owner that a later request of it would lose.
+    pub(crate) async fn has_given_back(&self, claim: &Claim) {
+        loop {
+            let changed = self.has_given_back.notified();
+            if !locked(&self.given_back).contains_key(&claim.owner) {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -75,5 +105,25 @@ impl Home {
     /// How long to wait for each answer.
     pub(crate) fn each(&self, ttl: Duration) -> Duration {
         patience_for_answer(self.settings.response_timeout, ttl)
+    }
+}
+
+/// An owner gives back whatever it was granted: also what it asked for in between.
+pub(crate) struct GivingBack {
+    home: Arc<Home>,
+    owner: Arc<str>,
+}
+
+impl Drop for GivingBack {
+    fn drop(&mut self) {
+        let mut given_back = locked(&self.home.given_back);
+        if let Entry::Occupied(mut count) = given_back.entry(Arc::clone(&self.owner)) {
+            *count.get_mut() = count.get().saturating_sub(1);
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        drop(given_back);
+        self.home.has_given_back.notify_waiters();
     }
 }

@@ -21,6 +21,7 @@ use crate::server::Place;
 use crate::settings::Settings;
 use crate::trouble::Trouble;
 use crate::verdict::{Verdict, number, told, verdict};
+use futures_util::FutureExt;
 use redis::{Cmd, ErrorKind, RedisError, Value};
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -276,7 +277,12 @@ impl Remote {
                 Ok(call) if self.is_plain() => call.in_full(),
                 _ => question.command(claim),
             };
-            tokio::spawn(async move { within(STRAYS_FOR, line.send(&key, &command)).await });
+            let sending = async move { within(STRAYS_FOR, line.send(&key, &command)).await };
+            let mut sending = Box::pin(sending);
+            // At once, so that what is asked from now on comes behind it.
+            if sending.as_mut().now_or_never().is_none() {
+                tokio::spawn(sending);
+            }
         }
         has_strays
     }

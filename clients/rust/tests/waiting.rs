@@ -1,8 +1,8 @@
 //! Futures that are dropped half-way, at any point: nothing is left behind.
 
 use crate::scene::{
-    Kind, LONG, NOTHING, Way, behind, eventually, eventually_free, eventually_waiting, held,
-    is_held_by, locks, locks_with, millis, poll_times, quorum, server, soon, ttl_of, waiters,
+    Kind, LONG, NOTHING, Way, behind, both_kinds, eventually, eventually_free, eventually_waiting,
+    held, is_held_by, locks, locks_with, millis, poll_times, quorum, server, soon, ttl_of, waiters,
 };
 use leasehold_client::{Error, Guard, Locks, Loss, Released, Renew, Request, Settings};
 use std::pin::Pin;
@@ -274,5 +274,23 @@ async fn work_that_is_run_is_dropped_with_its_lock() {
         let ours = tokio::spawn(panics);
         assert!(ours.await.unwrap_err().is_panic());
         eventually_free(&server, "printer").await;
+    }
+}
+
+/// What gives back the first request comes before the second one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_stops_and_asks_again_holds_what_it_is_granted() {
+    for server in both_kinds() {
+        let locks = locks(&server);
+        for steps in 0..20 {
+            let mut stopped = locks.lock("printer").owner("me").into_future();
+            poll_times(stopped.as_mut(), steps % 4).await;
+            drop(stopped);
+            let guard = soon(locks.lock("printer").owner("me").try_now()).await.unwrap().unwrap();
+            // Answered behind whatever was under way.
+            guard.extend(LONG).await.unwrap();
+            assert!(is_held_by(&server, "printer", &guard));
+            assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        }
     }
 }
