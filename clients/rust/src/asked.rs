@@ -52,3 +52,10 @@ pub(crate) struct Terms {
     pub(crate) renew: Renew,
     pub(crate) hold_at_least: Option<Duration>,
 }
+
+impl Wanted {
+    /// Servers wait for whole milliseconds: less is no wait.
+    pub(crate) fn is_try(&self) -> bool {
+        self.wait.is_some_and(|wait| wait < Duration::from_millis(1))
+    }
+}

@@ -243,7 +243,8 @@ impl Guard {
     }
 
     /// Has the server run a command only if this guard still holds the lock: `LOCK.GUARD`, which needs the module. It is
-    /// not sent again once a server may have run it.
+    /// not sent again once a server may have run it. The connection is one that is told of grants, so the server ends it at
+    /// a reply that is larger than `client-output-buffer-limit pubsub` allows, 32 MB unless it is set.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

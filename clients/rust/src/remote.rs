@@ -38,6 +38,9 @@ const PLAIN_FOR: Duration = Duration::from_secs(10);
 /// How many connections with requests that were not answered are remembered for one lock.
 const MOST_STRAYS: usize = 16;
 
+/// A line that takes less than that is slow at the most: whoever has less time does not have others lose it.
+const SLOW: Duration = Duration::from_millis(100);
+
 /// How long a request is still expected on a connection that was given up.
 const STRAYS_FOR: Duration = Duration::from_secs(60);
 
@@ -156,7 +159,7 @@ impl Remote {
             }
             Some(Err(error)) => (error, true),
             // Whoever had less time than that does not know.
-            None => (unanswered(), limit >= each),
+            None => (unanswered(), limit >= each && limit >= SLOW),
         };
         let has_moved = error.code() == Some("MOVED");
         if has_moved && !self.link.is_cluster() {

@@ -397,3 +397,25 @@ async fn the_message_of_an_earlier_grant_of_the_same_owner_grants_nothing() {
         assert_eq!(taken.release().await.unwrap(), Released::InTime);
     }
 }
+
+/// Each of them has less time for an answer than the link takes, and the line answers all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_that_is_slow_is_not_given_up_while_it_answers_others() {
+    if lacks_notify() {
+        return;
+    }
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let locks = behind(&proxy, Settings::default());
+    let _taken = self::locks(&server).lock("printer").ttl(LONG).await.unwrap();
+    proxy.slow(millis(40));
+    let wait = || locks.lock("printer").ttl(millis(60)).wait(millis(1_500));
+    let waits: Vec<_> = (0..100).map(|_| tokio::spawn(wait().into_future())).collect();
+    for waiting in waits {
+        assert!(soon(waiting).await.unwrap().is_err());
+    }
+    assert!(proxy.connections() < 4, "{}", proxy.connections());
+    // Less than servers can wait for is no wait.
+    proxy.slow(Duration::ZERO);
+    assert!(locks.lock("free").wait(Duration::from_nanos(1)).await.is_ok());
+}

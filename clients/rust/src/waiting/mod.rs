@@ -7,7 +7,7 @@ mod places;
 mod subscription;
 mod tickets;
 
-use crate::asked::{Granted, Wanted};
+use crate::asked::Granted;
 use crate::attempt::Attempt;
 use crate::backoff::{POLL, RETRY};
 use crate::clock::Moment;
@@ -104,12 +104,6 @@ impl Waiting {
 
     pub(crate) fn close(&self) {
         self.places.close();
-    }
-}
-
-impl Wanted {
-    fn is_try(&self) -> bool {
-        self.wait.is_some_and(|wait| wait.is_zero())
     }
 }
 

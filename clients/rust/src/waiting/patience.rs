@@ -25,7 +25,7 @@ pub(super) enum Waited {
 impl Patience {
     pub(super) fn of(wanted: Wanted, home: &Home) -> Self {
         let wait = match wanted.wait {
-            Some(wait) if wait.is_zero() => home.settings.retry_for,
+            Some(_) if wanted.is_try() => home.settings.retry_for,
             Some(wait) => wait,
             None => Duration::MAX,
         };

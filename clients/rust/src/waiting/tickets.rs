@@ -38,11 +38,11 @@ pub(super) async fn wait(
         if patience.is_over() {
             return failures.ended();
         }
-        let asked = Moment::now();
         let limits = Limits { each: patience.each, until: patience.until };
         let held_before = std::mem::replace(&mut attempt.may_hold, true);
         // In a box, so that a waiter has no room for it while it sleeps; and not all at once, for the same reason.
         let turn = within(patience.until.since(Moment::now()), places.turns.acquire()).await;
+        let asked = Moment::now();
         let came = Box::pin(place.ask(limits)).await;
         drop(turn);
         match came {
