@@ -90,6 +90,7 @@
 mod asked;
 mod attempt;
 mod backoff;
+mod bare;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod clock;

@@ -15,10 +15,10 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// How long the last fence is remembered.
-const DAY_MILLIS: u64 = 86_400_000;
+pub(crate) const DAY_MILLIS: u64 = 86_400_000;
 
 /// What the module is set to unless somebody changed it: `leasehold.fence-margin`.
-const MARGIN_MICROS: u64 = 15_000_000;
+pub(crate) const MARGIN_MICROS: u64 = 15_000_000;
 
 /// `KEYS`: the locks, and then the last fence of each. `ARGV`: owner, ttl, how long to remember the fence, margin.
 const ACQUIRE: &str = r"
@@ -199,13 +199,13 @@ impl Call {
 }
 
 /// What the key holds. A fence of 0 is that of a lock that another kind of client wrote.
-fn value(fence: u64, owner: &str) -> Vec<u8> {
+pub(crate) fn value(fence: u64, owner: &str) -> Vec<u8> {
     if fence == 0 { owner.into() } else { format!("{fence:016}:{owner}").into_bytes() }
 }
 
 /// The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has none there: a
 /// cluster refuses it.
-fn beside(key: &[u8]) -> Vec<u8> {
+pub(crate) fn beside(key: &[u8]) -> Vec<u8> {
     let open = key.iter().position(|byte| *byte == b'{');
     let inside = open.and_then(|open| key.get(open.saturating_add(1)..)).unwrap_or_default();
     let has_tag = inside.iter().position(|byte| *byte == b'}').is_some_and(|close| close > 0);

@@ -7,6 +7,7 @@
 //! the release is made on them, too: it arrives behind the request, whenever that is.
 
 use crate::backoff::RETRY;
+use crate::bare;
 use crate::clock::{Moment, within};
 use crate::error::Error;
 use crate::error::unanswered;
@@ -51,6 +52,8 @@ pub(crate) struct Remote {
     pub(crate) link: Link,
     plain_until: Mutex<Option<Moment>>,
     scripts: Known,
+    /// This user may run no scripts.
+    is_bare: AtomicBool,
     trouble: Trouble,
 }
 
@@ -89,6 +92,7 @@ impl Remote {
             link,
             plain_until: Mutex::default(),
             scripts: Known::default(),
+            is_bare: AtomicBool::new(false),
             trouble: Trouble::default(),
         }
     }
@@ -301,6 +305,7 @@ impl Remote {
                 Err(error) if verdict(&error) == Verdict::UnknownCommand => {
                     *self.plain() = Some(Moment::now().later(PLAIN_FOR));
                     self.scripts.forget();
+                    self.is_bare.store(false, Relaxed);
                 }
                 came => return number(&came?),
             }
@@ -315,8 +320,16 @@ impl Remote {
         claim: &Claim,
         question: Question<'_>,
     ) -> Result<Option<u64>, RedisError> {
+        if self.is_bare.load(Relaxed) {
+            return bare::ask(line, claim, question).await;
+        }
         let (key, call) = (claim.key(), Call::of(claim, question)?);
         match self.run(line, key, &call).await {
+            Err(error) if bare::is_without_scripts(&error) => {
+                bare::probe(line, key).await.map_err(|_| error)?;
+                self.is_bare.store(true, Relaxed);
+                bare::ask(line, claim, question).await
+            }
             Err(error) if verdict(&error) == Verdict::HasModule => {
                 *self.plain() = None;
                 number(&line.send(key, &question.command(claim)).await?)

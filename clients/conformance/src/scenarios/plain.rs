@@ -45,6 +45,11 @@ pub(crate) const ALL: &[Scenario] = &[
         plain_info,
     ),
     quick("plain-shares", "without the module shares are refused, and not pretended", plain_shares),
+    quick(
+        "without-scripts",
+        "a user who may not run scripts locks where the server compares and sets, and is refused elsewhere",
+        without_scripts,
+    ),
     slow(
         "old-module",
         "at a module without tickets and shares a lock is held and waited for, and shares are refused",
@@ -157,6 +162,34 @@ fn plain_shares(scene: &Scene<'_>) {
         );
         assert!(!is_held(&server, "x"));
     }
+}
+
+fn without_scripts(scene: &Scene<'_>) {
+    let server = plain_server();
+    server.cmd("ACL SETUSER worker on >secret ~* &* +@all -@scripting");
+    let place = crate::scene::as_user(&server, "worker", "secret");
+    let (one, other) = (scene.open(&place), scene.open(&place));
+    let knows_ifeq = matches!(server.client().try_cmd("SET none x IFEQ y"), Ok(Reply::Nil));
+    if !knows_ifeq {
+        assert_eq!(one.fail_to_try(&lock("x")).0.kind, "not permitted");
+        return;
+    }
+    let lease = one.acquire(&lock("x").ttl(millis(1_500)));
+    assert!(other.try_acquire(&lock("x")).is_none());
+    let granted = Instant::now();
+    while granted.elapsed() < millis(3_000) {
+        assert!(is_held(&server, "x"), "it is not renewed");
+    }
+    assert_eq!(lease.release(), "released");
+    assert!(!is_held(&server, "x"));
+    // Fences grow from those without scripts to those with them, and back.
+    let with_scripts = scene.program(&server).acquire(&lock("x"));
+    assert!(with_scripts.fence > lease.fence);
+    assert_eq!(with_scripts.release(), "released");
+    let last = other.acquire(&lock("x").wait(LONG));
+    assert!(last.fence > with_scripts.fence);
+    take_away(&server, "x");
+    assert_eq!(last.extend(millis(5_000)), "lost");
 }
 
 /// One that was built from an older commit, before there were tickets.
