@@ -67,6 +67,15 @@ impl<'c> Scene<'c> {
         self.all.iter().map(open).collect()
     }
 
+    /// A server whose messages come on a connection of their own: a client that would have them come with its answers cannot
+    /// choose the protocol for that. Others need the command.
+    pub(crate) fn server_that_tells_beside(&self) -> Server {
+        match self.client.name.as_str() {
+            "rust" => with_module().config("rename-command", "HELLO \"\"").start(),
+            _ => server(),
+        }
+    }
+
     pub(crate) fn conversations(&self) -> String {
         self.adapters.borrow().iter().map(|adapter| adapter.conversation()).collect()
     }

@@ -4,7 +4,6 @@ use super::{Scenario, quick, slow};
 use crate::program::{Program, Waiting, lock};
 use crate::scene::{
     LONG, Scene, assert_took, at_port, millis, server, ttl_of, until_free, until_waiting, with,
-    with_module,
 };
 use redis::Value as Reply;
 use serde_json::json;
@@ -43,11 +42,6 @@ pub(crate) const ALL: &[Scenario] = &[
 ];
 
 /// A program that waits for a lock that somebody has, and hears of its grant so much later. It asks as fast as ever.
-/// Messages come on a connection of their own there, whatever a client would prefer.
-fn server_of_resp2() -> Server {
-    with_module().config("rename-command", "HELLO \"\"").start()
-}
-
 #[track_caller]
 fn begin_to_hear_late(
     scene: &Scene<'_>,
@@ -82,7 +76,7 @@ fn channels(server: &Server) -> Vec<Vec<u8>> {
 }
 
 fn late_message(scene: &Scene<'_>) {
-    let server = server_of_resp2();
+    let server = scene.server_that_tells_beside();
     let (_program, waiting, _proxy) =
         begin_to_hear_late(scene, &server, (5_000, 4_000, millis(700)));
     let mut client = server.client();
@@ -99,7 +93,7 @@ fn late_message(scene: &Scene<'_>) {
 }
 
 fn lost_message(scene: &Scene<'_>) {
-    let server = server_of_resp2();
+    let server = scene.server_that_tells_beside();
     let (_program, waiting, _proxy) = begin_to_hear_late(scene, &server, (1_000, 60_000, LONG));
     let released = Instant::now();
     let mut client = server.client();
@@ -141,7 +135,7 @@ fn lapse_unheard(server: &Server, program: &Program) -> u64 {
 
 fn message_after_the_lease(scene: &Scene<'_>) {
     const DELAY: Duration = millis(2_500);
-    let server = server_of_resp2();
+    let server = scene.server_that_tells_beside();
     let (program, waiting, proxy) = begin_to_hear_late(scene, &server, (20_000, 1_000, DELAY));
     let released = Instant::now();
     let fence = lapse_unheard(&server, &program);
@@ -150,7 +144,7 @@ fn message_after_the_lease(scene: &Scene<'_>) {
 
 fn message_of_an_earlier_grant(scene: &Scene<'_>) {
     const DELAY: Duration = millis(5_000);
-    let server = server_of_resp2();
+    let server = scene.server_that_tells_beside();
     let (program, waiting, proxy) = begin_to_hear_late(scene, &server, (1_000, 1_500, DELAY));
     let released = Instant::now();
     let fence = lapse_unheard(&server, &program);
@@ -219,7 +213,7 @@ fn renewal_under_way(scene: &Scene<'_>) {
 }
 
 fn subscription_killed(scene: &Scene<'_>) {
-    let server = server_of_resp2();
+    let server = scene.server_that_tells_beside();
     let (_program, waiting, proxy) =
         begin_to_hear_late(scene, &server, (5_000, 20_000, millis(3_000)));
     let mut client = server.client();
