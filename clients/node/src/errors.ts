@@ -94,6 +94,19 @@ export class RefusedError extends LeaseholdError {
   }
 }
 
+/** A command was sent, and nobody knows whether it was run: it is not sent again. */
+export class UnansweredError extends LeaseholdError {
+  override name = 'UnansweredError';
+}
+
+/** The server does not have the module, which this feature is of. */
+export class NeedsModuleError extends RefusedError {
+  override name = 'NeedsModuleError';
+  constructor(feature: string) {
+    super('MODULE', `${feature} needs the module, which this server does not have`);
+  }
+}
+
 /** The user may not run the command, or not on this key: `NOPERM`. */
 export class PermissionError extends RefusedError {
   override name = 'PermissionError';

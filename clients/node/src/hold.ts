@@ -6,9 +6,12 @@ import { type Answer, ask } from './asking.js';
 import type { Attempt, Granted } from './attempt.js';
 import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
+import type { Word } from './connection.js';
 import { cancel, Deadline, set } from './deadlines.js';
 import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
+import { type CommandWord, guard } from './guard.js';
 import { Extensions } from './extensions.js';
+import type { Own } from './own.js';
 import type { Question } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
@@ -37,6 +40,8 @@ export interface Holder {
   /** Those that are held, or whose release is under way. */
   readonly holds: Set<Hold>;
   readonly tell: Tell;
+  /** For guarded commands. */
+  readonly own: Own;
   /** A release has failed. The lock stays until then. */
   readonly failed: (error: unknown, name: string, end: Moment) => void;
   /** A request about a lock is under way. If that fails, it stays until then. */
@@ -101,6 +106,10 @@ export class Hold extends Deadline {
     return this.#attempt.wanted.name;
   }
 
+  get key(): Word {
+    return this.#attempt.wanted.key;
+  }
+
   get owner(): string {
     return this.#attempt.owner;
   }
@@ -114,7 +123,7 @@ export class Hold extends Deadline {
 
   /** Whether it is held: it looks at the clock. */
   look(here = now()): boolean {
-    if (this.#loss === undefined && here >= this.#validUntil) this.#lose('expired');
+    if (this.#loss === undefined && here >= this.#validUntil) this.lose('expired');
     return this.#loss === undefined;
   }
 
@@ -136,6 +145,15 @@ export class Hold extends Deadline {
       if (now() < this.#terms.renewUntil) void this.#renew();
       throw error;
     }
+  }
+
+  throwIfLost(): void {
+    if (!this.look()) throw new LostError(this.name, this.#loss ?? 'expired', this.#failure);
+  }
+
+  guard(command: readonly CommandWord[]): Promise<unknown> {
+    const { settings, own } = this.#holder;
+    return guard(this, { own, server: this.#attempt.server }, command, settings.response);
   }
 
   release(): Promise<Released> {
@@ -221,7 +239,7 @@ export class Hold extends Deadline {
     }
     if (!this.look()) return 'lost';
     if (answer.number !== 1) {
-      this.#lose('taken');
+      this.lose('taken');
       return 'lost';
     }
     this.#agreed = ttl;
@@ -299,7 +317,9 @@ export class Hold extends Deadline {
     } else this.#rest(Math.min(this.#renewAt, this.#validUntil));
   }
 
-  #lose(loss: Loss): void {
+  /** It is not held any more, and nobody has given it up. */
+  lose(loss: Loss): void {
+    if (this.#loss !== undefined) return;
     const error = new LostError(this.name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
     this.#end(loss, error);
     this.#holder.holds.delete(this);

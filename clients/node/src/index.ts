@@ -14,6 +14,7 @@ export {
   LeaseholdError,
   type Loss,
   LostError,
+  NeedsModuleError,
   OutOfMemoryError,
   PermissionError,
   QueueFullError,
@@ -22,9 +23,11 @@ export {
   SettingError,
   SurpriseError,
   TooLateError,
+  UnansweredError,
   UnreachableError,
   WrongTypeError,
 } from './errors.js';
+export type { CommandWord, Reply } from './guard.js';
 export type { LockInfo } from './info.js';
 export type { Lease } from './lease.js';
 export type { Extended, Released } from './hold.js';

@@ -1,4 +1,5 @@
 /** A lock that is held, as a program has it. */
+import { asText, type CommandWord, type Reply } from './guard.js';
 import type { Extended, Hold, Released } from './hold.js';
 import type { Loss } from './errors.js';
 
@@ -67,6 +68,19 @@ export class Lease implements AsyncDisposable {
    */
   extend(ttl?: number): Promise<Extended> {
     return this.#hold.extend(ttl);
+  }
+
+  /**
+   * Has the server run a command of its own, such as `'SET', key, value`, if this lease holds the lock at that moment; if
+   * not, rejects with `LostError`, and nothing was run. It is sent once, on a connection beside the client: after
+   * `UnansweredError` it may have been run. Texts are strings; `guardBuffer` has them as bytes. It needs the module.
+   */
+  async guard(...command: CommandWord[]): Promise<Reply<string>> {
+    return asText(await this.#hold.guard(command));
+  }
+
+  async guardBuffer(...command: CommandWord[]): Promise<Reply<Buffer>> {
+    return (await this.#hold.guard(command)) as Reply<Buffer>;
   }
 
   /** Gives the lock back. Takes no longer than `within`, and rejects if nobody has answered by then. */

@@ -14,6 +14,7 @@ import { Hold, type Holder } from './hold.js';
 import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
 import { Lock, type Locking, type Work } from './lock.js';
+import { Own } from './own.js';
 import { EXCLUSIVE, type Share } from './questions.js';
 import { Server } from './server.js';
 import {
@@ -71,6 +72,7 @@ export class Leasehold implements AsyncDisposable {
       settings: this.#settings,
       holds: new Set(),
       tell: this.#tell,
+      own: new Own(connection),
       failed: (error, name, end) => this.#stays(error, name, end),
       await: (request, name, end) => this.#await(request, name, end),
     };

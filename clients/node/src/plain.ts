@@ -12,7 +12,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { Word } from './connection.js';
-import { RefusedError } from './errors.js';
+import { NeedsModuleError } from './errors.js';
 import { EXCLUSIVE, millis, type Question } from './questions.js';
 
 /** How long the last fence is remembered. */
@@ -82,8 +82,7 @@ export function plainly(key: Word, question: Question): { script: Script; args: 
     case 'wait':
     case 'ticket':
       if (question.share !== EXCLUSIVE) {
-        const reason = 'a lock with several holders needs the module, which this server does not have';
-        throw new RefusedError('SHARE', reason);
+        throw new NeedsModuleError('a lock with several holders');
       }
       return { script: ACQUIRE, args: ['2', key, beside(key), owner, millis(question.ttl), DAY, MARGIN_MICROS] };
     case 'extend':

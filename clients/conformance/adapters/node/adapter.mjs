@@ -88,6 +88,10 @@ const commands = {
     return { outcome: await leases.get(lease).release() };
   },
 
+  async guard({ lease, command }) {
+    return { reply: await leases.get(lease).guard(...command) };
+  },
+
   keep({ lease }) {
     leases.get(lease).keep();
     return {};
@@ -197,6 +201,8 @@ const KINDS = {
   TooLateError: 'too late',
   LostError: 'lost',
   ClosedError: 'closed',
+  UnansweredError: 'unanswered',
+  NeedsModuleError: 'needs the module',
   SettingError: 'setting',
   SurpriseError: 'refused',
   PermissionError: 'not permitted',

@@ -64,14 +64,27 @@ export class IoredisConnection implements Connection {
 
   async dedicated(key: Word): Promise<Dedicated> {
     const own = found(this.#nodeOf(key)).duplicate(BESIDE);
-    own.on('error', () => {});
+    let failure: unknown;
+    own.on('error', (error) => {
+      failure = error;
+    });
+    let over = () => {};
+    const ended = new Promise<void>((resolve) => {
+      over = resolve;
+    });
     const send = sender(own);
     const close = () => {
       this.#beside.delete(close);
       own.disconnect();
+      over();
     };
+    own.once('end', close);
     this.#beside.add(close);
-    return { send: (words) => send(key, words), close };
+    await own.connect().catch((error) => {
+      close();
+      throw failure ?? error;
+    });
+    return { send: (words) => send(key, words), ended, close };
   }
 
   together(key: Word, send: () => void): void {

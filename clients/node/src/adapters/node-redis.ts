@@ -150,19 +150,21 @@ class NodeRedisConnection implements Connection {
 
   async dedicated(key: Word): Promise<Dedicated> {
     const own = beside(await this.#nodeOf(key));
-    own.on('error', () => {});
+    let over = () => {};
+    const ended = new Promise<void>((resolve) => {
+      over = resolve;
+    });
     const close = () => {
       this.#beside.delete(close);
       destroy(own);
+      over();
     };
+    // It is not opened again, so an error ends it.
+    own.on('error', close);
+    own.on('end', close);
     this.#beside.add(close);
-    const opened = own.connect();
-    opened.catch(() => {});
-    const send = async (words: readonly Word[]) => {
-      await opened;
-      return own.sendCommand(words, AS_BYTES);
-    };
-    return { send, close };
+    await own.connect();
+    return { send: async (words) => own.sendCommand(words, AS_BYTES), ended, close };
   }
 
   /** node-redis writes once in each turn of the loop. */

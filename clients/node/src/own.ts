@@ -1,0 +1,32 @@
+/**
+ * Connections that this package opens beside the client and keeps: one to each server, when it is first needed.
+ *
+ * What is said on them is said once: they are not opened again when they are lost, and nothing is sent anew by a library.
+ */
+import type { Connection, Dedicated, Word } from './connection.js';
+import { codeOf } from './verdict.js';
+
+export class Own {
+  readonly #lines = new Map<object, Promise<Dedicated>>();
+
+  constructor(readonly connection: Connection) {}
+
+  line(key: Word): Promise<Dedicated> {
+    const place = this.connection.place(key) ?? this.connection;
+    const known = this.#lines.get(place);
+    if (known !== undefined) return known;
+    const line = this.connection.dedicated(key);
+    const forget = () => {
+      if (this.#lines.get(place) === line) this.#lines.delete(place);
+    };
+    this.#lines.set(place, line);
+    line.then(({ ended }) => ended.then(forget), forget);
+    return line;
+  }
+
+  /** The server may have said that the key is elsewhere. Whatever is asked of the client has its library find out where. */
+  async moved(key: Word, error: unknown): Promise<void> {
+    if (codeOf(error) === 'READONLY') this.connection.elsewhere();
+    await this.connection.send(key, ['LOCK.CHECK', key, '-']).catch(() => {});
+  }
+}
