@@ -5,15 +5,12 @@ import { now } from './clock.js';
 import { SettingError } from './errors.js';
 import { type LockInfo, printable } from './info.js';
 import type { Lease } from './lease.js';
-import { type AcquireOptions, checkDuration, checkNames, checkSignal } from './settings.js';
+import { type AcquireOptions, checkDuration, checkNames, checkSignal, LONGEST_OWNER } from './settings.js';
 import type { Steps } from './steps.js';
 
 /** Between the name of a candidate and what makes it an owner that nobody else has. */
 const SEPARATOR = '/';
 const UUID_LENGTH = 36;
-
-/** The longest owner that a server takes, in bytes. */
-const LONGEST_OWNER = 255;
 
 export interface Leader {
   /** By the name that it gave when it campaigned. */

@@ -6,7 +6,7 @@ export type Loss =
   | 'expired'
   /** The server says that it is not this lease's: it was deleted, or somebody else has it. */
   | 'taken'
-  /** It was released, or told to keep the lock. */
+  /** It was released, or detached. */
   | 'released'
   /** The client was closed, and gave the lock back. */
   | 'closed';

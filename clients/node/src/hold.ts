@@ -1,5 +1,5 @@
 /**
- * A lock that is held, from its grant until it is released, kept or lost. Programs have a `Lease`, which refers to this; it
+ * A lock that is held, from its grant until it is released, detached or lost. Programs have a `Lease`, which refers to this; it
  * does not refer to the lease, so that the garbage collector tells when the program has none any more.
  */
 import { type Answer, ask } from './asking.js';
@@ -16,7 +16,7 @@ import type { Question } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
 import type { Tell } from './trouble.js';
-import { patienceForAnswer, renewAt, validUntil } from './validity.js';
+import { drift, patienceForAnswer, renewAt, validUntil } from './validity.js';
 import { isRefused } from './verdict.js';
 
 /** What a release came to. */
@@ -161,7 +161,13 @@ export class Hold extends Deadline {
     return this.#released;
   }
 
-  keep(): void {
+  async extendBy(ms: number): Promise<Extended> {
+    checkDuration('ms', ms, 0);
+    return this.extend(this.validFor() + drift(this.#ttl) + ms);
+  }
+
+  /** It stays held until its lease ends. */
+  leave(): void {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
     this.#end('released');

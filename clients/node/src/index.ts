@@ -6,6 +6,7 @@ export type {
   NodeRedisCluster,
   NodeRedisSentinel,
 } from './adapters/shapes.js';
+export { Detached } from './detached.js';
 export { Election, type Leader, Leadership, type ObserveOptions } from './election.js';
 export {
   AuthenticationError,

@@ -1,4 +1,5 @@
 /** A lock that is held, as a program has it. */
+import { Detached } from './detached.js';
 import { asText, type CommandWord, type Reply } from './guard.js';
 import type { Extended, Hold, Released } from './hold.js';
 import type { Loss } from './errors.js';
@@ -70,6 +71,11 @@ export class Lease implements AsyncDisposable {
     return this.#hold.extend(ttl);
   }
 
+  /** Adds so many milliseconds to what is left of the lease, and renews it by the sum from now on: see `extend`. */
+  extendBy(ms: number): Promise<Extended> {
+    return this.#hold.extendBy(ms);
+  }
+
   /**
    * Has the server run a command of its own, such as `'SET', key, value`, if this lease holds the lock at that moment; if
    * not, rejects with `LostError`, and nothing was run. It is sent once, on a connection beside the client: after
@@ -88,9 +94,13 @@ export class Lease implements AsyncDisposable {
     return this.#hold.release();
   }
 
-  /** Stops the renewal, and leaves the lock to its lease: for work that is to be done once in a while by one of many. */
-  keep(): void {
-    this.#hold.keep();
+  /**
+   * Stops the renewal, and leaves the lock held until its lease ends: for work that is to be done once in a while by one of
+   * many. Whoever is given what this returns can `adopt` the lock, to renew and to release it.
+   */
+  detach(): Detached {
+    this.#hold.leave();
+    return new Detached([this.#hold.key], this.owner, this.fence);
   }
 
   /** A release that never rejects: what fails is told as trouble. */

@@ -8,14 +8,15 @@ import { ask } from './asking.js';
 import { Attempt, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
 import type { Word } from './connection.js';
+import { Detached } from './detached.js';
 import { Election } from './election.js';
-import { BusyError, ClosedError, SettingError, SurpriseError } from './errors.js';
+import { BusyError, ClosedError, LostError, SettingError, SurpriseError } from './errors.js';
 import { Hold, type Holder } from './hold.js';
 import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
 import { Lock, type Locking, type Work } from './lock.js';
 import { Own } from './own.js';
-import { EXCLUSIVE, type Share } from './questions.js';
+import { EXCLUSIVE, type Question, type Share } from './questions.js';
 import { Server } from './server.js';
 import {
   type AcquireOptions,
@@ -120,6 +121,22 @@ export class Leasehold implements AsyncDisposable {
     return new Lock(this.#locking, name, permits);
   }
 
+  /** Goes on with a lock that was left held: renews it by the `ttl` of the settings. `LostError`: it is not held any more. */
+  async adopt(given: Detached | string): Promise<Lease> {
+    this.#closed.throwIfStopped();
+    const { keys, owner, fence } = given instanceof Detached ? given : Detached.parse(given);
+    const { ttl, within: limit, response } = this.#settings;
+    const [key = ''] = keys;
+    const wanted: Wanted = { key, name: shown(key), ttl, share: EXCLUSIVE, wait: 0, confirm: false };
+    const limits = { each: patienceForAnswer(response, ttl), until: now() + limit, steps: this.#closed };
+    const question: Question = { ask: 'extend', owner, fence: Number(fence), ttl };
+    const { number, asked } = await ask(this.#server, key, question, limits);
+    if (number !== 1) throw new LostError(wanted.name, 'taken');
+    const attempt = new Attempt(this.#server, wanted, owner, this.#giveBack);
+    const terms = { renewUntil: Number.POSITIVE_INFINITY, holdUntil: Number.NEGATIVE_INFINITY };
+    return new Lease(new Hold(this.#holder, attempt, { fence: Number(fence), asked, lasts: ttl }, terms));
+  }
+
   /** An election of this name, in which this program goes by the name of `candidate`. */
   election(name: Name, candidate: string): Election {
     const voting = {
@@ -182,7 +199,7 @@ export class Leasehold implements AsyncDisposable {
     share: Share,
     options: AcquireOptions,
     busy: (lock: string, waited: number) => T,
-    owner = newOwner(),
+    owner = options?.owner ?? newOwner(),
   ): Promise<Lease | T> {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;

@@ -46,6 +46,11 @@ export interface AcquireOptions {
   confirm?: boolean | undefined;
   /** A release before that many milliseconds leaves the lock held until then. */
   holdAtLeast?: number | undefined;
+  /**
+   * As whom it is held, at most 255 bytes: each lease has an owner of its own unless this is set. Whoever asks with the owner
+   * that holds the lock has it, too; so no two requests may have the same owner at a time.
+   */
+  owner?: string | undefined;
 }
 
 export type TryOptions = Omit<AcquireOptions, 'wait' | 'confirm'>;
@@ -58,7 +63,10 @@ export type Checked = {
 };
 
 const SETTINGS = 'prefix ttl wait response within unreachableAfter slice waitConnections confirm onTrouble'.split(' ');
-const ACQUIRE_OPTIONS = ['ttl', 'wait', 'signal', 'renew', 'confirm', 'holdAtLeast'] as const;
+const ACQUIRE_OPTIONS = 'ttl wait signal renew confirm holdAtLeast owner'.split(' ');
+
+/** The longest owner that a server takes, in bytes. */
+export const LONGEST_OWNER = 255;
 
 /** Nothing is left of a shorter lease when the drift is taken off. */
 export const LEAST_TTL = 3;
@@ -94,9 +102,12 @@ export function checked(settings: Settings): Checked {
 /** What is asked for with a lock, but for the numbers. */
 export function checkOptions(options: AcquireOptions): void {
   checkNames(options, ACQUIRE_OPTIONS);
-  const { signal, renew, confirm } = options;
+  const { signal, renew, confirm, owner } = options;
   if (confirm !== undefined) checkFlag('confirm', confirm);
   if (signal !== undefined) checkSignal(signal);
+  if (owner !== undefined && (typeof owner !== 'string' || owner === '' || Buffer.byteLength(owner) > LONGEST_OWNER)) {
+    throw new SettingError('owner', `it must be a string of 1 to ${LONGEST_OWNER} bytes`);
+  }
   if (renew !== undefined && typeof renew !== 'boolean') checkDuration('renew', renew, 0);
 }
 
@@ -124,6 +135,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   holdAtLeast: 'minhold lockatleastfor',
   prefix: 'keyprefix namespace',
   signal: 'abortsignal',
+  owner: 'token value secret identity',
   response: 'commandtimeout',
   slice: 'retrydelay',
   lookEvery: 'interval',

@@ -48,6 +48,8 @@ describe('what makes no sense is refused', () => {
       [{ fairness: true }, 'fairness', /there are ttl, wait, signal, renew, confirm, holdAtLeast/],
       [{ ttl: 2 }, 'ttl', /at least 3/],
       [{ renew: 'yes' }, 'renew', /number/],
+      [{ owner: '' }, 'owner', /1 to 255 bytes/],
+      [{ owner: 'x'.repeat(256) }, 'owner', /1 to 255 bytes/],
       [{ signal: new AbortController() }, 'signal', /AbortSignal/],
     ];
     for (const [options, name, text] of cases) {

@@ -92,9 +92,17 @@ const commands = {
     return { reply: await leases.get(lease).guard(...command) };
   },
 
-  keep({ lease }) {
-    leases.get(lease).keep();
-    return {};
+  detach: ({ lease }) => ({ text: String(leases.get(lease).detach()) }),
+
+  /** As older drivers say it. */
+  keep: (request) => commands.detach(request),
+
+  async adopt({ lease, text }) {
+    return held(lease, await locks.adopt(text));
+  },
+
+  async extend_by({ lease, by }) {
+    return { outcome: await leases.get(lease).extendBy(by) };
   },
 
   async info({ name }) {
@@ -161,11 +169,11 @@ async function connected(client) {
 
 /** Asks for a lock with the options of a request, so that `cancel` can end it. */
 async function asked(request, ask) {
-  const { id, name, name_hex, mode = 'write', permits, ttl, wait, renew, hold_at_least } = request;
+  const { id, name, name_hex, mode = 'write', permits, ttl, wait, renew, hold_at_least, owner } = request;
   const named = name ?? Buffer.from(name_hex, 'hex');
   const waiting = new AbortController();
   const lock = mode === 'semaphore' ? locks.semaphore(named, permits) : locks[mode](named);
-  const given = { ttl, wait, renew, holdAtLeast: hold_at_least, signal: waiting.signal };
+  const given = { ttl, wait, renew, holdAtLeast: hold_at_least, owner, signal: waiting.signal };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   waits.set(id, waiting);
   try {
