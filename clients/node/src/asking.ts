@@ -7,7 +7,7 @@ import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
 import type { Word } from './connection.js';
 import { SurpriseError } from './errors.js';
-import type { Question } from './questions.js';
+import type { Claim, Question } from './questions.js';
 import { integer } from './reply.js';
 import type { Server } from './server.js';
 import { type Steps, Unanswered } from './steps.js';
@@ -45,18 +45,19 @@ const MOST_WORDS = 2;
 
 export async function ask(
   server: Server,
-  key: Word,
+  claim: Claim,
   question: Question,
   limits: Limits,
   fate: Fate = NO_MATTER,
 ): Promise<Answer> {
+  const { key } = claim;
   let repeated = false;
   for (let tries = 0; ; tries++) {
     limits.steps.throwIfStopped();
     const asked = now();
     repeated ||= server.mayHearTwice(key);
     try {
-      const number = integer(await askOnce(server, key, question, limits, asked, fate));
+      const number = integer(await askOnce(server, claim, question, limits, asked, fate));
       return { number, asked, repeated };
     } catch (error) {
       failed(error, server, key, limits, asked, fate);
@@ -77,13 +78,13 @@ export async function ask(
 /** One try, which takes no longer than each may, nor longer than there is time. */
 function askOnce(
   server: Server,
-  key: Word,
+  claim: Claim,
   question: Question,
   { each, until, steps }: Limits,
   asked: Moment,
   fate: Fate,
 ): Promise<unknown> {
-  const answer = server.ask(key, question, fate);
+  const answer = server.ask(claim, question, fate);
   return steps.limited(Math.min(asked + each, until), (step) => {
     answer.then(
       (reply) => (step.isOver ? fate.late() : step.arrive(reply)),

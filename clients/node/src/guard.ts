@@ -23,7 +23,8 @@ export async function guard(
   command: readonly CommandWord[],
   limit: number,
 ): Promise<unknown> {
-  const { key, owner, fence } = hold;
+  const { fence } = hold;
+  const { key, owner } = hold.claim;
   const words: Word[] = ['LOCK.GUARD', key, owner, String(fence), ...command.map(wordOf)];
   if (command.length === 0) throw new SettingError('command', 'it must have at least one word');
   const steps = new Steps();

@@ -6,13 +6,12 @@ import { type Answer, ask } from './asking.js';
 import type { Attempt, Granted } from './attempt.js';
 import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
-import type { Word } from './connection.js';
 import { cancel, Deadline, set } from './deadlines.js';
 import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { type CommandWord, guard } from './guard.js';
 import { Extensions } from './extensions.js';
 import type { Own } from './own.js';
-import type { Question } from './questions.js';
+import type { Claim, Question } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
 import type { Tell } from './trouble.js';
@@ -106,12 +105,8 @@ export class Hold extends Deadline {
     return this.#attempt.wanted.name;
   }
 
-  get key(): Word {
-    return this.#attempt.wanted.key;
-  }
-
-  get owner(): string {
-    return this.#attempt.owner;
+  get claim(): Claim {
+    return this.#attempt.claim;
   }
 
   /** Told once when it is held no more, and with the reason for a signal, unless the program has given it up itself. */
@@ -195,27 +190,24 @@ export class Hold extends Deadline {
   }
 
   async #release(): Promise<Released> {
-    const { server, wanted } = this.#attempt;
+    const { server, claim } = this.#attempt;
     const begun = now();
     const isHeld = this.look(begun);
     const wasLost = this.#loss === 'expired' || this.#loss === 'taken';
     const end = this.#validUntil;
     if (isHeld) this.#end('released');
-    // The server has said so.
-    if (this.#loss === 'taken') return 'late';
+    // The server has said so: of one of them, if there are several.
+    if (this.#loss === 'taken' && claim.also.length === 0) return 'late';
     const until = begun + this.#holder.settings.within;
     if (wasLost) this.#holder.holds.add(this);
     try {
       const left = this.#terms.holdUntil - begun;
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
       this.#attempt.over();
-      const { owner } = this;
       // A message may have been forged: then the owner has a place in the queue, which only this gives back.
-      const question: Question = this.#isUnclaimed
-        ? { ask: 'release', owner }
-        : { ask: 'release', owner, fence: this.fence };
-      const answer = await ask(server, wanted.key, question, this.#limits(until, new Steps()));
-      return !wasLost && isInTime(answer, end) ? 'released' : 'late';
+      const question: Question = this.#isUnclaimed ? { ask: 'release' } : { ask: 'release', fence: this.fence };
+      const answer = await ask(server, claim, question, this.#limits(until, new Steps()));
+      return !wasLost && isInTime(answer, end, claim.also.length + 1) ? 'released' : 'late';
     } catch (error) {
       const failure = server.told(error);
       this.#tell('release failed', failure);
@@ -259,9 +251,9 @@ export class Hold extends Deadline {
   }
 
   #ask(ttl: number, until: Moment, steps = new Steps()): Promise<Answer> {
-    const { owner, fence } = this;
-    const { server, wanted } = this.#attempt;
-    return ask(server, wanted.key, { ask: 'extend', owner, fence, ttl }, this.#limits(until, steps, ttl));
+    const { server, claim } = this.#attempt;
+    const question: Question = { ask: 'extend', fence: this.fence, ttl };
+    return ask(server, claim, question, this.#limits(until, steps, ttl));
   }
 
   #limits(until: Moment, steps: Steps, ttl = this.#ttl) {
@@ -351,11 +343,11 @@ export class Hold extends Deadline {
   }
 
   #tell(kind: Parameters<Tell>[0]['kind'], error: LeaseholdError): void {
-    this.#holder.tell({ kind, name: this.name, owner: this.owner, error });
+    this.#holder.tell({ kind, name: this.name, owner: this.claim.owner, error });
   }
 }
 
 /** An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock. */
-function isInTime({ number, asked, repeated }: Answer, end: Moment): boolean {
-  return number === 1 || (repeated && asked < end);
+function isInTime({ number, asked, repeated }: Answer, end: Moment, all = 1): boolean {
+  return number === all || (repeated && asked < end);
 }

@@ -19,14 +19,14 @@ export class Lease implements AsyncDisposable {
     hold.whenSettled(() => dropped.register(this, hold));
   }
 
-  /** The name that it was acquired by. */
+  /** The name that it was acquired by; several are listed. */
   get name(): string {
     return this.#hold.name;
   }
 
   /** Who holds it, as the server knows it: nobody else has the same. */
   get owner(): string {
-    return this.#hold.owner;
+    return this.#hold.claim.owner;
   }
 
   /** A number larger than that of every earlier grant of this lock, below 2^53. A store refuses what is smaller. */
@@ -100,7 +100,8 @@ export class Lease implements AsyncDisposable {
    */
   detach(): Detached {
     this.#hold.leave();
-    return new Detached([this.#hold.key], this.owner, this.fence);
+    const { key, also, owner } = this.#hold.claim;
+    return new Detached([key, ...also], owner, this.fence);
   }
 
   /** A release that never rejects: what fails is told as trouble. */

@@ -16,7 +16,7 @@ import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
 import { Lock, type Locking, type Work } from './lock.js';
 import { Own } from './own.js';
-import { EXCLUSIVE, type Question, type Share } from './questions.js';
+import { type Claim, EXCLUSIVE, type Share } from './questions.js';
 import { Server } from './server.js';
 import {
   type AcquireOptions,
@@ -25,6 +25,7 @@ import {
   checkDuration,
   checked,
   checkOptions,
+  checkSeveral,
   checkTryOptions,
   checkWait,
   keyOf,
@@ -78,11 +79,11 @@ export class Leasehold implements AsyncDisposable {
       await: (request, name, end) => this.#await(request, name, end),
     };
     this.#locking = {
-      tryAcquire: (name, share, options) => {
+      tryAcquire: (names, share, options) => {
         checkTryOptions(options);
-        return this.#acquire(name, share, { ...options, wait: 0 }, () => null);
+        return this.#acquire(names, share, { ...options, wait: 0 }, () => null);
       },
-      acquire: (name, share, options) => this.#acquire(name, share, options, busy),
+      acquire: (names, share, options) => this.#acquire(names, share, options, busy),
     };
   }
 
@@ -106,19 +107,19 @@ export class Leasehold implements AsyncDisposable {
 
   /** Held beside any number of other readers. It needs the module. */
   read(name: Name): Lock {
-    return new Lock(this.#locking, name, ANY);
+    return new Lock(this.#locking, [name], ANY);
   }
 
   /** Held alone. */
   write(name: Name): Lock {
-    return new Lock(this.#locking, name, EXCLUSIVE);
+    return new Lock(this.#locking, [name], EXCLUSIVE);
   }
 
   /** Held by so many at a time. It needs the module. */
   semaphore(name: Name, permits: number): Lock {
     checkCount('permits', permits);
     if (permits > MOST_HOLDERS) throw new SettingError('permits', `it must be at most ${MOST_HOLDERS}`);
-    return new Lock(this.#locking, name, permits);
+    return new Lock(this.#locking, [name], permits);
   }
 
   /** Goes on with a lock that was left held: renews it by the `ttl` of the settings. `LostError`: it is not held any more. */
@@ -126,21 +127,26 @@ export class Leasehold implements AsyncDisposable {
     this.#closed.throwIfStopped();
     const { keys, owner, fence } = given instanceof Detached ? given : Detached.parse(given);
     const { ttl, within: limit, response } = this.#settings;
-    const [key = ''] = keys;
-    const wanted: Wanted = { key, name: shown(key), ttl, share: EXCLUSIVE, wait: 0, confirm: false };
+    const [key = '', ...also] = keys;
+    const claim: Claim = { key, also, owner, share: EXCLUSIVE };
+    const wanted: Wanted = { name: keys.map(shown).join(', '), ttl, wait: 0, confirm: false };
     const limits = { each: patienceForAnswer(response, ttl), until: now() + limit, steps: this.#closed };
-    const question: Question = { ask: 'extend', owner, fence: Number(fence), ttl };
-    const { number, asked } = await ask(this.#server, key, question, limits);
+    const { number, asked } = await ask(this.#server, claim, { ask: 'extend', fence: Number(fence), ttl }, limits);
     if (number !== 1) throw new LostError(wanted.name, 'taken');
-    const attempt = new Attempt(this.#server, wanted, owner, this.#giveBack);
+    const attempt = new Attempt(this.#server, wanted, claim, this.#giveBack);
     const terms = { renewUntil: Number.POSITIVE_INFINITY, holdUntil: Number.NEGATIVE_INFINITY };
     return new Lease(new Hold(this.#holder, attempt, { fence: Number(fence), asked, lasts: ttl }, terms));
+  }
+
+  /** All of these locks or none, with one fence; in a cluster they are in one slot. Whoever waits holds none of them. */
+  several(names: readonly Name[]): Lock {
+    return new Lock(this.#locking, checkSeveral(names), EXCLUSIVE);
   }
 
   /** An election of this name, in which this program goes by the name of `candidate`. */
   election(name: Name, candidate: string): Election {
     const voting = {
-      acquire: (owner: string, options: AcquireOptions) => this.#acquire(name, EXCLUSIVE, options, busy, owner),
+      acquire: (owner: string, options: AcquireOptions) => this.#acquire([name], EXCLUSIVE, options, busy, owner),
       info: () => this.info(name),
       closed: this.#closed,
     };
@@ -195,7 +201,7 @@ export class Leasehold implements AsyncDisposable {
 
   /** Throws at once where it makes no sense. What it comes to when others have the lock is up to `busy`. */
   #acquire<T>(
-    name: Name,
+    names: readonly Name[],
     share: Share,
     options: AcquireOptions,
     busy: (lock: string, waited: number) => T,
@@ -209,8 +215,9 @@ export class Leasehold implements AsyncDisposable {
     checkWait(wait);
     signal?.throwIfAborted();
     this.#closed.throwIfStopped();
-    const wanted: Wanted = { key: this.#key(name), name: shown(name), ttl: Math.ceil(ttl), share, wait, confirm };
-    const attempt = new Attempt(this.#server, wanted, owner, this.#giveBack);
+    const [key = '', ...also] = names.map((name) => this.#key(name));
+    const wanted: Wanted = { name: names.map(shown).join(', '), ttl: Math.ceil(ttl), wait, confirm };
+    const attempt = new Attempt(this.#server, wanted, { key, also, owner, share }, this.#giveBack);
     const { steps } = attempt;
     const forget = signal && whenAborted(signal, () => steps.stop(signal.reason));
     this.#attempts.add(attempt);
@@ -239,14 +246,14 @@ export class Leasehold implements AsyncDisposable {
   }
 
   /** In the background: whoever gave up does not wait for it. `close` does. */
-  readonly #giveBack = (owner: string, { key, ttl, name }: Wanted, after: number): void => {
+  readonly #giveBack = (claim: Claim, { ttl, name }: Wanted, after: number): void => {
     const { response, within: limit } = this.#settings;
     const steps = new Steps();
     const limits = { each: patienceForAnswer(response, ttl), until: now() + after + limit, steps };
-    const release = () => ask(this.#server, key, { ask: 'release', owner }, limits);
+    const release = () => ask(this.#server, claim, { ask: 'release' }, limits);
     // At once is in order behind what was asked before.
     const giving = (after === 0 ? release() : steps.sleep(after).then(release)).catch((error) => {
-      this.#tell({ kind: 'release failed', name, owner, error: this.#server.told(error) });
+      this.#tell({ kind: 'release failed', name, owner: claim.owner, error: this.#server.told(error) });
       throw error;
     });
     this.#await(giving, name, now() + ttl);

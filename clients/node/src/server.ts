@@ -3,7 +3,7 @@ import { type Moment, now } from './clock.js';
 import type { Connection, Dedicated, Word } from './connection.js';
 import type { LeaseholdError } from './errors.js';
 import { plainly, type Script } from './plain.js';
-import { type Question, words } from './questions.js';
+import { type Claim, type Question, words } from './questions.js';
 import { integer } from './reply.js';
 import { type Line, Seconds } from './seconds.js';
 import { closedClient, told, verdict } from './verdict.js';
@@ -41,11 +41,12 @@ export class Server {
   }
 
   /** Resolves with the reply. */
-  ask(key: Word, question: Question, late: Late): Promise<unknown> {
-    if (!this.mayHearTwice(key)) return this.#ask(this.connection, key, question);
+  ask(claim: Claim, question: Question, late: Late): Promise<unknown> {
+    const { key } = claim;
+    if (!this.mayHearTwice(key)) return this.#ask(this.connection, claim, question);
     return this.#seconds.ask(
       key,
-      (line) => this.#ask(line, key, question),
+      (line) => this.#ask(line, claim, question),
       () => late.late(),
     );
   }
@@ -70,13 +71,13 @@ export class Server {
     return this.#seconds.has(key);
   }
 
-  #ask(line: Line, key: Word, question: Question): Promise<unknown> {
-    return this.isPlain() ? this.#askPlainly(line, key, question) : line.send(key, words(key, question));
+  #ask(line: Line, claim: Claim, question: Question): Promise<unknown> {
+    return this.isPlain() ? this.#askPlainly(line, claim, question) : line.send(claim.key, words(claim, question));
   }
 
   /** The same on a connection that does nothing else. */
-  async askAlone(dedicated: Dedicated, key: Word, question: Question): Promise<number | null> {
-    return integer(await dedicated.send(words(key, question)));
+  async askAlone(dedicated: Dedicated, claim: Claim, question: Question): Promise<number | null> {
+    return integer(await dedicated.send(words(claim, question)));
   }
 
   /** A command that only reads. */
@@ -84,8 +85,9 @@ export class Server {
     return this.#seconds.ask(key, (line) => line.send(key, command));
   }
 
-  async #askPlainly(line: Line, key: Word, question: Question): Promise<unknown> {
-    const { script, args } = plainly(key, question);
+  async #askPlainly(line: Line, claim: Claim, question: Question): Promise<unknown> {
+    const { key } = claim;
+    const { script, args } = plainly(claim, question);
     // By its digest only once the server has run it: a digest that it does not know is an error, which it counts.
     if (this.#known.has(script)) return line.send(key, ['EVALSHA', script.digest, ...args]);
     const reply = await line.send(key, ['EVAL', script.text, ...args]);

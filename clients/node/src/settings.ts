@@ -71,6 +71,9 @@ export const LONGEST_OWNER = 255;
 /** Nothing is left of a shorter lease when the drift is taken off. */
 export const LEAST_TTL = 3;
 
+/** A server takes 128 beside the first one. */
+const MOST_NAMES = 129;
+
 const LONGEST = 100 * 365 * 24 * 3_600_000;
 
 export function checked(settings: Settings): Checked {
@@ -180,6 +183,15 @@ export function checkWait(wait: number): void {
 
 export function checkCount(setting: string, count: number): void {
   if (!Number.isInteger(count) || count < 1) throw new SettingError(setting, 'it must be a whole number, at least 1');
+}
+
+/** Each once, and no more than a server takes. */
+export function checkSeveral(names: readonly Name[]): readonly Name[] {
+  const isList = Array.isArray(names) && names.length > 0 && names.length <= MOST_NAMES;
+  if (!isList) throw new SettingError('names', `they must be a list of 1 to ${MOST_NAMES} names`);
+  const keys = names.map((name) => Buffer.from(keyOf('', name) as string).toString('latin1'));
+  if (new Set(keys).size < keys.length) throw new SettingError('names', 'each must be named once');
+  return [...names];
 }
 
 function checkFlag(setting: string, flag: boolean): void {

@@ -85,6 +85,10 @@ describe('what makes no sense is refused', () => {
     assert.throws(() => locks.election('e', undefined as never), is('candidate', /string/));
     await assert.rejects(locks.close({ limit: 5 } as never), is('limit', /number/));
     assert.throws(() => locks.semaphore('s', 0), SettingError);
+    for (const names of [[], ['a', 'a'], ['a', Buffer.from('a')], 'a' as never, Array(130).fill('a')]) {
+      assert.throws(() => locks.several(names), is('names', /1 to 129|once/));
+    }
+    assert.throws(() => locks.several(['a', 7 as never]), is('name', /string or bytes/));
   });
 
   it('by errors that a program can tell apart', () => {
