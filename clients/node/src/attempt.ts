@@ -6,6 +6,7 @@
  */
 import { ask, type Fate, type Limits } from './asking.js';
 import { type Moment, now } from './clock.js';
+import type { Dedicated } from './connection.js';
 import type { Claim, Question } from './questions.js';
 import type { Server } from './server.js';
 import { Steps } from './steps.js';
@@ -40,6 +41,7 @@ export class Attempt implements Fate {
   #mayHold = false;
   #wasCut = false;
   #isOver = false;
+  bond?: Dedicated;
 
   constructor(
     readonly server: Server,
@@ -78,8 +80,8 @@ export class Attempt implements Fate {
     this.#isOver = true;
     if (!this.#mayHold) return;
     this.giveBack(this.claim, this.wanted, 0);
-    // The server may read the end of that connection after it has read this, and grant the lock in between.
-    if (this.#wasCut) this.giveBack(this.claim, this.wanted, STRAY);
+    // The server may read what was said on another connection after it has read this, and grant the lock in between.
+    if (this.#wasCut || this.claim.grace !== undefined) this.giveBack(this.claim, this.wanted, STRAY);
   }
 
   /** It was granted, and is held no more. What a request that was not answered is granted now is nobody's. */

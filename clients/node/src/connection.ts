@@ -43,8 +43,8 @@ export interface Ear {
 
 export interface Dedicated {
   send(words: readonly Word[]): Promise<unknown>;
-  /** Resolves when it is lost, or closed. */
-  readonly ended: Promise<void>;
+  /** Told when it is lost or closed, or at once if it is; until what this returns is called. */
+  whenEnded(tell: () => void): () => void;
   /** At once. What was sent and not answered fails. */
   close(): void;
 }

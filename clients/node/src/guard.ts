@@ -48,9 +48,8 @@ export async function guard(
       // Nothing was run: the slot of the lock is elsewhere, or on its way.
       const mayMove = (means === 'again' || means === 'elsewhere') && tries < MOST_MOVES;
       if (!mayMove) throw server.told(error);
-      if (means === 'elsewhere') line.close();
       await steps.sleep(rest(RETRY, tries));
-      await own.moved(key, error);
+      await own.failed(line, key, error);
     }
   }
 }

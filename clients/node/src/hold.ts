@@ -75,6 +75,8 @@ export class Hold extends Deadline {
   #reason: LeaseholdError | undefined;
   #tells: ((loss: Loss, reason?: LeaseholdError) => void)[] | undefined;
   #released: Promise<Released> | undefined;
+  /** It is not watched any more whether its connection is lost. */
+  #unbind = () => {};
   /** It has not been held for a while yet. */
   #isNew = true;
   #settled: (() => void) | undefined;
@@ -90,6 +92,7 @@ export class Hold extends Deadline {
     this.#agreed = this.#ttl;
     this.#validUntil = validUntil(asked, lasts);
     this.#isUnclaimed = isUnclaimed;
+    this.#bind();
     holder.holds.add(this);
     // Who does not renew it claims it all the same, to have it for its ttl.
     const isClaimedAtOnce = isUnclaimed && terms.renewUntil < asked + this.#ttl;
@@ -220,7 +223,29 @@ export class Hold extends Deadline {
     }
   }
 
-  async #extend(ttl: number, until: Moment): Promise<Extended> {
+  /** Watches over the connection that it is bound to, if it is. */
+  #bind(): void {
+    this.#unbind();
+    const { bond, claim } = this.#attempt;
+    const { grace } = claim;
+    if (bond !== undefined && grace !== undefined) this.#unbind = bond.whenEnded(() => this.#bindAgain(grace));
+  }
+
+  /** Asked for within the grace, it is bound to another connection. One that is not renewed lasts no longer for that. */
+  async #bindAgain(grace: number): Promise<void> {
+    if (!this.look()) return;
+    const ttl = now() < this.#terms.renewUntil ? this.#ttl : this.validFor();
+    this.#expect(validUntil(now(), grace));
+    if (!this.look()) return;
+    try {
+      await this.#extend(ttl, this.#validUntil, 'acquire');
+      if (this.look()) this.#bind();
+    } catch (error) {
+      this.#failure = this.#attempt.server.told(error);
+    }
+  }
+
+  async #extend(ttl: number, until: Moment, how: 'extend' | 'acquire' = 'extend'): Promise<Extended> {
     this.#steps ??= new Steps(false);
     this.#extensions ??= new Extensions();
     const number = this.#extensions.begin(ttl);
@@ -228,7 +253,7 @@ export class Hold extends Deadline {
     this.#asking += 1;
     let answer: Answer;
     try {
-      answer = await this.#ask(ttl, until, this.#steps);
+      answer = await this.#ask(ttl, until, this.#steps, how);
     } catch (error) {
       if (this.#loss !== undefined) return 'lost';
       throw error;
@@ -236,8 +261,10 @@ export class Hold extends Deadline {
       this.#asking -= 1;
     }
     if (!this.look()) return 'lost';
-    if (answer.number !== 1) {
+    if (answer.number !== (how === 'extend' ? 1 : this.fence)) {
       this.lose('taken');
+      // A later grant of the same owner is nobody's.
+      if (how === 'acquire') this.#attempt.late();
       return 'lost';
     }
     this.#agreed = ttl;
@@ -250,10 +277,11 @@ export class Hold extends Deadline {
     return 'extended';
   }
 
-  #ask(ttl: number, until: Moment, steps = new Steps()): Promise<Answer> {
+  #ask(ttl: number, until: Moment, steps = new Steps(), how: 'extend' | 'acquire' = 'extend'): Promise<Answer> {
     const { server, claim } = this.#attempt;
-    const question: Question = { ask: 'extend', fence: this.fence, ttl };
-    return ask(server, claim, question, this.#limits(until, steps, ttl));
+    const limits = this.#limits(until, steps, ttl);
+    if (how === 'acquire') return ask(server, claim, { ask: how, ttl }, limits, this.#attempt);
+    return ask(server, claim, { ask: how, fence: this.fence, ttl }, limits);
   }
 
   #limits(until: Moment, steps: Steps, ttl = this.#ttl) {
@@ -335,6 +363,7 @@ export class Hold extends Deadline {
     this.#loss = loss;
     this.#reason = reason;
     cancel(this);
+    this.#unbind();
     this.#settled = undefined;
     this.#steps?.stop();
     const tells = this.#tells;

@@ -209,7 +209,7 @@ export class Leasehold implements AsyncDisposable {
   ): Promise<Lease | T> {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
-    const { renew = true, holdAtLeast = 0 } = options;
+    const { renew = true, holdAtLeast = 0, ephemeral: grace } = options;
     checkDuration('ttl', ttl, LEAST_TTL);
     checkDuration('holdAtLeast', holdAtLeast, 0);
     checkWait(wait);
@@ -217,7 +217,7 @@ export class Leasehold implements AsyncDisposable {
     this.#closed.throwIfStopped();
     const [key = '', ...also] = names.map((name) => this.#key(name));
     const wanted: Wanted = { name: names.map(shown).join(', '), ttl: Math.ceil(ttl), wait, confirm };
-    const attempt = new Attempt(this.#server, wanted, { key, also, owner, share }, this.#giveBack);
+    const attempt = new Attempt(this.#server, wanted, { key, also, owner, share, grace }, this.#giveBack);
     const { steps } = attempt;
     const forget = signal && whenAborted(signal, () => steps.stop(signal.reason));
     this.#attempts.add(attempt);

@@ -4,7 +4,7 @@
  * What is said on them is said once: they are not opened again when they are lost, and nothing is sent anew by a library.
  */
 import type { Connection, Dedicated, Word } from './connection.js';
-import { codeOf } from './verdict.js';
+import { verdict } from './verdict.js';
 
 export class Own {
   readonly #lines = new Map<object, Promise<Dedicated>>();
@@ -20,13 +20,24 @@ export class Own {
       if (this.#lines.get(place) === line) this.#lines.delete(place);
     };
     this.#lines.set(place, line);
-    line.then(({ ended }) => ended.then(forget), forget);
+    line.then((opened) => opened.whenEnded(forget), forget);
     return line;
   }
 
-  /** The server may have said that the key is elsewhere. Whatever is asked of the client has its library find out where. */
-  async moved(key: Word, error: unknown): Promise<void> {
-    if (codeOf(error) === 'READONLY') this.connection.elsewhere();
-    await this.connection.send(key, ['LOCK.CHECK', key, '-']).catch(() => {});
+  /** Somebody has not been answered. Whoever asks again does so on another connection. */
+  silent(key: Word): void {
+    const line = this.#lines.get(this.connection.place(key) ?? this.connection);
+    line?.then(
+      ({ close }) => close(),
+      () => {},
+    );
+  }
+
+  /** If the lock is elsewhere: whatever is asked of the client has its library find out where. */
+  async failed(line: Dedicated, key: Word, error: unknown): Promise<void> {
+    const means = verdict(error);
+    if (means === 'elsewhere') line.close();
+    if (means === 'elsewhere') this.connection.elsewhere();
+    else if (means === 'again') await this.connection.send(key, ['LOCK.CHECK', key, '-']).catch(() => {});
   }
 }

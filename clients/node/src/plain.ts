@@ -85,13 +85,17 @@ function script(text: string): Script {
 }
 
 /** The script for a question, and what is said to it: the number of keys, the keys, the arguments. */
-export function plainly({ key, also, owner, share }: Claim, question: Question): { script: Script; args: Word[] } {
+export function plainly(
+  { key, also, owner, share, grace }: Claim,
+  question: Question,
+): { script: Script; args: Word[] } {
   const keys = [key, ...also];
   switch (question.ask) {
     // Nobody waits here. Whoever asks in this way is told of the present.
     case 'acquire':
     case 'wait':
     case 'ticket': {
+      if (grace !== undefined) throw new NeedsModuleError('a lock that ends with a connection');
       if (share !== EXCLUSIVE) throw new NeedsModuleError('a lock with several holders');
       const all = [String(2 * keys.length), ...keys, ...keys.map(beside)];
       return { script: ACQUIRE, args: [...all, owner, millis(question.ttl), DAY, MARGIN_MICROS] };

@@ -13,6 +13,8 @@ export interface Claim {
   readonly also: readonly Word[];
   readonly owner: string;
   readonly share: Share;
+  /** Held as long as a connection, and so many milliseconds longer. */
+  readonly grace?: number | undefined;
 }
 
 export type Question =
@@ -25,10 +27,16 @@ export type Question =
   /** Without a fence: whatever the owner was granted, and its place in the queue. */
   | { ask: 'release'; fence?: number };
 
-export function words({ key, owner, share, also }: Claim, question: Question): Word[] {
+/** Whether it is asked on the connection that the hold is bound to. One that waits is closed after that. */
+export function binds({ grace }: Claim, { ask }: Pick<Question, 'ask'>): boolean {
+  return grace !== undefined && (ask === 'acquire' || ask === 'ticket');
+}
+
+export function words({ key, owner, share, grace, also }: Claim, question: Question): Word[] {
   const command = spelt(key, owner, question);
   const acquires = question.ask !== 'extend' && question.ask !== 'release';
   if (acquires && share !== EXCLUSIVE) command.push('SHARE', String(share));
+  if (grace !== undefined && acquires && question.ask !== 'wait') command.push('EPHEMERAL', millis(grace));
   if (also.length > 0) command.push('ALSO', String(also.length), ...also);
   return command;
 }

@@ -2,8 +2,9 @@
 import { type Moment, now } from './clock.js';
 import type { Connection, Dedicated, Word } from './connection.js';
 import type { LeaseholdError } from './errors.js';
+import { Own } from './own.js';
 import { plainly, type Script } from './plain.js';
-import { type Claim, type Question, words } from './questions.js';
+import { binds, type Claim, type Question, words } from './questions.js';
 import { integer } from './reply.js';
 import { type Line, Seconds } from './seconds.js';
 import { closedClient, told, verdict } from './verdict.js';
@@ -14,15 +15,20 @@ const PLAIN_FOR = 10_000;
 /** Told of an answer after which another one had counted. */
 export interface Late {
   late(): void;
+  /** The connection on which a hold was last asked for that is bound to it. */
+  bond?: Dedicated;
 }
 
 export class Server {
   #plainUntil: Moment = Number.NEGATIVE_INFINITY;
   readonly #known = new Set<Script>();
   readonly #seconds: Seconds;
+  /** For holds that end with their connection. */
+  readonly #bound: Own;
 
   constructor(readonly connection: Connection) {
     this.#seconds = new Seconds(connection);
+    this.#bound = new Own(connection);
   }
 
   /** Whether the server keeps no queue, as far as is known. */
@@ -43,6 +49,7 @@ export class Server {
   /** Resolves with the reply. */
   ask(claim: Claim, question: Question, late: Late): Promise<unknown> {
     const { key } = claim;
+    if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, late);
     if (!this.mayHearTwice(key)) return this.#ask(this.connection, claim, question);
     return this.#seconds.ask(
       key,
@@ -62,8 +69,9 @@ export class Server {
   }
 
   /** An answer to it was not there in time. */
-  silent(key: Word): void {
-    this.#seconds.silent(key);
+  silent(claim: Claim, asked: Pick<Question, 'ask'>): void {
+    if (binds(claim, asked)) this.#bound.silent(claim.key);
+    else this.#seconds.silent(claim.key);
   }
 
   /** Whether whatever is asked now may be heard twice. */
@@ -83,6 +91,17 @@ export class Server {
   /** A command that only reads. */
   read(key: Word, command: readonly Word[]): Promise<unknown> {
     return this.#seconds.ask(key, (line) => line.send(key, command));
+  }
+
+  async #askBound(claim: Claim, question: Question, late: Late): Promise<unknown> {
+    const line = await this.#bound.line(claim.key);
+    late.bond = line;
+    try {
+      return await line.send(words(claim, question));
+    } catch (error) {
+      await this.#bound.failed(line, claim.key, error);
+      throw error;
+    }
   }
 
   async #askPlainly(line: Line, claim: Claim, question: Question): Promise<unknown> {

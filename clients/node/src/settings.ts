@@ -47,6 +47,11 @@ export interface AcquireOptions {
   /** A release before that many milliseconds leaves the lock held until then. */
   holdAtLeast?: number | undefined;
   /**
+   * The lock ends with a connection to the server that the package keeps for this, and so many milliseconds after that: so
+   * that others need not wait for the lease of a program that was killed. It needs the module.
+   */
+  ephemeral?: number | undefined;
+  /**
    * As whom it is held, at most 255 bytes: each lease has an owner of its own unless this is set. Whoever asks with the owner
    * that holds the lock has it, too; so no two requests may have the same owner at a time.
    */
@@ -63,7 +68,7 @@ export type Checked = {
 };
 
 const SETTINGS = 'prefix ttl wait response within unreachableAfter slice waitConnections confirm onTrouble'.split(' ');
-const ACQUIRE_OPTIONS = 'ttl wait signal renew confirm holdAtLeast owner'.split(' ');
+const ACQUIRE_OPTIONS = 'ttl wait signal renew confirm holdAtLeast owner ephemeral'.split(' ');
 
 /** The longest owner that a server takes, in bytes. */
 export const LONGEST_OWNER = 255;
@@ -105,7 +110,8 @@ export function checked(settings: Settings): Checked {
 /** What is asked for with a lock, but for the numbers. */
 export function checkOptions(options: AcquireOptions): void {
   checkNames(options, ACQUIRE_OPTIONS);
-  const { signal, renew, confirm, owner } = options;
+  const { signal, renew, confirm, owner, ephemeral } = options;
+  if (ephemeral !== undefined) checkDuration('ephemeral', ephemeral, 0);
   if (confirm !== undefined) checkFlag('confirm', confirm);
   if (signal !== undefined) checkSignal(signal);
   if (owner !== undefined && (typeof owner !== 'string' || owner === '' || Buffer.byteLength(owner) > LONGEST_OWNER)) {
@@ -138,6 +144,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   holdAtLeast: 'minhold lockatleastfor',
   prefix: 'keyprefix namespace',
   signal: 'abortsignal',
+  ephemeral: 'grace',
   owner: 'token value secret identity',
   response: 'commandtimeout',
   slice: 'retrydelay',

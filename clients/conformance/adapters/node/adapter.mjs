@@ -169,7 +169,20 @@ async function connected(client) {
 
 /** Asks for a lock with the options of a request, so that `cancel` can end it. */
 async function asked(request, ask) {
-  const { id, name, name_hex, mode = 'write', permits, ttl, wait, renew, hold_at_least, owner, also } = request;
+  const {
+    id,
+    name,
+    name_hex,
+    mode = 'write',
+    permits,
+    ttl,
+    wait,
+    renew,
+    hold_at_least,
+    owner,
+    also,
+    ephemeral,
+  } = request;
   const named = name ?? Buffer.from(name_hex, 'hex');
   const waiting = new AbortController();
   const lock =
@@ -178,7 +191,7 @@ async function asked(request, ask) {
       : mode === 'semaphore'
         ? locks.semaphore(named, permits)
         : locks[mode](named);
-  const given = { ttl, wait, renew, holdAtLeast: hold_at_least, owner, signal: waiting.signal };
+  const given = { ttl, wait, renew, holdAtLeast: hold_at_least, owner, ephemeral, signal: waiting.signal };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   waits.set(id, waiting);
   try {

@@ -1,7 +1,7 @@
 /** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
 import { within } from '../steps.js';
-import { whenever } from './ending.js';
+import { Ending, whenever } from './ending.js';
 import { lastFailure, watchFailuresOfIoredis } from './failing.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
 import { slotOf } from './slots.js';
@@ -68,15 +68,12 @@ export class IoredisConnection implements Connection {
     own.on('error', (error) => {
       failure = error;
     });
-    let over = () => {};
-    const ended = new Promise<void>((resolve) => {
-      over = resolve;
-    });
+    const ending = new Ending();
     const send = sender(own);
     const close = () => {
       this.#beside.delete(close);
       own.disconnect();
-      over();
+      ending.over();
     };
     own.once('end', close);
     this.#beside.add(close);
@@ -84,7 +81,7 @@ export class IoredisConnection implements Connection {
       close();
       throw failure ?? error;
     });
-    return { send: (words) => send(key, words), ended, close };
+    return { send: (words) => send(key, words), whenEnded: ending.whenEnded, close };
   }
 
   together(key: Word, send: () => void): void {

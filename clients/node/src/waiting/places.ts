@@ -318,7 +318,7 @@ export class Place {
   missed(moment: Moment): void {
     if (this.#askedAt === undefined || this.#askedAt < moment) return;
     this.#askedAt = undefined;
-    this.attempt.server.silent(this.key);
+    this.attempt.server.silent(this.attempt.claim, { ask: 'ticket' });
     this.wake('ask');
   }
 

@@ -40,7 +40,7 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
         if (server.isPlain()) return 'no queue';
         [failures.count, failures.silentSince, failures.refusal, failures.isQueued] = [0, undefined, undefined, true];
       } catch (error) {
-        failed(error, server, claim.key, patience, asked, attempt);
+        failed(error, server, claim, { ask: 'ticket' }, patience, asked, attempt);
         steps.throwIfStopped();
         if (server.learns(error)) {
           if (server.isPlain()) return 'no queue';
