@@ -51,6 +51,18 @@ export class TooLateError extends LeaseholdError {
   }
 }
 
+/** Fewer replicas than were asked for have the grant in time, and the lock was given back. */
+export class TooFewReplicasError extends LeaseholdError {
+  override name = 'TooFewReplicasError';
+  constructor(
+    readonly lock: string,
+    readonly acknowledged: number,
+    readonly wanted: number,
+  ) {
+    super(`of ${wanted} replicas that were to have the lock ${lock}, ${acknowledged} said so in time`);
+  }
+}
+
 /** The reason of the signal of a lease that was lost. */
 export class LostError extends LeaseholdError {
   override name = 'LostError';

@@ -23,6 +23,7 @@ export {
   RefusedError,
   SettingError,
   SurpriseError,
+  TooFewReplicasError,
   TooLateError,
   UnansweredError,
   UnreachableError,
@@ -34,5 +35,6 @@ export type { Lease } from './lease.js';
 export type { Extended, Released } from './hold.js';
 export { Leasehold } from './leasehold.js';
 export type { Lock, Work } from './lock.js';
+export type { Replicas } from './replicas.js';
 export type { AcquireOptions, Name, Settings, TryOptions } from './settings.js';
 export type { Trouble } from './trouble.js';

@@ -17,6 +17,7 @@ import { Lease } from './lease.js';
 import { Lock, type Locking, type Work } from './lock.js';
 import { Own } from './own.js';
 import { type Claim, EXCLUSIVE, type Share } from './questions.js';
+import { acknowledged } from './replicas.js';
 import { Server } from './server.js';
 import {
   type AcquireOptions,
@@ -225,8 +226,14 @@ export class Leasehold implements AsyncDisposable {
       this.#attempts.delete(attempt);
       forget?.();
     };
+    let acquiring = this.#acquiring.acquire(attempt);
+    const { replicas } = options;
+    if (replicas !== undefined) {
+      const { response } = this.#settings;
+      acquiring = acquiring.then((granted) => granted && acknowledged(attempt, granted, replicas, response));
+    }
     // No frame is kept meanwhile: there may be many who wait.
-    return this.#acquiring.acquire(attempt).then(
+    return acquiring.then(
       (granted) => {
         over();
         // It may have been stopped in the same moment as it was granted. Nobody would release it.

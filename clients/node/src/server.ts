@@ -85,7 +85,7 @@ export class Server {
 
   /** The same on a connection that does nothing else. */
   async askAlone(dedicated: Dedicated, claim: Claim, question: Question): Promise<number | null> {
-    return integer(await dedicated.send(words(claim, question)));
+    return integer(await this.#ask({ send: (_, words) => dedicated.send(words) }, claim, question));
   }
 
   /** A command that only reads. */

@@ -1,6 +1,7 @@
 /** What a `Leasehold` does unless a request says otherwise. */
 import type { Word } from './connection.js';
 import { SettingError } from './errors.js';
+import type { Replicas } from './replicas.js';
 import type { Trouble } from './trouble.js';
 
 /** The name of a lock: text, or bytes of anything. */
@@ -51,6 +52,8 @@ export interface AcquireOptions {
    * that others need not wait for the lease of a program that was killed. It needs the module.
    */
   ephemeral?: number | undefined;
+  /** That so many replicas have the grant before the work begins: else `TooFewReplicasError`, and it is given back. */
+  replicas?: Replicas | undefined;
   /**
    * As whom it is held, at most 255 bytes: each lease has an owner of its own unless this is set. Whoever asks with the owner
    * that holds the lock has it, too; so no two requests may have the same owner at a time.
@@ -68,7 +71,7 @@ export type Checked = {
 };
 
 const SETTINGS = 'prefix ttl wait response within unreachableAfter slice waitConnections confirm onTrouble'.split(' ');
-const ACQUIRE_OPTIONS = 'ttl wait signal renew confirm holdAtLeast owner ephemeral'.split(' ');
+const ACQUIRE_OPTIONS = 'ttl wait signal renew confirm holdAtLeast owner ephemeral replicas'.split(' ');
 
 /** The longest owner that a server takes, in bytes. */
 export const LONGEST_OWNER = 255;
@@ -111,6 +114,12 @@ export function checked(settings: Settings): Checked {
 export function checkOptions(options: AcquireOptions): void {
   checkNames(options, ACQUIRE_OPTIONS);
   const { signal, renew, confirm, owner, ephemeral } = options;
+  if (options.replicas !== undefined) {
+    checkNames(options.replicas, ['count', 'within', 'durable']);
+    checkCount('replicas.count', options.replicas.count);
+    checkDuration('replicas.within', options.replicas.within, 1);
+    if (options.replicas.durable !== undefined) checkFlag('replicas.durable', options.replicas.durable);
+  }
   if (ephemeral !== undefined) checkDuration('ephemeral', ephemeral, 0);
   if (confirm !== undefined) checkFlag('confirm', confirm);
   if (signal !== undefined) checkSignal(signal);

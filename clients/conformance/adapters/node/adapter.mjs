@@ -183,6 +183,8 @@ async function asked(request, ask) {
     also,
     ephemeral,
   } = request;
+  const { replicas: count, replicas_within: within = 1_000 } = request;
+  const replicas = count === undefined ? undefined : { count, within };
   const named = name ?? Buffer.from(name_hex, 'hex');
   const waiting = new AbortController();
   const lock =
@@ -191,7 +193,7 @@ async function asked(request, ask) {
       : mode === 'semaphore'
         ? locks.semaphore(named, permits)
         : locks[mode](named);
-  const given = { ttl, wait, renew, holdAtLeast: hold_at_least, owner, ephemeral, signal: waiting.signal };
+  const given = { ttl, wait, renew, holdAtLeast: hold_at_least, owner, ephemeral, replicas, signal: waiting.signal };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   waits.set(id, waiting);
   try {
@@ -225,6 +227,7 @@ const KINDS = {
   BusyError: 'busy',
   UnreachableError: 'unreachable',
   TooLateError: 'too late',
+  TooFewReplicasError: 'too few replicas',
   LostError: 'lost',
   ClosedError: 'closed',
   UnansweredError: 'unanswered',
