@@ -10,7 +10,7 @@ import { type Moment, now } from './clock.js';
 import type { Word } from './connection.js';
 import { Detached } from './detached.js';
 import { Election } from './election.js';
-import { BusyError, ClosedError, LostError, SettingError, SurpriseError } from './errors.js';
+import { BusyError, ClosedError, LostError, SurpriseError } from './errors.js';
 import { Hold, type Holder } from './hold.js';
 import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
@@ -44,7 +44,6 @@ import { Room } from './waiting/room.js';
 
 /** As many readers as want to. */
 const ANY: Share = 0;
-const MOST_HOLDERS = 99_999;
 const PROCESS = `${process.pid}:`;
 
 export class Leasehold implements AsyncDisposable {
@@ -119,7 +118,6 @@ export class Leasehold implements AsyncDisposable {
   /** Held by so many at a time. It needs the module. */
   semaphore(name: Name, permits: number): Lock {
     checkCount('permits', permits);
-    if (permits > MOST_HOLDERS) throw new SettingError('permits', `it must be at most ${MOST_HOLDERS}`);
     return new Lock(this.#locking, [name], permits);
   }
 

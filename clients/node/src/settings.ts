@@ -79,6 +79,9 @@ export const LONGEST_OWNER = 255;
 /** Nothing is left of a shorter lease when the drift is taken off. */
 export const LEAST_TTL = 3;
 
+/** Of whatever is counted: as many holders as a server takes. */
+const MOST = 99_999;
+
 /** A server takes 128 beside the first one. */
 const MOST_NAMES = 129;
 
@@ -190,7 +193,8 @@ function isTypo(typed: string, meant: string): boolean {
 
 export function checkDuration(setting: string, ms: number, least: number): void {
   const isOne = typeof ms === 'number' && ms >= least && ms <= LONGEST;
-  if (!isOne) throw new SettingError(setting, `it must be a number of milliseconds, at least ${least}`);
+  const bounds = `at least ${least} and at most ${LONGEST} (a hundred years)`;
+  if (!isOne) throw new SettingError(setting, `it must be a number of milliseconds, ${bounds}`);
 }
 
 export function checkWait(wait: number): void {
@@ -198,7 +202,8 @@ export function checkWait(wait: number): void {
 }
 
 export function checkCount(setting: string, count: number): void {
-  if (!Number.isInteger(count) || count < 1) throw new SettingError(setting, 'it must be a whole number, at least 1');
+  const isOne = Number.isInteger(count) && count >= 1 && count <= MOST;
+  if (!isOne) throw new SettingError(setting, `it must be a whole number, at least 1 and at most ${MOST}`);
 }
 
 /** Each once, and no more than a server takes. */
