@@ -46,7 +46,7 @@ export class Attempt implements Fate {
   constructor(
     readonly server: Server,
     readonly wanted: Wanted,
-    readonly claim: Claim,
+    public claim: Claim,
     /** Gives back whatever the owner has, so many milliseconds from now. */
     readonly giveBack: (claim: Claim, wanted: Wanted, after: number) => void,
   ) {}

@@ -11,7 +11,7 @@ import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js'
 import { type CommandWord, guard } from './guard.js';
 import { Extensions } from './extensions.js';
 import type { Own } from './own.js';
-import type { Claim, Question } from './questions.js';
+import { type Claim, EXCLUSIVE, type Question, type Share } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
 import type { Tell } from './trouble.js';
@@ -54,7 +54,7 @@ export interface Terms {
 }
 
 export class Hold extends Deadline {
-  readonly fence: number;
+  fence: number;
   readonly #attempt: Attempt;
   readonly #holder: Holder;
   readonly #terms: Terms;
@@ -64,6 +64,8 @@ export class Hold extends Deadline {
   #validUntil: Moment;
   /** The server does not know yet that somebody has heard of the grant. */
   #isUnclaimed: boolean;
+  /** An upgrade is not answered: the server may have it by another fence. */
+  #isUnsure = false;
   #renewAt: Moment = Number.POSITIVE_INFINITY;
   /** Of extensions, of which `#asking` are under way. */
   #steps: Steps | undefined;
@@ -154,6 +156,34 @@ export class Hold extends Deadline {
     return guard(this, { own, server: this.#attempt.server }, command, settings.response);
   }
 
+  /** Has another share of it: by a new fence if that is tighter, and null if there are too many others for that. */
+  async share(share: Share): Promise<number | null> {
+    this.throwIfLost();
+    if (share === this.claim.share) return this.fence;
+    const as = { ...this.claim, share };
+    const isUpgrade = share === EXCLUSIVE;
+    if (isUpgrade) this.#isUnsure = true;
+    this.#steps ??= new Steps(false);
+    const limits = this.#limits(Math.min(this.#validUntil, now() + this.#holder.settings.within), this.#steps);
+    const asking = ask(this.#attempt.server, as, { ask: 'acquire', ttl: this.#ttl }, limits, this.#attempt);
+    const { number } = await asking.catch((error) => {
+      this.throwIfLost();
+      throw error;
+    });
+    this.throwIfLost();
+    this.#isUnsure = false;
+    if (number === null && isUpgrade) return null;
+    if (number === null || (!isUpgrade && number !== this.fence)) {
+      this.lose('taken');
+      this.#attempt.late();
+      this.throwIfLost();
+    }
+    this.fence = number ?? this.fence;
+    this.#attempt.claim = as;
+    this.#isUnclaimed = false;
+    return this.fence;
+  }
+
   release(): Promise<Released> {
     this.#released ??= this.#release();
     return this.#released;
@@ -208,7 +238,8 @@ export class Hold extends Deadline {
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
       this.#attempt.over();
       // A message may have been forged: then the owner has a place in the queue, which only this gives back.
-      const question: Question = this.#isUnclaimed ? { ask: 'release' } : { ask: 'release', fence: this.fence };
+      const question: Question =
+        this.#isUnclaimed || this.#isUnsure ? { ask: 'release' } : { ask: 'release', fence: this.fence };
       const answer = await ask(server, claim, question, this.#limits(until, new Steps()));
       return !wasLost && isInTime(answer, end, claim.also.length + 1) ? 'released' : 'late';
     } catch (error) {
@@ -249,6 +280,7 @@ export class Hold extends Deadline {
     this.#steps ??= new Steps(false);
     this.#extensions ??= new Extensions();
     const number = this.#extensions.begin(ttl);
+    const fence = this.#sureFence;
     this.#expect(validUntil(now(), ttl));
     this.#asking += 1;
     let answer: Answer;
@@ -261,6 +293,9 @@ export class Hold extends Deadline {
       this.#asking -= 1;
     }
     if (!this.look()) return 'lost';
+    // It has another fence by now, or may have.
+    const isOther = how === 'extend' && (this.#isUnsure || fence !== this.fence);
+    if (answer.number === 0 && isOther && fence !== undefined) return this.#extend(ttl, until);
     if (answer.number !== (how === 'extend' ? 1 : this.fence)) {
       this.lose('taken');
       // A later grant of the same owner is nobody's.
@@ -281,7 +316,11 @@ export class Hold extends Deadline {
     const { server, claim } = this.#attempt;
     const limits = this.#limits(until, steps, ttl);
     if (how === 'acquire') return ask(server, claim, { ask: how, ttl }, limits, this.#attempt);
-    return ask(server, claim, { ask: how, fence: this.fence, ttl }, limits);
+    return ask(server, claim, { ask: how, fence: this.#sureFence, ttl }, limits);
+  }
+
+  get #sureFence(): number | undefined {
+    return this.#isUnsure ? undefined : this.fence;
   }
 
   #limits(until: Moment, steps: Steps, ttl = this.#ttl) {

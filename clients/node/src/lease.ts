@@ -3,18 +3,23 @@ import { Detached } from './detached.js';
 import { asText, type CommandWord, type Reply } from './guard.js';
 import type { Extended, Hold, Released } from './hold.js';
 import type { Loss } from './errors.js';
+import { ANY, EXCLUSIVE, type Share } from './questions.js';
 
 /** Nobody releases a lease that nobody has. */
 const dropped = new FinalizationRegistry<Hold>((hold) => hold.forgotten());
 
 export class Lease implements AsyncDisposable {
   readonly #hold: Hold;
+  /** How it is shared after a downgrade. */
+  readonly #shared: Share;
   #signal: AbortSignal | undefined;
   #lost: Promise<Loss> | undefined;
 
   /** @internal */
   constructor(hold: Hold) {
     this.#hold = hold;
+    const { share } = hold.claim;
+    this.#shared = share === EXCLUSIVE ? ANY : share;
     // To watch each of them costs more than all the rest of a lease that is released in a moment.
     hold.whenSettled(() => dropped.register(this, hold));
   }
@@ -74,6 +79,21 @@ export class Lease implements AsyncDisposable {
   /** Adds so many milliseconds to what is left of the lease, and renews it by the sum from now on: see `extend`. */
   extendBy(ms: number): Promise<Extended> {
     return this.#hold.extendBy(ms);
+  }
+
+  /**
+   * Has a lock that was shared alone from now on, by a new fence. Null, and nothing has changed: others hold it, too.
+   * Nobody waits for that: two who did would wait for each other.
+   */
+  async upgrade(): Promise<bigint | null> {
+    const fence = await this.#hold.share(EXCLUSIVE);
+    return fence === null ? null : BigInt(fence);
+  }
+
+  /** Lets those in who share it: as before an upgrade, or else other readers. The fence stays. */
+  async downgrade(): Promise<bigint> {
+    await this.#hold.share(this.#shared);
+    return this.fence;
   }
 
   /**

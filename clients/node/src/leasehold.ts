@@ -16,7 +16,7 @@ import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
 import { Lock, type Locking, type Work } from './lock.js';
 import { Own } from './own.js';
-import { type Claim, EXCLUSIVE, type Share } from './questions.js';
+import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
 import { acknowledged } from './replicas.js';
 import { Server } from './server.js';
 import {
@@ -42,8 +42,6 @@ import { patienceForAnswer } from './validity.js';
 import { Places } from './waiting/places.js';
 import { Room } from './waiting/room.js';
 
-/** As many readers as want to. */
-const ANY: Share = 0;
 const PROCESS = `${process.pid}:`;
 
 export class Leasehold implements AsyncDisposable {
@@ -113,6 +111,11 @@ export class Leasehold implements AsyncDisposable {
   /** Held alone. */
   write(name: Name): Lock {
     return new Lock(this.#locking, [name], EXCLUSIVE);
+  }
+
+  /** Both of one lock: for readers, and for a writer. It needs the module. */
+  readWrite(name: Name): { readonly read: Lock; readonly write: Lock } {
+    return { read: this.read(name), write: this.write(name) };
   }
 
   /** Held by so many at a time. It needs the module. */

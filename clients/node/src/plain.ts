@@ -101,7 +101,7 @@ export function plainly(
       return { script: ACQUIRE, args: [...all, owner, millis(question.ttl), DAY, MARGIN_MICROS] };
     }
     case 'extend': {
-      const held = value(question.fence, owner);
+      const held = value(question.fence ?? 0, owner);
       return { script: EXTEND, args: [String(keys.length), ...keys, held, millis(question.ttl)] };
     }
     case 'release': {

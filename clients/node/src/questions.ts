@@ -6,6 +6,9 @@ export type Share = number;
 
 export const EXCLUSIVE: Share = 1;
 
+/** As many readers as want to. */
+export const ANY: Share = 0;
+
 /** Who wants which locks, and how. */
 export interface Claim {
   readonly key: Word;
@@ -23,7 +26,7 @@ export type Question =
   | { ask: 'wait'; ttl: number; patience: number }
   /** Keeps a place in the queue for so long, without a connection that waits. */
   | { ask: 'ticket'; ttl: number; kept: number; channel: string }
-  | { ask: 'extend'; ttl: number; fence: number }
+  | { ask: 'extend'; ttl: number; fence?: number | undefined }
   /** Without a fence: whatever the owner was granted, and its place in the queue. */
   | { ask: 'release'; fence?: number };
 
@@ -52,11 +55,15 @@ function spelt(key: Word, owner: string, question: Question): Word[] {
       return ['LOCK.ACQUIRE', key, owner, ttl, 'TICKET', kept, 'NOTIFY', question.channel];
     }
     case 'extend':
-      return ['LOCK.EXTEND', key, owner, millis(question.ttl), String(question.fence)];
+      return fenced(['LOCK.EXTEND', key, owner, millis(question.ttl)], question.fence);
     case 'release':
-      if (question.fence === undefined) return ['LOCK.RELEASE', key, owner];
-      return ['LOCK.RELEASE', key, owner, String(question.fence)];
+      return fenced(['LOCK.RELEASE', key, owner], question.fence);
   }
+}
+
+function fenced(command: Word[], fence: number | undefined): Word[] {
+  if (fence !== undefined) command.push(String(fence));
+  return command;
 }
 
 /** Servers take whole milliseconds. */

@@ -88,6 +88,16 @@ const commands = {
     return { outcome: await leases.get(lease).release() };
   },
 
+  async upgrade({ lease }) {
+    const fence = await leases.get(lease).upgrade();
+    return fence === null ? { held: false } : granted(leases.get(lease));
+  },
+
+  async downgrade({ lease }) {
+    await leases.get(lease).downgrade();
+    return granted(leases.get(lease));
+  },
+
   async guard({ lease, command }) {
     return { reply: await leases.get(lease).guard(...command) };
   },
@@ -205,6 +215,10 @@ async function asked(request, ask) {
 
 function held(id, lease) {
   keep(id, lease);
+  return granted(lease);
+}
+
+function granted(lease) {
   const { fence, owner } = lease;
   return { held: true, fence: String(fence), owner, valid_for: whole(lease.validFor()) };
 }
