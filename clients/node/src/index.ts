@@ -34,6 +34,7 @@ export type { LockInfo } from './info.js';
 export type { Lease } from './lease.js';
 export type { Extended, Released } from './hold.js';
 export { Leasehold } from './leasehold.js';
+export type { Contention, HolderInfo, LogEntry, WaiterInfo } from './listings.js';
 export type { Lock, Work } from './lock.js';
 export type { Replicas } from './replicas.js';
 export type { AcquireOptions, Name, Settings, TryOptions } from './settings.js';

@@ -7,13 +7,15 @@ import type { Client } from './adapters/shapes.js';
 import { ask } from './asking.js';
 import { Attempt, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
-import type { Word } from './connection.js';
+import { listenForChanges } from './changes.js';
+import type { Ear, Word } from './connection.js';
 import { Detached } from './detached.js';
 import { Election } from './election.js';
 import { BusyError, ClosedError, LostError, SurpriseError } from './errors.js';
 import { Hold, type Holder } from './hold.js';
 import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
+import { type Contention, type HolderInfo, type LogEntry, listed, type WaiterInfo } from './listings.js';
 import { Lock, type Locking, type Work } from './lock.js';
 import { Own } from './own.js';
 import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
@@ -150,6 +152,7 @@ export class Leasehold implements AsyncDisposable {
     const voting = {
       acquire: (owner: string, options: AcquireOptions) => this.#acquire([name], EXCLUSIVE, options, busy, owner),
       info: () => this.info(name),
+      listen: (ear: Ear) => listenForChanges(this.#server, this.#key(name), this.#settings.within, ear),
       closed: this.#closed,
     };
     return new Election(voting, candidate);
@@ -157,9 +160,38 @@ export class Leasehold implements AsyncDisposable {
 
   /** Who holds the lock at this moment, and how many wait for it: null if it is free. */
   async info(name: Name): Promise<LockInfo | null> {
-    this.#closed.throwIfStopped();
+    return this.#told(look(this.#server, this.#key(name)));
+  }
+
+  /** Who holds the lock, the oldest grant first. It needs the module, as all that follow. */
+  async holders(name: Name): Promise<HolderInfo[]> {
+    return this.#list(name, 'LOCK.HOLDERS', this.#key(name), 'COUNT', '-1');
+  }
+
+  /** Who waits for the lock, the next one first. */
+  async waiters(name: Name): Promise<WaiterInfo[]> {
+    return this.#list(name, 'LOCK.WAITERS', this.#key(name), 'COUNT', '-1');
+  }
+
+  /** The locks most waited for on the server; in a cluster, on the node that has the lock `at`. */
+  async top(count = 10, at: Name = ''): Promise<Contention[]> {
+    checkCount('count', count);
+    return this.#list(at, 'LOCK.TOP', String(count));
+  }
+
+  /** What went wrong with locks on the server, or that node: the latest first. */
+  async log(count = 10, at: Name = ''): Promise<LogEntry[]> {
+    checkCount('count', count);
+    return this.#list(at, 'LOCK.LOG', String(count));
+  }
+
+  #list<T>(at: Name, ...command: Word[]): Promise<T[]> {
+    return this.#told(listed<T>(this.#server, this.#key(at), command));
+  }
+
+  async #told<T>(reading: Promise<T>): Promise<T> {
     try {
-      return await this.#closed.within(this.#settings.within, look(this.#server, this.#key(name)));
+      return await this.#closed.within(this.#settings.within, reading);
     } catch (error) {
       throw this.#server.told(error);
     }

@@ -122,6 +122,14 @@ const commands = {
     return { holder, fence: String(fence), holders, waiters };
   },
 
+  async holders({ name }) {
+    return (await locks.holders(name)).map(({ owner, fence }) => ({ owner, fence: String(fence) }));
+  },
+
+  waiters: ({ name }) => locks.waiters(name),
+  top: () => locks.top(),
+  log: () => locks.log(),
+
   async campaign({ lease, name, candidate, ttl }) {
     const term = await locks.election(name, candidate).campaign({ ttl });
     return held(lease, term.lease);
@@ -134,6 +142,17 @@ const commands = {
   async leader({ name }) {
     const leader = await locks.election(name, '').leader();
     return leader === null ? null : { candidate: leader.candidate, fence: String(leader.fence) };
+  },
+
+  async observe({ name, observer }) {
+    const tell = async () => {
+      for await (const leader of locks.election(name, '').observe()) {
+        const { candidate = null, fence = null } = leader ?? {};
+        write({ event: 'leader', observer, candidate, fence: fence && String(fence) });
+      }
+    };
+    tell().catch((error) => write({ event: 'trouble', kind: 'observe', text: String(error) }));
+    return {};
   },
 
   async close({ limit }) {
