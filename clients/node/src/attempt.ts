@@ -42,6 +42,8 @@ export class Attempt implements Fate {
   #wasCut = false;
   #isOver = false;
   bond?: Dedicated;
+  /** To be told once that it waits in the queue. */
+  queued?: (() => void) | undefined;
 
   constructor(
     readonly server: Server,

@@ -9,6 +9,7 @@ import { type Moment, now } from './clock.js';
 import { cancel, Deadline, set } from './deadlines.js';
 import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { type CommandWord, guard } from './guard.js';
+import type { Emit, LockEvent } from './events.js';
 import { Extensions } from './extensions.js';
 import type { Own } from './own.js';
 import { type Claim, EXCLUSIVE, type Question, type Share } from './questions.js';
@@ -39,6 +40,7 @@ export interface Holder {
   /** Those that are held, or whose release is under way. */
   readonly holds: Set<Hold>;
   readonly tell: Tell;
+  readonly emit: Emit | undefined;
   /** For guarded commands. */
   readonly own: Own;
   /** A release has failed. The lock stays until then. */
@@ -59,6 +61,8 @@ export class Hold extends Deadline {
   readonly #holder: Holder;
   readonly #terms: Terms;
   #ttl: number;
+  /** When it was granted, as far as events are told of. */
+  readonly #since: Moment;
   /** What the server has agreed to. */
   #agreed: number;
   #validUntil: Moment;
@@ -91,6 +95,7 @@ export class Hold extends Deadline {
     this.#holder = holder;
     this.#terms = terms;
     this.#ttl = attempt.wanted.ttl;
+    this.#since = holder.emit === undefined ? 0 : now();
     this.#agreed = this.#ttl;
     this.#validUntil = validUntil(asked, lasts);
     this.#isUnclaimed = isUnclaimed;
@@ -185,7 +190,12 @@ export class Hold extends Deadline {
   }
 
   release(): Promise<Released> {
-    this.#released ??= this.#release();
+    if (this.#released !== undefined) return this.#released;
+    this.#released = this.#release();
+    if (this.#holder.emit !== undefined) {
+      const failed = (error: LeaseholdError) => this.#emit?.('released', { error });
+      this.#released.then((outcome) => this.#emit?.('released', { outcome }), failed);
+    }
     return this.#released;
   }
 
@@ -198,6 +208,7 @@ export class Hold extends Deadline {
   leave(): void {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
+    this.#emit?.('released', { outcome: 'later' });
     this.#end('released');
     this.#holder.holds.delete(this);
     if (!this.#isUnclaimed) return;
@@ -309,6 +320,7 @@ export class Hold extends Deadline {
     if (counted !== undefined) this.#validUntil = validUntil(answer.asked, counted);
     if (!this.look()) return 'lost';
     this.#schedule(renewAt(answer.asked, this.#ttl));
+    this.#emit?.('renewed');
     return 'extended';
   }
 
@@ -390,6 +402,7 @@ export class Hold extends Deadline {
     this.#holder.holds.delete(this);
     if (this.#isUnclaimed) this.#attempt.giveUp();
     else this.#attempt.over();
+    this.#emit?.('lost', { outcome: loss, error });
     this.#tell('lost', error);
   }
 
@@ -408,6 +421,14 @@ export class Hold extends Deadline {
     const tells = this.#tells;
     this.#tells = undefined;
     for (const tell of tells ?? []) tell(loss, reason);
+  }
+
+  /** Where nobody listens there is nothing to be told. */
+  get #emit(): ((step: LockEvent['step'], more?: Partial<LockEvent>) => void) | undefined {
+    const { emit } = this.#holder;
+    if (emit === undefined) return undefined;
+    const told = { name: this.name, owner: this.claim.owner, fence: BigInt(this.fence), after: now() - this.#since };
+    return (step, more) => emit({ step, ...told, ...more });
   }
 
   #tell(kind: Parameters<Tell>[0]['kind'], error: LeaseholdError): void {

@@ -29,6 +29,7 @@ export {
   UnreachableError,
   WrongTypeError,
 } from './errors.js';
+export type { LockEvent } from './events.js';
 export type { CommandWord, Reply } from './guard.js';
 export type { LockInfo } from './info.js';
 export type { Lease } from './lease.js';

@@ -12,6 +12,7 @@ import type { Ear, Word } from './connection.js';
 import { Detached } from './detached.js';
 import { Election } from './election.js';
 import { BusyError, ClosedError, LostError, SurpriseError } from './errors.js';
+import type { LockEvent } from './events.js';
 import { Hold, type Holder } from './hold.js';
 import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
@@ -74,6 +75,7 @@ export class Leasehold implements AsyncDisposable {
       settings: this.#settings,
       holds: new Set(),
       tell: this.#tell,
+      emit: settings.onEvent && telling(settings.onEvent),
       own: new Own(connection),
       failed: (error, name, end) => this.#stays(error, name, end),
       await: (request, name, end) => this.#await(request, name, end),
@@ -139,6 +141,7 @@ export class Leasehold implements AsyncDisposable {
     if (number !== 1) throw new LostError(wanted.name, 'taken');
     const attempt = new Attempt(this.#server, wanted, claim, this.#giveBack);
     const terms = { renewUntil: Number.POSITIVE_INFINITY, holdUntil: Number.NEGATIVE_INFINITY };
+    this.#emit?.(attempt, 'granted', { fence });
     return new Lease(new Hold(this.#holder, attempt, { fence: Number(fence), asked, lasts: ttl }, terms));
   }
 
@@ -255,6 +258,13 @@ export class Leasehold implements AsyncDisposable {
     const { steps } = attempt;
     const forget = signal && whenAborted(signal, () => steps.stop(signal.reason));
     this.#attempts.add(attempt);
+    this.#emit?.(attempt, 'asked');
+    if (this.#emit !== undefined) {
+      attempt.queued = () => {
+        attempt.queued = undefined;
+        this.#emit?.(attempt, 'queued');
+      };
+    }
     const over = () => {
       this.#attempts.delete(attempt);
       forget?.();
@@ -270,19 +280,31 @@ export class Leasehold implements AsyncDisposable {
       (granted) => {
         over();
         // It may have been stopped in the same moment as it was granted. Nobody would release it.
-        if (granted === null || steps.areStopped) attempt.giveUp();
+        if (granted === null || steps.areStopped) {
+          attempt.giveUp();
+          this.#emit?.(attempt, 'refused');
+        }
         steps.throwIfStopped();
         if (granted === null) return busy(wanted.name, now() - attempt.begun);
         const renewUntil = granted.asked + (typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0);
         const holdUntil = holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast;
+        this.#emit?.(attempt, 'granted', { fence: BigInt(granted.fence) });
         return new Lease(new Hold(this.#holder, attempt, granted, { renewUntil, holdUntil }));
       },
       (error) => {
         over();
         attempt.giveUp();
+        this.#emit?.(attempt, 'refused', { error });
         throw error;
       },
     );
+  }
+
+  get #emit(): ((attempt: Attempt, step: LockEvent['step'], more?: Partial<LockEvent>) => void) | undefined {
+    const { emit } = this.#holder;
+    if (emit === undefined) return undefined;
+    return ({ wanted: { name }, claim: { owner }, begun }, step, more) =>
+      emit({ step, name, owner, after: now() - begun, ...more });
   }
 
   /** In the background: whoever gave up does not wait for it. `close` does. */

@@ -1,6 +1,7 @@
 /** What a `Leasehold` does unless a request says otherwise. */
 import type { Word } from './connection.js';
 import { SettingError } from './errors.js';
+import type { LockEvent } from './events.js';
 import type { Replicas } from './replicas.js';
 import type { Trouble } from './trouble.js';
 
@@ -32,6 +33,8 @@ export interface Settings {
   waitConnections?: number | undefined;
   /** Told of what nobody awaits. Unless this is set, it is told as a warning of the process. */
   onTrouble?: ((trouble: Trouble) => void) | undefined;
+  /** Told of each step that a lock takes: asked, queued, granted, renewed, lost, released, refused. */
+  onEvent?: ((event: LockEvent) => void) | undefined;
 }
 
 export interface AcquireOptions {
@@ -64,13 +67,14 @@ export interface AcquireOptions {
 export type TryOptions = Omit<AcquireOptions, 'wait' | 'confirm'>;
 
 export type Checked = {
-  readonly [Setting in Exclude<keyof Settings, 'onTrouble' | 'prefix' | 'confirm'>]-?: number;
+  readonly [Setting in Exclude<keyof Settings, 'onTrouble' | 'onEvent' | 'prefix' | 'confirm'>]-?: number;
 } & {
   readonly prefix: Word;
   readonly confirm: boolean;
 };
 
-const SETTINGS = 'prefix ttl wait response within unreachableAfter slice waitConnections confirm onTrouble'.split(' ');
+const SETTINGS =
+  'prefix ttl wait response within unreachableAfter slice waitConnections confirm onTrouble onEvent'.split(' ');
 const ACQUIRE_OPTIONS = 'ttl wait signal renew confirm holdAtLeast owner ephemeral replicas'.split(' ');
 
 /** The longest owner that a server takes, in bytes. */
@@ -107,6 +111,7 @@ export function checked(settings: Settings): Checked {
   checkDuration('slice', slice, 1);
   checkWait(wait);
   checkCount('waitConnections', waitConnections);
+  if (settings.onEvent !== undefined) checkFunction('onEvent', settings.onEvent);
   if (settings.onTrouble !== undefined) checkFunction('onTrouble', settings.onTrouble);
   checkFlag('confirm', confirm);
   const durations = { ttl, wait, response, within, unreachableAfter, slice };

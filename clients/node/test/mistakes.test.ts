@@ -29,6 +29,7 @@ describe('what makes no sense is refused', () => {
       [{ waitConnections: 0 }, 'waitConnections', /whole number/],
       [{ wait: Number.NaN }, 'wait', /number/],
       [{ onTrouble: 'log' }, 'onTrouble', /function/],
+      [{ onEvent: 'log' }, 'onEvent', /function/],
       [{ keyPrefix: 'app:' }, 'keyPrefix', /did you mean prefix\?/],
       [{ unreachable_after: 5 }, 'unreachable_after', /did you mean unreachableAfter\?/],
       [{ colour: 'red' }, 'colour', /there are prefix, ttl, wait,/],

@@ -13,6 +13,7 @@ const require = createRequire(new URL('../../../node/package.json', import.meta.
 /** The client of the program, its connections, and how to end them. */
 let locks;
 let disconnect = () => {};
+let isTold = false;
 const leases = new Map();
 const waits = new Map();
 const works = new Map();
@@ -31,6 +32,7 @@ const commands = {
       ...same,
       ...(unreachable_after === undefined ? {} : { unreachableAfter: unreachable_after }),
       ...(wait_connections === undefined ? {} : { waitConnections: wait_connections }),
+      onEvent: ({ step, name }) => isTold && write({ event: 'step', step, name }),
       onTrouble: ({ kind, error }) => write({ event: 'trouble', kind, text: String(error) }),
     });
     if (library === 'node-redis') await connected(client);
@@ -142,6 +144,11 @@ const commands = {
   async leader({ name }) {
     const leader = await locks.election(name, '').leader();
     return leader === null ? null : { candidate: leader.candidate, fence: String(leader.fence) };
+  },
+
+  events() {
+    isTold = true;
+    return {};
   },
 
   async observe({ name, observer }) {

@@ -33,6 +33,7 @@ export async function waitOnConnection(attempt: Attempt, patience: Patience): Pr
   let isAnswered = false;
   try {
     const waits = attempt.waiting(until === Number.POSITIVE_INFINITY ? 0 : Math.max(1, left()));
+    attempt.queued?.();
     const answer = server.askAlone(dedicated, claim, waits);
     const fence = await lookedAfter(attempt, patience, answer);
     isAnswered = true;
