@@ -16,10 +16,10 @@ import { NeedsModuleError } from './errors.js';
 import { type Claim, EXCLUSIVE, millis, type Question } from './questions.js';
 
 /** How long the last fence is remembered. */
-const DAY = '86400000';
+export const DAY = '86400000';
 
 /** What the module is set to unless somebody changed it: `leasehold.fence-margin`. */
-const MARGIN_MICROS = '15000000';
+export const MARGIN_MICROS = '15000000';
 
 export interface Script {
   readonly text: string;
@@ -85,18 +85,15 @@ function script(text: string): Script {
 }
 
 /** The script for a question, and what is said to it: the number of keys, the keys, the arguments. */
-export function plainly(
-  { key, also, owner, share, grace }: Claim,
-  question: Question,
-): { script: Script; args: Word[] } {
+export function plainly(claim: Claim, question: Question): { script: Script; args: Word[] } {
+  const { key, also, owner } = claim;
   const keys = [key, ...also];
   switch (question.ask) {
     // Nobody waits here. Whoever asks in this way is told of the present.
     case 'acquire':
     case 'wait':
     case 'ticket': {
-      if (grace !== undefined) throw new NeedsModuleError('a lock that ends with a connection');
-      if (share !== EXCLUSIVE) throw new NeedsModuleError('a lock with several holders');
+      refuseShares(claim);
       const all = [String(2 * keys.length), ...keys, ...keys.map(beside)];
       return { script: ACQUIRE, args: [...all, owner, millis(question.ttl), DAY, MARGIN_MICROS] };
     }
@@ -111,8 +108,13 @@ export function plainly(
   }
 }
 
+export function refuseShares({ share, grace }: Claim): void {
+  if (grace !== undefined) throw new NeedsModuleError('a lock that ends with a connection');
+  if (share !== EXCLUSIVE) throw new NeedsModuleError('a lock with several holders');
+}
+
 /** What the key holds. A fence of 0 is that of a lock that another kind of client wrote. */
-function value(fence: number, owner: string): string {
+export function value(fence: number, owner: string): string {
   return fence === 0 ? owner : `${String(fence).padStart(16, '0')}:${owner}`;
 }
 

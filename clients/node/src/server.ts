@@ -1,4 +1,5 @@
 /** Asks a question in the commands of the module, or in scripts where the server has no module. */
+import { barely, isWithoutScripts, probe } from './bare.js';
 import { type Moment, now } from './clock.js';
 import type { Connection, Dedicated, Word } from './connection.js';
 import type { LeaseholdError } from './errors.js';
@@ -21,6 +22,8 @@ export interface Late {
 
 export class Server {
   #plainUntil: Moment = Number.NEGATIVE_INFINITY;
+  /** This user may not run scripts, as far as is known. */
+  #bareUntil: Moment = Number.NEGATIVE_INFINITY;
   readonly #known = new Set<Script>();
   readonly #seconds: Seconds;
   /** For holds that end with their connection. */
@@ -105,6 +108,21 @@ export class Server {
   }
 
   async #askPlainly(line: Line, claim: Claim, question: Question): Promise<unknown> {
+    if (now() < this.#bareUntil) return barely(line, claim, question);
+    try {
+      return await this.#run(line, claim, question);
+    } catch (error) {
+      if (!isWithoutScripts(error)) throw error;
+      // Where the server does not know that either, it is the script that counts.
+      await probe(line, claim).catch(() => {
+        throw error;
+      });
+      this.#bareUntil = now() + PLAIN_FOR;
+      return barely(line, claim, question);
+    }
+  }
+
+  async #run(line: Line, claim: Claim, question: Question): Promise<unknown> {
     const { key } = claim;
     const { script, args } = plainly(claim, question);
     // By its digest only once the server has run it: a digest that it does not know is an error, which it counts.
