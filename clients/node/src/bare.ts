@@ -47,6 +47,8 @@ export async function barely(line: Line, claim: Claim, question: Question): Prom
       const held = value(question.fence ?? 0, owner);
       return Number(await setIf(line, key, held, held, millis(question.ttl)));
     }
+    case 'raise':
+      throw new NeedsModuleError('one of several servers without scripts');
     case 'release': {
       const held = question.fence === undefined ? await heldBy(line, key, owner) : value(question.fence, owner);
       return held === null ? 0 : remove(line, key, held);

@@ -7,7 +7,7 @@ import type { Attempt, Granted } from './attempt.js';
 import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
 import { cancel, Deadline, set } from './deadlines.js';
-import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
+import { LeaseholdError, LostError, type Loss, RefusedError, SettingError } from './errors.js';
 import { type CommandWord, guard } from './guard.js';
 import type { Emit, LockEvent } from './events.js';
 import { Extensions } from './extensions.js';
@@ -42,7 +42,7 @@ export interface Holder {
   readonly tell: Tell;
   readonly emit: Emit | undefined;
   /** For guarded commands. */
-  readonly own: Own;
+  readonly own: Own | undefined;
   /** A release has failed. The lock stays until then. */
   readonly failed: (error: unknown, name: string, end: Moment) => void;
   /** A request about a lock is under way. If that fails, it stays until then. */
@@ -156,8 +156,9 @@ export class Hold extends Deadline {
     if (!this.look()) throw new LostError(this.name, this.#loss ?? 'expired', this.#failure);
   }
 
-  guard(command: readonly CommandWord[]): Promise<unknown> {
+  async guard(command: readonly CommandWord[]): Promise<unknown> {
     const { settings, own } = this.#holder;
+    if (own === undefined) throw new SettingError('guard', 'there is no one server that could run it');
     return guard(this, { own, server: this.#attempt.server }, command, settings.response);
   }
 

@@ -37,6 +37,7 @@ export type { Extended, Released } from './hold.js';
 export { Leasehold } from './leasehold.js';
 export type { Contention, HolderInfo, LogEntry, WaiterInfo } from './listings.js';
 export type { Lock, Work } from './lock.js';
+export { Quorum, type QuorumOptions, type QuorumTryOptions } from './quorum.js';
 export type { Replicas } from './replicas.js';
 export type { AcquireOptions, Name, Settings, TryOptions } from './settings.js';
 export type { Trouble } from './trouble.js';

@@ -18,6 +18,7 @@ import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
 import { type Contention, type HolderInfo, type LogEntry, listed, type WaiterInfo } from './listings.js';
 import { Lock, type Locking, type Work } from './lock.js';
+import { Most } from './most.js';
 import { Own } from './own.js';
 import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
 import { acknowledged } from './replicas.js';
@@ -51,7 +52,7 @@ export class Leasehold implements AsyncDisposable {
   readonly #settings: Checked;
   readonly #server: Server;
   readonly #places: Places;
-  readonly #acquiring: Acquiring;
+  readonly #acquiring: Pick<Acquiring, 'acquire'>;
   readonly #tell: Tell;
   /** Stopped when this is closed. */
   readonly #closed = new Steps();
@@ -64,19 +65,25 @@ export class Leasehold implements AsyncDisposable {
   readonly #locking: Locking;
   #closing: Promise<string[]> | undefined;
 
-  constructor(client: Client, settings: Settings = {}) {
+  constructor(client: Client, settings?: Settings);
+  /** @internal */
+  constructor(client: Client | Most, settings?: Settings);
+  constructor(client: Client | Most, settings: Settings = {}) {
     this.#settings = checked(settings);
     this.#tell = telling(settings.onTrouble ?? warn);
-    const connection = connectionOf(client);
-    this.#server = new Server(connection);
+    this.#server = client instanceof Most ? client : new Server(connectionOf(client));
+    const { connection } = this.#server;
     this.#places = new Places(connection, this.#settings);
-    this.#acquiring = new Acquiring(this.#settings, this.#places, new Room(this.#settings.waitConnections));
+    this.#acquiring =
+      client instanceof Most
+        ? client
+        : new Acquiring(this.#settings, this.#places, new Room(this.#settings.waitConnections));
     this.#holder = {
       settings: this.#settings,
       holds: new Set(),
       tell: this.#tell,
       emit: settings.onEvent && telling(settings.onEvent),
-      own: new Own(connection),
+      own: client instanceof Most ? undefined : new Own(connection),
       failed: (error, name, end) => this.#stays(error, name, end),
       await: (request, name, end) => this.#await(request, name, end),
     };

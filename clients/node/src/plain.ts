@@ -71,6 +71,20 @@ end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[2]) end
 return 1`);
 
+/** `KEYS`: the lock, its last fence. `ARGV`: owner, fence, how long to remember it. */
+const RAISE = script(`
+local held = redis.call('GET', KEYS[1])
+if not held or string.sub(held, 17) ~= ':' .. ARGV[1] then return false end
+local fence = string.sub(held, 1, 16)
+if fence >= ARGV[2] then return fence end
+local now = redis.call('TIME')
+if tonumber(ARGV[2]) > (now[1] + 86400) * 1000000 + now[2] then
+  return redis.error_reply('ERR fence must be at most a day ahead of the clock of this server')
+end
+redis.call('SET', KEYS[1], ARGV[2] .. ':' .. ARGV[1], 'KEEPTTL')
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+return ARGV[2]`);
+
 /** `ARGV`: the value, and how it may end instead. How many were released. */
 const RELEASE = script(`
 local count = 0
@@ -101,6 +115,8 @@ export function plainly(claim: Claim, question: Question): { script: Script; arg
       const held = value(question.fence ?? 0, owner);
       return { script: EXTEND, args: [String(keys.length), ...keys, held, millis(question.ttl)] };
     }
+    case 'raise':
+      return { script: RAISE, args: ['2', key, beside(key), owner, padded(question.fence), DAY] };
     case 'release': {
       const held = question.fence === undefined ? [owner, `:${owner}`] : [value(question.fence, owner)];
       return { script: RELEASE, args: [String(keys.length), ...keys, ...held] };
@@ -115,7 +131,11 @@ export function refuseShares({ share, grace }: Claim): void {
 
 /** What the key holds. A fence of 0 is that of a lock that another kind of client wrote. */
 export function value(fence: number, owner: string): string {
-  return fence === 0 ? owner : `${String(fence).padStart(16, '0')}:${owner}`;
+  return fence === 0 ? owner : `${padded(fence)}:${owner}`;
+}
+
+function padded(fence: number): string {
+  return String(fence).padStart(16, '0');
 }
 
 /**

@@ -27,6 +27,8 @@ export type Question =
   /** Keeps a place in the queue for so long, without a connection that waits. */
   | { ask: 'ticket'; ttl: number; kept: number; channel: string }
   | { ask: 'extend'; ttl: number; fence?: number | undefined }
+  /** Has it by a larger fence: where several servers are to have one. */
+  | { ask: 'raise'; fence: number }
   /** Without a fence: whatever the owner was granted, and its place in the queue. */
   | { ask: 'release'; fence?: number };
 
@@ -37,7 +39,7 @@ export function binds({ grace }: Claim, { ask }: Pick<Question, 'ask'>): boolean
 
 export function words({ key, owner, share, grace, also }: Claim, question: Question): Word[] {
   const command = spelt(key, owner, question);
-  const acquires = question.ask !== 'extend' && question.ask !== 'release';
+  const acquires = 'ttl' in question && question.ask !== 'extend';
   if (acquires && share !== EXCLUSIVE) command.push('SHARE', String(share));
   if (grace !== undefined && acquires && question.ask !== 'wait') command.push('EPHEMERAL', millis(grace));
   if (also.length > 0) command.push('ALSO', String(also.length), ...also);
@@ -56,6 +58,8 @@ function spelt(key: Word, owner: string, question: Question): Word[] {
     }
     case 'extend':
       return fenced(['LOCK.EXTEND', key, owner, millis(question.ttl)], question.fence);
+    case 'raise':
+      return ['LOCK.RAISE', key, owner, String(question.fence)];
     case 'release':
       return fenced(['LOCK.RELEASE', key, owner], question.fence);
   }

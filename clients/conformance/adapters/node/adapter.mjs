@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
-import { Leasehold } from '../../../node/dist/esm/index.js';
+import { Leasehold, Quorum } from '../../../node/dist/esm/index.js';
 
 const library = process.argv[2];
 // The libraries that the package is tested with.
@@ -12,7 +12,7 @@ const require = createRequire(new URL('../../../node/package.json', import.meta.
 
 /** The client of the program, its connections, and how to end them. */
 let locks;
-let disconnect = () => {};
+const ends = [];
 let isTold = false;
 const leases = new Map();
 const waits = new Map();
@@ -22,20 +22,24 @@ const write = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 const whole = (duration) => Math.max(0, Math.floor(duration));
 
 const commands = {
-  async open({ url, cluster, sentinel, ca, certificate, key, settings = {} }) {
+  async open({ url, cluster, sentinel, quorum, ca, certificate, key, settings = {} }) {
     const encrypted = (url ?? '').startsWith('rediss');
     const pem = (file) => (file === undefined ? undefined : readFileSync(file));
     const tls = encrypted ? { ca: pem(ca), cert: pem(certificate), key: pem(key) } : undefined;
-    const client = (library === 'ioredis' ? openIoredis : openNodeRedis)({ url, cluster, sentinel, tls });
+    const opened = (quorum ?? [url]).map((each) =>
+      (library === 'ioredis' ? openIoredis : openNodeRedis)({ url: each, cluster, sentinel, tls }),
+    );
+    const client = opened[0];
     const { unreachable_after, wait_connections, ...same } = settings;
-    locks = new Leasehold(client, {
+    const chosen = {
       ...same,
       ...(unreachable_after === undefined ? {} : { unreachableAfter: unreachable_after }),
       ...(wait_connections === undefined ? {} : { waitConnections: wait_connections }),
       onEvent: ({ step, name }) => isTold && write({ event: 'step', step, name }),
       onTrouble: ({ kind, error }) => write({ event: 'trouble', kind, text: String(error) }),
-    });
-    if (library === 'node-redis') await connected(client);
+    };
+    locks = quorum === undefined ? new Leasehold(client, chosen) : new Quorum(opened, chosen);
+    if (library === 'node-redis') await Promise.all(opened.map(connected));
     return {};
   },
 
@@ -164,7 +168,7 @@ const commands = {
 
   async close({ limit }) {
     const left = await locks.close(limit);
-    await disconnect();
+    for (const end of ends) end();
     return { left };
   },
 };
@@ -173,7 +177,7 @@ function openIoredis({ url, cluster, sentinel, tls }) {
   const { Cluster, Redis } = require('ioredis');
   const quiet = (client) => {
     client.on('error', () => {});
-    disconnect = () => client.disconnect();
+    ends.push(() => client.disconnect());
     return client;
   };
   if (cluster !== undefined) return quiet(new Cluster(cluster));
@@ -193,7 +197,7 @@ function openNodeRedis({ url, cluster, sentinel, tls }) {
     client = createSentinel({ name: sentinel.service, sentinelRootNodes: sentinel.urls.map(place) });
   } else client = createClient({ url, ...(tls === undefined ? {} : { socket: { tls: true, ...tls } }) });
   client.on('error', () => {});
-  disconnect = () => client.destroy();
+  ends.push(() => client.destroy());
   return client;
 }
 
@@ -203,32 +207,24 @@ async function connected(client) {
   await Promise.race([connecting, new Promise((resolve) => setTimeout(resolve, 2_000))]);
 }
 
+/** The lock that a request names, in its way. */
+function lockOf({ name, name_hex, mode = 'write', permits, also }) {
+  const named = name ?? Buffer.from(name_hex, 'hex');
+  if (locks instanceof Quorum) {
+    const calls = ['acquire', 'tryAcquire', 'with'].map((call) => [call, (...given) => locks[call](named, ...given)]);
+    return Object.fromEntries(calls);
+  }
+  if (also !== undefined) return locks.several([named, ...also]);
+  return mode === 'semaphore' ? locks.semaphore(named, permits) : locks[mode](named);
+}
+
 /** Asks for a lock with the options of a request, so that `cancel` can end it. */
 async function asked(request, ask) {
-  const {
-    id,
-    name,
-    name_hex,
-    mode = 'write',
-    permits,
-    ttl,
-    wait,
-    renew,
-    hold_at_least,
-    owner,
-    also,
-    ephemeral,
-  } = request;
+  const { id, ttl, wait, renew, hold_at_least, owner, ephemeral } = request;
   const { replicas: count, replicas_within: within = 1_000 } = request;
   const replicas = count === undefined ? undefined : { count, within };
-  const named = name ?? Buffer.from(name_hex, 'hex');
   const waiting = new AbortController();
-  const lock =
-    also !== undefined
-      ? locks.several([named, ...also])
-      : mode === 'semaphore'
-        ? locks.semaphore(named, permits)
-        : locks[mode](named);
+  const lock = lockOf(request);
   const given = { ttl, wait, renew, holdAtLeast: hold_at_least, owner, ephemeral, replicas, signal: waiting.signal };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   waits.set(id, waiting);
