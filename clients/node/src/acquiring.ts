@@ -70,7 +70,7 @@ export class Acquiring {
   /** What is not fresh, or unknown, is asked for once more by whoever called this. */
   async #waitOnConnection(attempt: Attempt, patience: Patience): Promise<Granted | null> {
     const { until, steps } = patience;
-    const { server, wanted } = attempt;
+    const { server, wanted, claim } = attempt;
     const place = this.room.enter();
     try {
       // The lock may become free while others wait for other locks on all connections there may be.
@@ -83,6 +83,8 @@ export class Acquiring {
       if (!isIn) return null;
       const asked = now();
       const fence = await waitOnConnection(attempt, patience);
+      // What is to be bound to a connection is asked for once more on that.
+      if (claim.grace !== undefined) return null;
       return fence !== null && isFresh(asked, wanted.ttl, now()) ? { fence, asked, lasts: wanted.ttl } : null;
     } catch (error) {
       steps.throwIfStopped();

@@ -5,11 +5,10 @@
  */
 import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
-import type { Word } from './connection.js';
 import { SurpriseError } from './errors.js';
-import type { Question } from './questions.js';
+import type { Claim, Question } from './questions.js';
 import { integer } from './reply.js';
-import type { Server } from './server.js';
+import type { Late, Server } from './server.js';
 import { type Steps, Unanswered } from './steps.js';
 import { verdict } from './verdict.js';
 
@@ -31,7 +30,7 @@ export interface Answer {
 }
 
 /** What became of tries that were not answered in time. */
-export interface Fate {
+export interface Fate extends Late {
   /** Nobody knows whether it was heard. */
   unknown(): void;
   /** The reply came when nobody waited for it any more, or another one had come before. */
@@ -45,21 +44,22 @@ const MOST_WORDS = 2;
 
 export async function ask(
   server: Server,
-  key: Word,
+  claim: Claim,
   question: Question,
   limits: Limits,
   fate: Fate = NO_MATTER,
 ): Promise<Answer> {
+  const { key } = claim;
   let repeated = false;
   for (let tries = 0; ; tries++) {
     limits.steps.throwIfStopped();
     const asked = now();
     repeated ||= server.mayHearTwice(key);
     try {
-      const number = integer(await askOnce(server, key, question, limits, asked, fate));
+      const number = integer(await askOnce(server, claim, question, limits, asked, fate));
       return { number, asked, repeated };
     } catch (error) {
-      failed(error, server, key, limits, asked, fate);
+      failed(error, server, claim, question, limits, asked, fate);
       limits.steps.throwIfStopped();
       const means = verdict(error);
       if (server.learns(error) && tries < MOST_WORDS) continue;
@@ -77,13 +77,13 @@ export async function ask(
 /** One try, which takes no longer than each may, nor longer than there is time. */
 function askOnce(
   server: Server,
-  key: Word,
+  claim: Claim,
   question: Question,
   { each, until, steps }: Limits,
   asked: Moment,
   fate: Fate,
 ): Promise<unknown> {
-  const answer = server.ask(key, question, fate);
+  const answer = server.ask(claim, question, fate);
   return steps.limited(Math.min(asked + each, until), (step) => {
     answer.then(
       (reply) => (step.isOver ? fate.late() : step.arrive(reply)),
@@ -96,13 +96,14 @@ function askOnce(
 export function failed(
   error: unknown,
   server: Server,
-  key: Word,
+  claim: Claim,
+  question: Pick<Question, 'ask'>,
   { each, until, steps }: Limits,
   asked: Moment,
   fate: Fate,
 ): void {
   const isSilent = error instanceof Unanswered ? asked + each <= until : isTimeout(error);
-  if (isSilent) server.silent(key);
+  if (isSilent) server.silent(claim, question);
   if (steps.areStopped || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
 }
 

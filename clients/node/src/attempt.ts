@@ -6,8 +6,8 @@
  */
 import { ask, type Fate, type Limits } from './asking.js';
 import { type Moment, now } from './clock.js';
-import type { Word } from './connection.js';
-import type { Question, Share } from './questions.js';
+import type { Dedicated } from './connection.js';
+import type { Claim, Question } from './questions.js';
 import type { Server } from './server.js';
 import { Steps } from './steps.js';
 
@@ -24,9 +24,7 @@ export interface Granted {
 export interface Wanted {
   /** For errors. */
   readonly name: string;
-  readonly key: Word;
   readonly ttl: number;
-  readonly share: Share;
   /** 0: not at all. */
   readonly wait: number;
   /** Whether a grant is claimed before the work begins. */
@@ -43,35 +41,35 @@ export class Attempt implements Fate {
   #mayHold = false;
   #wasCut = false;
   #isOver = false;
+  bond?: Dedicated;
+  /** To be told once that it waits in the queue. */
+  queued?: (() => void) | undefined;
 
   constructor(
     readonly server: Server,
     readonly wanted: Wanted,
-    readonly owner: string,
+    public claim: Claim,
     /** Gives back whatever the owner has, so many milliseconds from now. */
-    readonly giveBack: (owner: string, wanted: Wanted, after: number) => void,
+    readonly giveBack: (claim: Claim, wanted: Wanted, after: number) => void,
   ) {}
 
   /** Asks until there is an answer. */
   async ask(limits: Limits): Promise<Granted | null> {
-    const { ttl, share, key } = this.wanted;
-    const question: Question = { ask: 'acquire', owner: this.owner, ttl, share };
-    const { number: fence, asked } = await ask(this.server, key, question, limits, this);
+    const { ttl } = this.wanted;
+    const { number: fence, asked } = await ask(this.server, this.claim, { ask: 'acquire', ttl }, limits, this);
     if (fence === null) return null;
     this.#mayHold = true;
     return { fence, asked, lasts: ttl };
   }
 
   ticketFor(kept: number, channel: string): Question {
-    const { ttl, share } = this.wanted;
-    return { ask: 'ticket', owner: this.owner, ttl, share, kept, channel };
+    return { ask: 'ticket', ttl: this.wanted.ttl, kept, channel };
   }
 
   /** What is to be said on a connection that waits. */
   waiting(patience: number): Question {
     this.#mayHold = true;
-    const { ttl, share } = this.wanted;
-    return { ask: 'wait', owner: this.owner, ttl, share, patience };
+    return { ask: 'wait', ttl: this.wanted.ttl, patience };
   }
 
   /** A connection was closed while a request waited on it. */
@@ -83,9 +81,9 @@ export class Attempt implements Fate {
   giveUp(): void {
     this.#isOver = true;
     if (!this.#mayHold) return;
-    this.giveBack(this.owner, this.wanted, 0);
-    // The server may read the end of that connection after it has read this, and grant the lock in between.
-    if (this.#wasCut) this.giveBack(this.owner, this.wanted, STRAY);
+    this.giveBack(this.claim, this.wanted, 0);
+    // The server may read what was said on another connection after it has read this, and grant the lock in between.
+    if (this.#wasCut || this.claim.grace !== undefined) this.giveBack(this.claim, this.wanted, STRAY);
   }
 
   /** It was granted, and is held no more. What a request that was not answered is granted now is nobody's. */
@@ -100,6 +98,6 @@ export class Attempt implements Fate {
 
   /** Also if it was not granted: then it may have a place in the queue. */
   late(): void {
-    if (this.#isOver) this.giveBack(this.owner, this.wanted, 0);
+    if (this.#isOver) this.giveBack(this.claim, this.wanted, 0);
   }
 }

@@ -10,7 +10,7 @@ export interface Connection {
   /** The same for all keys of a server, and another for those of another one; undefined: it is not known. */
   place(key: Word): object | undefined;
 
-  /** A connection of its own to that node, which does nothing else. It is not opened again when it is lost. */
+  /** A connection of its own to that node, once it is open. It is not opened again when it is lost. */
   dedicated(key: Word): Promise<Dedicated>;
 
   /** What is sent meanwhile goes out at once. */
@@ -43,6 +43,8 @@ export interface Ear {
 
 export interface Dedicated {
   send(words: readonly Word[]): Promise<unknown>;
+  /** Told when it is lost or closed, or at once if it is; until what this returns is called. */
+  whenEnded(tell: () => void): () => void;
   /** At once. What was sent and not answered fails. */
   close(): void;
 }

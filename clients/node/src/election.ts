@@ -2,18 +2,19 @@
 import { randomUUID } from 'node:crypto';
 import { whenAborted } from './aborts.js';
 import { now } from './clock.js';
+import type { Ear, Listening } from './connection.js';
 import { SettingError } from './errors.js';
 import { type LockInfo, printable } from './info.js';
 import type { Lease } from './lease.js';
-import { type AcquireOptions, checkDuration, checkNames, checkSignal } from './settings.js';
+import { type AcquireOptions, checkDuration, checkNames, checkSignal, LONGEST_OWNER } from './settings.js';
 import type { Steps } from './steps.js';
 
 /** Between the name of a candidate and what makes it an owner that nobody else has. */
 const SEPARATOR = '/';
 const UUID_LENGTH = 36;
 
-/** The longest owner that a server takes, in bytes. */
-const LONGEST_OWNER = 255;
+/** So often it looks at least, though nothing has been heard. */
+const UNHEARD = 30_000;
 
 export interface Leader {
   /** By the name that it gave when it campaigned. */
@@ -23,7 +24,7 @@ export interface Leader {
 }
 
 export interface ObserveOptions {
-  /** How often to look, in milliseconds: 1,000. */
+  /** How often to look where nothing tells of changes, in milliseconds: 1,000. */
   lookEvery?: number | undefined;
   /** Ends it. */
   signal?: AbortSignal | undefined;
@@ -32,6 +33,8 @@ export interface ObserveOptions {
 export interface Voting {
   acquire(owner: string, options: AcquireOptions): Promise<Lease>;
   info(): Promise<LockInfo | null>;
+  /** Until what this resolves with is closed; undefined: nothing tells of changes. */
+  listen(ear: Ear): Promise<Listening | undefined>;
   /** Stopped when the `Leasehold` is closed. */
   readonly closed: Steps;
 }
@@ -59,13 +62,14 @@ export class Election {
   /** Who leads at this moment: null between two terms. */
   async leader(): Promise<Leader | null> {
     const info = await this.#voting.info();
-    return info === null ? null : printable({ candidate: nameOf(info.holder), fence: info.fence });
+    return info && leaderOf(info);
   }
 
   /**
-   * Who leads: the present one first, and then each that differs from the one before. Null: nobody leads. Terms shorter
-   * than `lookEvery` may be missed. While no server answers it says nothing. It ends with its signal, or when the
-   * `Leasehold` is closed.
+   * Who leads: the present one first, and then each that differs from the one before. Null: nobody leads. Where the server
+   * has key events (`notify-keyspace-events` with `K` and `A`) and tells them to this user, it looks when there is one; else
+   * every `lookEvery`, and terms shorter than that may be missed. While no server answers it says nothing. It ends with its
+   * signal, or when the `Leasehold` is closed.
    */
   async *observe(options: ObserveOptions = {}): AsyncGenerator<Leader | null, void, void> {
     checkNames(options, ['lookEvery', 'signal']);
@@ -74,20 +78,45 @@ export class Election {
     if (signal !== undefined) checkSignal(signal);
     const { closed } = this.#voting;
     const isOver = () => closed.areStopped || signal?.aborted === true;
-    let forget = () => {};
+    let wake = () => {};
+    const forget = whenAborted(signal, () => wake());
+    let isHeard = false;
+    const hear = () => {
+      isHeard = true;
+      wake();
+    };
+    let listening: Listening | undefined;
+    let mayListen = true;
+    const ended = () => {
+      listening = undefined;
+      mayListen = true;
+      hear();
+    };
     let last: Leader | null | undefined;
-    while (!isOver()) {
-      const leader = await this.leader().catch(() => last);
-      if (isOver()) return;
-      if (leader !== undefined && (last === undefined || leader?.fence !== last?.fence)) {
-        last = leader;
-        yield leader;
+    try {
+      while (!isOver()) {
+        if (mayListen) listening = await this.#voting.listen({ hear, ended }).catch(() => undefined);
+        mayListen = false;
+        isHeard = false;
+        const info = await this.#voting.info().catch(() => {
+          mayListen = listening === undefined;
+          return undefined;
+        });
+        if (isOver()) return;
+        if (info !== undefined && (last === undefined || info?.fence !== last?.fence)) {
+          last = info && leaderOf(info);
+          yield last;
+        }
+        const rest = listening === undefined ? lookEvery : Math.min(info?.ttl ?? UNHEARD, UNHEARD);
+        if (isHeard || isOver()) continue;
+        const resting = closed.asleep<undefined>(now() + rest + 1, (step) => {
+          wake = () => step.arrive(undefined);
+        });
+        await resting.catch(() => {});
       }
-      const resting = closed.asleep<undefined>(now() + lookEvery, (step) => {
-        forget = whenAborted(signal, () => step.arrive(undefined));
-      });
-      await resting.catch(() => {});
+    } finally {
       forget();
+      listening?.close();
     }
   }
 }
@@ -125,6 +154,10 @@ export class Leadership implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.lease[Symbol.asyncDispose]();
   }
+}
+
+function leaderOf({ holder, fence }: LockInfo): Leader {
+  return printable({ candidate: nameOf(holder), fence });
 }
 
 function nameOf(holder: string): string {

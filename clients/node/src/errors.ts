@@ -6,7 +6,7 @@ export type Loss =
   | 'expired'
   /** The server says that it is not this lease's: it was deleted, or somebody else has it. */
   | 'taken'
-  /** It was released, or told to keep the lock. */
+  /** It was released, or detached. */
   | 'released'
   /** The client was closed, and gave the lock back. */
   | 'closed';
@@ -51,6 +51,18 @@ export class TooLateError extends LeaseholdError {
   }
 }
 
+/** Fewer replicas than were asked for have the grant in time, and the lock was given back. */
+export class TooFewReplicasError extends LeaseholdError {
+  override name = 'TooFewReplicasError';
+  constructor(
+    readonly lock: string,
+    readonly acknowledged: number,
+    readonly wanted: number,
+  ) {
+    super(`of ${wanted} replicas that were to have the lock ${lock}, ${acknowledged} said so in time`);
+  }
+}
+
 /** The reason of the signal of a lease that was lost. */
 export class LostError extends LeaseholdError {
   override name = 'LostError';
@@ -91,6 +103,19 @@ export class RefusedError extends LeaseholdError {
     options?: ErrorOptions,
   ) {
     super(message, options);
+  }
+}
+
+/** A command was sent, and nobody knows whether it was run: it is not sent again. */
+export class UnansweredError extends LeaseholdError {
+  override name = 'UnansweredError';
+}
+
+/** The server does not have the module, which this feature is of. */
+export class NeedsModuleError extends RefusedError {
+  override name = 'NeedsModuleError';
+  constructor(feature: string) {
+    super('MODULE', `${feature} needs the module, which this server does not have`);
   }
 }
 

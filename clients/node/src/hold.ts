@@ -1,5 +1,5 @@
 /**
- * A lock that is held, from its grant until it is released, kept or lost. Programs have a `Lease`, which refers to this; it
+ * A lock that is held, from its grant until it is released, detached or lost. Programs have a `Lease`, which refers to this; it
  * does not refer to the lease, so that the garbage collector tells when the program has none any more.
  */
 import { type Answer, ask } from './asking.js';
@@ -7,13 +7,16 @@ import type { Attempt, Granted } from './attempt.js';
 import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
 import { cancel, Deadline, set } from './deadlines.js';
-import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
+import { LeaseholdError, LostError, type Loss, RefusedError, SettingError } from './errors.js';
+import { type CommandWord, guard } from './guard.js';
+import type { Emit, LockEvent } from './events.js';
 import { Extensions } from './extensions.js';
-import type { Question } from './questions.js';
+import type { Own } from './own.js';
+import { type Claim, EXCLUSIVE, type Question, type Share } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
 import type { Tell } from './trouble.js';
-import { patienceForAnswer, renewAt, validUntil } from './validity.js';
+import { drift, patienceForAnswer, renewAt, validUntil } from './validity.js';
 import { isRefused } from './verdict.js';
 
 /** What a release came to. */
@@ -37,6 +40,9 @@ export interface Holder {
   /** Those that are held, or whose release is under way. */
   readonly holds: Set<Hold>;
   readonly tell: Tell;
+  readonly emit: Emit | undefined;
+  /** For guarded commands. */
+  readonly own: Own | undefined;
   /** A release has failed. The lock stays until then. */
   readonly failed: (error: unknown, name: string, end: Moment) => void;
   /** A request about a lock is under way. If that fails, it stays until then. */
@@ -50,16 +56,20 @@ export interface Terms {
 }
 
 export class Hold extends Deadline {
-  readonly fence: number;
+  fence: number;
   readonly #attempt: Attempt;
   readonly #holder: Holder;
   readonly #terms: Terms;
   #ttl: number;
+  /** When it was granted, as far as events are told of. */
+  readonly #since: Moment;
   /** What the server has agreed to. */
   #agreed: number;
   #validUntil: Moment;
   /** The server does not know yet that somebody has heard of the grant. */
   #isUnclaimed: boolean;
+  /** An upgrade is not answered: the server may have it by another fence. */
+  #isUnsure = false;
   #renewAt: Moment = Number.POSITIVE_INFINITY;
   /** Of extensions, of which `#asking` are under way. */
   #steps: Steps | undefined;
@@ -71,6 +81,8 @@ export class Hold extends Deadline {
   #reason: LeaseholdError | undefined;
   #tells: ((loss: Loss, reason?: LeaseholdError) => void)[] | undefined;
   #released: Promise<Released> | undefined;
+  /** It is not watched any more whether its connection is lost. */
+  #unbind = () => {};
   /** It has not been held for a while yet. */
   #isNew = true;
   #settled: (() => void) | undefined;
@@ -83,9 +95,11 @@ export class Hold extends Deadline {
     this.#holder = holder;
     this.#terms = terms;
     this.#ttl = attempt.wanted.ttl;
+    this.#since = holder.emit === undefined ? 0 : now();
     this.#agreed = this.#ttl;
     this.#validUntil = validUntil(asked, lasts);
     this.#isUnclaimed = isUnclaimed;
+    this.#bind();
     holder.holds.add(this);
     // Who does not renew it claims it all the same, to have it for its ttl.
     const isClaimedAtOnce = isUnclaimed && terms.renewUntil < asked + this.#ttl;
@@ -101,8 +115,8 @@ export class Hold extends Deadline {
     return this.#attempt.wanted.name;
   }
 
-  get owner(): string {
-    return this.#attempt.owner;
+  get claim(): Claim {
+    return this.#attempt.claim;
   }
 
   /** Told once when it is held no more, and with the reason for a signal, unless the program has given it up itself. */
@@ -114,7 +128,7 @@ export class Hold extends Deadline {
 
   /** Whether it is held: it looks at the clock. */
   look(here = now()): boolean {
-    if (this.#loss === undefined && here >= this.#validUntil) this.#lose('expired');
+    if (this.#loss === undefined && here >= this.#validUntil) this.lose('expired');
     return this.#loss === undefined;
   }
 
@@ -138,14 +152,64 @@ export class Hold extends Deadline {
     }
   }
 
+  throwIfLost(): void {
+    if (!this.look()) throw new LostError(this.name, this.#loss ?? 'expired', this.#failure);
+  }
+
+  async guard(command: readonly CommandWord[]): Promise<unknown> {
+    const { settings, own } = this.#holder;
+    if (own === undefined) throw new SettingError('guard', 'there is no one server that could run it');
+    return guard(this, { own, server: this.#attempt.server }, command, settings.response);
+  }
+
+  /** Has another share of it: by a new fence if that is tighter, and null if there are too many others for that. */
+  async share(share: Share): Promise<number | null> {
+    this.throwIfLost();
+    if (share === this.claim.share) return this.fence;
+    const as = { ...this.claim, share };
+    const isUpgrade = share === EXCLUSIVE;
+    if (isUpgrade) this.#isUnsure = true;
+    this.#steps ??= new Steps(false);
+    const limits = this.#limits(Math.min(this.#validUntil, now() + this.#holder.settings.within), this.#steps);
+    const asking = ask(this.#attempt.server, as, { ask: 'acquire', ttl: this.#ttl }, limits, this.#attempt);
+    const { number } = await asking.catch((error) => {
+      this.throwIfLost();
+      throw error;
+    });
+    this.throwIfLost();
+    this.#isUnsure = false;
+    if (number === null && isUpgrade) return null;
+    if (number === null || (!isUpgrade && number !== this.fence)) {
+      this.lose('taken');
+      this.#attempt.late();
+      this.throwIfLost();
+    }
+    this.fence = number ?? this.fence;
+    this.#attempt.claim = as;
+    this.#isUnclaimed = false;
+    return this.fence;
+  }
+
   release(): Promise<Released> {
-    this.#released ??= this.#release();
+    if (this.#released !== undefined) return this.#released;
+    this.#released = this.#release();
+    if (this.#holder.emit !== undefined) {
+      const failed = (error: LeaseholdError) => this.#emit?.('released', { error });
+      this.#released.then((outcome) => this.#emit?.('released', { outcome }), failed);
+    }
     return this.#released;
   }
 
-  keep(): void {
+  async extendBy(ms: number): Promise<Extended> {
+    checkDuration('ms', ms, 0);
+    return this.extend(this.validFor() + drift(this.#ttl) + ms);
+  }
+
+  /** It stays held until its lease ends. */
+  leave(): void {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
+    this.#emit?.('released', { outcome: 'later' });
     this.#end('released');
     this.#holder.holds.delete(this);
     if (!this.#isUnclaimed) return;
@@ -171,27 +235,25 @@ export class Hold extends Deadline {
   }
 
   async #release(): Promise<Released> {
-    const { server, wanted } = this.#attempt;
+    const { server, claim } = this.#attempt;
     const begun = now();
     const isHeld = this.look(begun);
     const wasLost = this.#loss === 'expired' || this.#loss === 'taken';
     const end = this.#validUntil;
     if (isHeld) this.#end('released');
-    // The server has said so.
-    if (this.#loss === 'taken') return 'late';
+    // The server has said so: of one of them, if there are several.
+    if (this.#loss === 'taken' && claim.also.length === 0) return 'late';
     const until = begun + this.#holder.settings.within;
     if (wasLost) this.#holder.holds.add(this);
     try {
       const left = this.#terms.holdUntil - begun;
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
       this.#attempt.over();
-      const { owner } = this;
       // A message may have been forged: then the owner has a place in the queue, which only this gives back.
-      const question: Question = this.#isUnclaimed
-        ? { ask: 'release', owner }
-        : { ask: 'release', owner, fence: this.fence };
-      const answer = await ask(server, wanted.key, question, this.#limits(until, new Steps()));
-      return !wasLost && isInTime(answer, end) ? 'released' : 'late';
+      const question: Question =
+        this.#isUnclaimed || this.#isUnsure ? { ask: 'release' } : { ask: 'release', fence: this.fence };
+      const answer = await ask(server, claim, question, this.#limits(until, new Steps()));
+      return !wasLost && isInTime(answer, end, claim.also.length + 1) ? 'released' : 'late';
     } catch (error) {
       const failure = server.told(error);
       this.#tell('release failed', failure);
@@ -204,15 +266,38 @@ export class Hold extends Deadline {
     }
   }
 
-  async #extend(ttl: number, until: Moment): Promise<Extended> {
+  /** Watches over the connection that it is bound to, if it is. */
+  #bind(): void {
+    this.#unbind();
+    const { bond, claim } = this.#attempt;
+    const { grace } = claim;
+    if (bond !== undefined && grace !== undefined) this.#unbind = bond.whenEnded(() => this.#bindAgain(grace));
+  }
+
+  /** Asked for within the grace, it is bound to another connection. One that is not renewed lasts no longer for that. */
+  async #bindAgain(grace: number): Promise<void> {
+    if (!this.look()) return;
+    const ttl = now() < this.#terms.renewUntil ? this.#ttl : this.validFor();
+    this.#expect(validUntil(now(), grace));
+    if (!this.look()) return;
+    try {
+      await this.#extend(ttl, this.#validUntil, 'acquire');
+      if (this.look()) this.#bind();
+    } catch (error) {
+      this.#failure = this.#attempt.server.told(error);
+    }
+  }
+
+  async #extend(ttl: number, until: Moment, how: 'extend' | 'acquire' = 'extend'): Promise<Extended> {
     this.#steps ??= new Steps(false);
     this.#extensions ??= new Extensions();
     const number = this.#extensions.begin(ttl);
+    const fence = this.#sureFence;
     this.#expect(validUntil(now(), ttl));
     this.#asking += 1;
     let answer: Answer;
     try {
-      answer = await this.#ask(ttl, until, this.#steps);
+      answer = await this.#ask(ttl, until, this.#steps, how);
     } catch (error) {
       if (this.#loss !== undefined) return 'lost';
       throw error;
@@ -220,8 +305,13 @@ export class Hold extends Deadline {
       this.#asking -= 1;
     }
     if (!this.look()) return 'lost';
-    if (answer.number !== 1) {
-      this.#lose('taken');
+    // It has another fence by now, or may have.
+    const isOther = how === 'extend' && (this.#isUnsure || fence !== this.fence);
+    if (answer.number === 0 && isOther && fence !== undefined) return this.#extend(ttl, until);
+    if (answer.number !== (how === 'extend' ? 1 : this.fence)) {
+      this.lose('taken');
+      // A later grant of the same owner is nobody's.
+      if (how === 'acquire') this.#attempt.late();
       return 'lost';
     }
     this.#agreed = ttl;
@@ -231,13 +321,19 @@ export class Hold extends Deadline {
     if (counted !== undefined) this.#validUntil = validUntil(answer.asked, counted);
     if (!this.look()) return 'lost';
     this.#schedule(renewAt(answer.asked, this.#ttl));
+    this.#emit?.('renewed');
     return 'extended';
   }
 
-  #ask(ttl: number, until: Moment, steps = new Steps()): Promise<Answer> {
-    const { owner, fence } = this;
-    const { server, wanted } = this.#attempt;
-    return ask(server, wanted.key, { ask: 'extend', owner, fence, ttl }, this.#limits(until, steps, ttl));
+  #ask(ttl: number, until: Moment, steps = new Steps(), how: 'extend' | 'acquire' = 'extend'): Promise<Answer> {
+    const { server, claim } = this.#attempt;
+    const limits = this.#limits(until, steps, ttl);
+    if (how === 'acquire') return ask(server, claim, { ask: how, ttl }, limits, this.#attempt);
+    return ask(server, claim, { ask: how, fence: this.#sureFence, ttl }, limits);
+  }
+
+  get #sureFence(): number | undefined {
+    return this.#isUnsure ? undefined : this.fence;
   }
 
   #limits(until: Moment, steps: Steps, ttl = this.#ttl) {
@@ -299,12 +395,15 @@ export class Hold extends Deadline {
     } else this.#rest(Math.min(this.#renewAt, this.#validUntil));
   }
 
-  #lose(loss: Loss): void {
+  /** It is not held any more, and nobody has given it up. */
+  lose(loss: Loss): void {
+    if (this.#loss !== undefined) return;
     const error = new LostError(this.name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
     this.#end(loss, error);
     this.#holder.holds.delete(this);
     if (this.#isUnclaimed) this.#attempt.giveUp();
     else this.#attempt.over();
+    this.#emit?.('lost', { outcome: loss, error });
     this.#tell('lost', error);
   }
 
@@ -317,6 +416,7 @@ export class Hold extends Deadline {
     this.#loss = loss;
     this.#reason = reason;
     cancel(this);
+    this.#unbind();
     this.#settled = undefined;
     this.#steps?.stop();
     const tells = this.#tells;
@@ -324,12 +424,20 @@ export class Hold extends Deadline {
     for (const tell of tells ?? []) tell(loss, reason);
   }
 
+  /** Where nobody listens there is nothing to be told. */
+  get #emit(): ((step: LockEvent['step'], more?: Partial<LockEvent>) => void) | undefined {
+    const { emit } = this.#holder;
+    if (emit === undefined) return undefined;
+    const told = { name: this.name, owner: this.claim.owner, fence: BigInt(this.fence), after: now() - this.#since };
+    return (step, more) => emit({ step, ...told, ...more });
+  }
+
   #tell(kind: Parameters<Tell>[0]['kind'], error: LeaseholdError): void {
-    this.#holder.tell({ kind, name: this.name, owner: this.owner, error });
+    this.#holder.tell({ kind, name: this.name, owner: this.claim.owner, error });
   }
 }
 
 /** An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock. */
-function isInTime({ number, asked, repeated }: Answer, end: Moment): boolean {
-  return number === 1 || (repeated && asked < end);
+function isInTime({ number, asked, repeated }: Answer, end: Moment, all = 1): boolean {
+  return number === all || (repeated && asked < end);
 }

@@ -79,7 +79,8 @@ function ofKey(value: Buffer, left: number): LockInfo | null {
 }
 
 /** JSON has no whole numbers of 64 bits: there the fence is text. */
-export function printable<T extends { readonly fence: bigint }>(found: T): T {
+export function printable<T extends { readonly fence?: bigint }>(found: T): T {
+  if (found.fence === undefined) return found;
   const toJSON = () => ({ ...found, fence: String(found.fence) });
   return Object.defineProperty(found, 'toJSON', { value: toJSON });
 }

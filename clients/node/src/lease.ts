@@ -1,30 +1,37 @@
 /** A lock that is held, as a program has it. */
+import { Detached } from './detached.js';
+import { asText, type CommandWord, type Reply } from './guard.js';
 import type { Extended, Hold, Released } from './hold.js';
 import type { Loss } from './errors.js';
+import { ANY, EXCLUSIVE, type Share } from './questions.js';
 
 /** Nobody releases a lease that nobody has. */
 const dropped = new FinalizationRegistry<Hold>((hold) => hold.forgotten());
 
 export class Lease implements AsyncDisposable {
   readonly #hold: Hold;
+  /** How it is shared after a downgrade. */
+  readonly #shared: Share;
   #signal: AbortSignal | undefined;
   #lost: Promise<Loss> | undefined;
 
   /** @internal */
   constructor(hold: Hold) {
     this.#hold = hold;
+    const { share } = hold.claim;
+    this.#shared = share === EXCLUSIVE ? ANY : share;
     // To watch each of them costs more than all the rest of a lease that is released in a moment.
     hold.whenSettled(() => dropped.register(this, hold));
   }
 
-  /** The name that it was acquired by. */
+  /** The name that it was acquired by; several are listed. */
   get name(): string {
     return this.#hold.name;
   }
 
   /** Who holds it, as the server knows it: nobody else has the same. */
   get owner(): string {
-    return this.#hold.owner;
+    return this.#hold.claim.owner;
   }
 
   /** A number larger than that of every earlier grant of this lock, below 2^53. A store refuses what is smaller. */
@@ -69,14 +76,52 @@ export class Lease implements AsyncDisposable {
     return this.#hold.extend(ttl);
   }
 
+  /** Adds so many milliseconds to what is left of the lease, and renews it by the sum from now on: see `extend`. */
+  extendBy(ms: number): Promise<Extended> {
+    return this.#hold.extendBy(ms);
+  }
+
+  /**
+   * Has a lock that was shared alone from now on, by a new fence. Null, and nothing has changed: others hold it, too.
+   * Nobody waits for that: two who did would wait for each other.
+   */
+  async upgrade(): Promise<bigint | null> {
+    const fence = await this.#hold.share(EXCLUSIVE);
+    return fence === null ? null : BigInt(fence);
+  }
+
+  /** Lets those in who share it: as before an upgrade, or else other readers. The fence stays. */
+  async downgrade(): Promise<bigint> {
+    await this.#hold.share(this.#shared);
+    return this.fence;
+  }
+
+  /**
+   * Has the server run a command of its own, such as `'SET', key, value`, if this lease holds the lock at that moment; if
+   * not, rejects with `LostError`, and nothing was run. It is sent once, on a connection beside the client: after
+   * `UnansweredError` it may have been run. Texts are strings; `guardBuffer` has them as bytes. It needs the module.
+   */
+  async guard(...command: CommandWord[]): Promise<Reply<string>> {
+    return asText(await this.#hold.guard(command));
+  }
+
+  async guardBuffer(...command: CommandWord[]): Promise<Reply<Buffer>> {
+    return (await this.#hold.guard(command)) as Reply<Buffer>;
+  }
+
   /** Gives the lock back. Takes no longer than `within`, and rejects if nobody has answered by then. */
   release(): Promise<Released> {
     return this.#hold.release();
   }
 
-  /** Stops the renewal, and leaves the lock to its lease: for work that is to be done once in a while by one of many. */
-  keep(): void {
-    this.#hold.keep();
+  /**
+   * Stops the renewal, and leaves the lock held until its lease ends: for work that is to be done once in a while by one of
+   * many. Whoever is given what this returns can `adopt` the lock, to renew and to release it.
+   */
+  detach(): Detached {
+    this.#hold.leave();
+    const { key, also, owner } = this.#hold.claim;
+    return new Detached([key, ...also], owner, this.fence);
   }
 
   /** A release that never rejects: what fails is told as trouble. */

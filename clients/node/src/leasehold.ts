@@ -7,14 +7,21 @@ import type { Client } from './adapters/shapes.js';
 import { ask } from './asking.js';
 import { Attempt, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
-import type { Word } from './connection.js';
+import { listenForChanges } from './changes.js';
+import type { Ear, Word } from './connection.js';
+import { Detached } from './detached.js';
 import { Election } from './election.js';
-import { BusyError, ClosedError, SettingError, SurpriseError } from './errors.js';
+import { BusyError, ClosedError, LostError, SurpriseError } from './errors.js';
+import type { LockEvent } from './events.js';
 import { Hold, type Holder } from './hold.js';
 import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
+import { type Contention, type HolderInfo, type LogEntry, listed, type WaiterInfo } from './listings.js';
 import { Lock, type Locking, type Work } from './lock.js';
-import { EXCLUSIVE, type Share } from './questions.js';
+import { Most } from './most.js';
+import { Own } from './own.js';
+import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
+import { acknowledged } from './replicas.js';
 import { Server } from './server.js';
 import {
   type AcquireOptions,
@@ -23,6 +30,7 @@ import {
   checkDuration,
   checked,
   checkOptions,
+  checkSeveral,
   checkTryOptions,
   checkWait,
   keyOf,
@@ -38,16 +46,13 @@ import { patienceForAnswer } from './validity.js';
 import { Places } from './waiting/places.js';
 import { Room } from './waiting/room.js';
 
-/** As many readers as want to. */
-const ANY: Share = 0;
-const MOST_HOLDERS = 99_999;
 const PROCESS = `${process.pid}:`;
 
 export class Leasehold implements AsyncDisposable {
   readonly #settings: Checked;
   readonly #server: Server;
   readonly #places: Places;
-  readonly #acquiring: Acquiring;
+  readonly #acquiring: Pick<Acquiring, 'acquire'>;
   readonly #tell: Tell;
   /** Stopped when this is closed. */
   readonly #closed = new Steps();
@@ -60,26 +65,34 @@ export class Leasehold implements AsyncDisposable {
   readonly #locking: Locking;
   #closing: Promise<string[]> | undefined;
 
-  constructor(client: Client, settings: Settings = {}) {
+  constructor(client: Client, settings?: Settings);
+  /** @internal */
+  constructor(client: Client | Most, settings?: Settings);
+  constructor(client: Client | Most, settings: Settings = {}) {
     this.#settings = checked(settings);
     this.#tell = telling(settings.onTrouble ?? warn);
-    const connection = connectionOf(client);
-    this.#server = new Server(connection);
+    this.#server = client instanceof Most ? client : new Server(connectionOf(client));
+    const { connection } = this.#server;
     this.#places = new Places(connection, this.#settings);
-    this.#acquiring = new Acquiring(this.#settings, this.#places, new Room(this.#settings.waitConnections));
+    this.#acquiring =
+      client instanceof Most
+        ? client
+        : new Acquiring(this.#settings, this.#places, new Room(this.#settings.waitConnections));
     this.#holder = {
       settings: this.#settings,
       holds: new Set(),
       tell: this.#tell,
+      emit: settings.onEvent && telling(settings.onEvent),
+      own: client instanceof Most ? undefined : new Own(connection),
       failed: (error, name, end) => this.#stays(error, name, end),
       await: (request, name, end) => this.#await(request, name, end),
     };
     this.#locking = {
-      tryAcquire: (name, share, options) => {
+      tryAcquire: (names, share, options) => {
         checkTryOptions(options);
-        return this.#acquire(name, share, { ...options, wait: 0 }, () => null);
+        return this.#acquire(names, share, { ...options, wait: 0 }, () => null);
       },
-      acquire: (name, share, options) => this.#acquire(name, share, options, busy),
+      acquire: (names, share, options) => this.#acquire(names, share, options, busy),
     };
   }
 
@@ -103,26 +116,53 @@ export class Leasehold implements AsyncDisposable {
 
   /** Held beside any number of other readers. It needs the module. */
   read(name: Name): Lock {
-    return new Lock(this.#locking, name, ANY);
+    return new Lock(this.#locking, [name], ANY);
   }
 
   /** Held alone. */
   write(name: Name): Lock {
-    return new Lock(this.#locking, name, EXCLUSIVE);
+    return new Lock(this.#locking, [name], EXCLUSIVE);
+  }
+
+  /** Both of one lock: for readers, and for a writer. It needs the module. */
+  readWrite(name: Name): { readonly read: Lock; readonly write: Lock } {
+    return { read: this.read(name), write: this.write(name) };
   }
 
   /** Held by so many at a time. It needs the module. */
   semaphore(name: Name, permits: number): Lock {
     checkCount('permits', permits);
-    if (permits > MOST_HOLDERS) throw new SettingError('permits', `it must be at most ${MOST_HOLDERS}`);
-    return new Lock(this.#locking, name, permits);
+    return new Lock(this.#locking, [name], permits);
+  }
+
+  /** Goes on with a lock that was left held: renews it by the `ttl` of the settings. `LostError`: it is not held any more. */
+  async adopt(given: Detached | string): Promise<Lease> {
+    this.#closed.throwIfStopped();
+    const { keys, owner, fence } = given instanceof Detached ? given : Detached.parse(given);
+    const { ttl, within: limit, response } = this.#settings;
+    const [key = '', ...also] = keys;
+    const claim: Claim = { key, also, owner, share: EXCLUSIVE };
+    const wanted: Wanted = { name: keys.map(shown).join(', '), ttl, wait: 0, confirm: false };
+    const limits = { each: patienceForAnswer(response, ttl), until: now() + limit, steps: this.#closed };
+    const { number, asked } = await ask(this.#server, claim, { ask: 'extend', fence: Number(fence), ttl }, limits);
+    if (number !== 1) throw new LostError(wanted.name, 'taken');
+    const attempt = new Attempt(this.#server, wanted, claim, this.#giveBack);
+    const terms = { renewUntil: Number.POSITIVE_INFINITY, holdUntil: Number.NEGATIVE_INFINITY };
+    this.#emit?.(attempt, 'granted', { fence });
+    return new Lease(new Hold(this.#holder, attempt, { fence: Number(fence), asked, lasts: ttl }, terms));
+  }
+
+  /** All of these locks or none, with one fence; in a cluster they are in one slot. Whoever waits holds none of them. */
+  several(names: readonly Name[]): Lock {
+    return new Lock(this.#locking, checkSeveral(names), EXCLUSIVE);
   }
 
   /** An election of this name, in which this program goes by the name of `candidate`. */
   election(name: Name, candidate: string): Election {
     const voting = {
-      acquire: (owner: string, options: AcquireOptions) => this.#acquire(name, EXCLUSIVE, options, busy, owner),
+      acquire: (owner: string, options: AcquireOptions) => this.#acquire([name], EXCLUSIVE, options, busy, owner),
       info: () => this.info(name),
+      listen: (ear: Ear) => listenForChanges(this.#server, this.#key(name), this.#settings.within, ear),
       closed: this.#closed,
     };
     return new Election(voting, candidate);
@@ -130,9 +170,38 @@ export class Leasehold implements AsyncDisposable {
 
   /** Who holds the lock at this moment, and how many wait for it: null if it is free. */
   async info(name: Name): Promise<LockInfo | null> {
-    this.#closed.throwIfStopped();
+    return this.#told(look(this.#server, this.#key(name)));
+  }
+
+  /** Who holds the lock, the oldest grant first. It needs the module, as all that follow. */
+  async holders(name: Name): Promise<HolderInfo[]> {
+    return this.#list(name, 'LOCK.HOLDERS', this.#key(name), 'COUNT', '-1');
+  }
+
+  /** Who waits for the lock, the next one first. */
+  async waiters(name: Name): Promise<WaiterInfo[]> {
+    return this.#list(name, 'LOCK.WAITERS', this.#key(name), 'COUNT', '-1');
+  }
+
+  /** The locks most waited for on the server; in a cluster, on the node that has the lock `at`. */
+  async top(count = 10, at: Name = ''): Promise<Contention[]> {
+    checkCount('count', count);
+    return this.#list(at, 'LOCK.TOP', String(count));
+  }
+
+  /** What went wrong with locks on the server, or that node: the latest first. */
+  async log(count = 10, at: Name = ''): Promise<LogEntry[]> {
+    checkCount('count', count);
+    return this.#list(at, 'LOCK.LOG', String(count));
+  }
+
+  #list<T>(at: Name, ...command: Word[]): Promise<T[]> {
+    return this.#told(listed<T>(this.#server, this.#key(at), command));
+  }
+
+  async #told<T>(reading: Promise<T>): Promise<T> {
     try {
-      return await this.#closed.within(this.#settings.within, look(this.#server, this.#key(name)));
+      return await this.#closed.within(this.#settings.within, reading);
     } catch (error) {
       throw this.#server.told(error);
     }
@@ -176,58 +245,84 @@ export class Leasehold implements AsyncDisposable {
 
   /** Throws at once where it makes no sense. What it comes to when others have the lock is up to `busy`. */
   #acquire<T>(
-    name: Name,
+    names: readonly Name[],
     share: Share,
     options: AcquireOptions,
     busy: (lock: string, waited: number) => T,
-    owner = newOwner(),
+    owner = options?.owner ?? newOwner(),
   ): Promise<Lease | T> {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
-    const { renew = true, holdAtLeast = 0 } = options;
+    const { renew = true, holdAtLeast = 0, ephemeral: grace } = options;
     checkDuration('ttl', ttl, LEAST_TTL);
     checkDuration('holdAtLeast', holdAtLeast, 0);
     checkWait(wait);
     signal?.throwIfAborted();
     this.#closed.throwIfStopped();
-    const wanted: Wanted = { key: this.#key(name), name: shown(name), ttl: Math.ceil(ttl), share, wait, confirm };
-    const attempt = new Attempt(this.#server, wanted, owner, this.#giveBack);
+    const [key = '', ...also] = names.map((name) => this.#key(name));
+    const wanted: Wanted = { name: names.map(shown).join(', '), ttl: Math.ceil(ttl), wait, confirm };
+    const attempt = new Attempt(this.#server, wanted, { key, also, owner, share, grace }, this.#giveBack);
     const { steps } = attempt;
     const forget = signal && whenAborted(signal, () => steps.stop(signal.reason));
     this.#attempts.add(attempt);
+    this.#emit?.(attempt, 'asked');
+    if (this.#emit !== undefined) {
+      attempt.queued = () => {
+        attempt.queued = undefined;
+        this.#emit?.(attempt, 'queued');
+      };
+    }
     const over = () => {
       this.#attempts.delete(attempt);
       forget?.();
     };
+    let acquiring = this.#acquiring.acquire(attempt);
+    const { replicas } = options;
+    if (replicas !== undefined) {
+      const { response } = this.#settings;
+      acquiring = acquiring.then((granted) => granted && acknowledged(attempt, granted, replicas, response));
+    }
     // No frame is kept meanwhile: there may be many who wait.
-    return this.#acquiring.acquire(attempt).then(
+    return acquiring.then(
       (granted) => {
         over();
         // It may have been stopped in the same moment as it was granted. Nobody would release it.
-        if (granted === null || steps.areStopped) attempt.giveUp();
+        if (granted === null || steps.areStopped) {
+          attempt.giveUp();
+          this.#emit?.(attempt, 'refused');
+        }
         steps.throwIfStopped();
         if (granted === null) return busy(wanted.name, now() - attempt.begun);
         const renewUntil = granted.asked + (typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0);
         const holdUntil = holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast;
+        this.#emit?.(attempt, 'granted', { fence: BigInt(granted.fence) });
         return new Lease(new Hold(this.#holder, attempt, granted, { renewUntil, holdUntil }));
       },
       (error) => {
         over();
         attempt.giveUp();
+        this.#emit?.(attempt, 'refused', { error });
         throw error;
       },
     );
   }
 
+  get #emit(): ((attempt: Attempt, step: LockEvent['step'], more?: Partial<LockEvent>) => void) | undefined {
+    const { emit } = this.#holder;
+    if (emit === undefined) return undefined;
+    return ({ wanted: { name }, claim: { owner }, begun }, step, more) =>
+      emit({ step, name, owner, after: now() - begun, ...more });
+  }
+
   /** In the background: whoever gave up does not wait for it. `close` does. */
-  readonly #giveBack = (owner: string, { key, ttl, name }: Wanted, after: number): void => {
+  readonly #giveBack = (claim: Claim, { ttl, name }: Wanted, after: number): void => {
     const { response, within: limit } = this.#settings;
     const steps = new Steps();
     const limits = { each: patienceForAnswer(response, ttl), until: now() + after + limit, steps };
-    const release = () => ask(this.#server, key, { ask: 'release', owner }, limits);
+    const release = () => ask(this.#server, claim, { ask: 'release' }, limits);
     // At once is in order behind what was asked before.
     const giving = (after === 0 ? release() : steps.sleep(after).then(release)).catch((error) => {
-      this.#tell({ kind: 'release failed', name, owner, error: this.#server.told(error) });
+      this.#tell({ kind: 'release failed', name, owner: claim.owner, error: this.#server.told(error) });
       throw error;
     });
     this.#await(giving, name, now() + ttl);

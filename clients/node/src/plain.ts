@@ -12,91 +12,130 @@
  */
 import { createHash } from 'node:crypto';
 import type { Word } from './connection.js';
-import { RefusedError } from './errors.js';
-import { EXCLUSIVE, millis, type Question } from './questions.js';
+import { NeedsModuleError } from './errors.js';
+import { type Claim, EXCLUSIVE, millis, type Question } from './questions.js';
 
 /** How long the last fence is remembered. */
-const DAY = '86400000';
+export const DAY = '86400000';
 
 /** What the module is set to unless somebody changed it: `leasehold.fence-margin`. */
-const MARGIN_MICROS = '15000000';
+export const MARGIN_MICROS = '15000000';
 
 export interface Script {
   readonly text: string;
   readonly digest: string;
 }
 
-/** `KEYS`: the lock, its last fence. `ARGV`: owner, ttl, how long to remember the fence, margin. */
+/** `KEYS`: the locks, their last fences. `ARGV`: owner, ttl, how long to remember the fence, margin. */
 const ACQUIRE = script(`
 if redis.acl_check_cmd then
   local is_known, may = pcall(redis.acl_check_cmd, 'LOCK.ACQUIRE', KEYS[1], ARGV[1], ARGV[2])
   if is_known and may then return redis.error_reply('LEASEHOLD the module has been loaded') end
 end
-local held = redis.call('GET', KEYS[1])
-if held then
-  local fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')
-  if not (fence and string.sub(held, 18) == ARGV[1]) then
-    if held ~= ARGV[1] then return false end
+local count = #KEYS / 2
+local same
+for i = 1, count do
+  local held = redis.call('GET', KEYS[i])
+  local fence = held and string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):') or false
+  if held and not (fence and string.sub(held, 18) == ARGV[1]) then
+    if held ~= ARGV[1] or count > 1 then return false end
     fence = '0'
   end
-  local left = redis.call('PTTL', KEYS[1])
-  if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-  return fence
+  if i == 1 then same = fence elseif same ~= fence then same = false end
+end
+if same then
+  for i = 1, count do
+    local left = redis.call('PTTL', KEYS[i])
+    if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+  end
+  return same
 end
 local now = redis.call('TIME')
 local fence = now[1] * 1000000 + now[2] + ARGV[4]
-local last = tonumber(redis.call('GET', KEYS[2]) or '0')
-if last and last >= fence then fence = last + 1 end
+for i = count + 1, 2 * count do
+  local last = tonumber(redis.call('GET', KEYS[i]) or '0')
+  if last and last >= fence then fence = last + 1 end
+end
 fence = string.format('%016.0f', fence)
-redis.call('SET', KEYS[1], fence .. ':' .. ARGV[1], 'PX', ARGV[2])
-redis.call('SET', KEYS[2], fence, 'PX', ARGV[3])
+for i = 1, count do
+  redis.call('SET', KEYS[i], fence .. ':' .. ARGV[1], 'PX', ARGV[2])
+  redis.call('SET', KEYS[count + i], fence, 'PX', ARGV[3])
+end
 return fence`);
 
-/** `ARGV`: the value, ttl. */
+/** `ARGV`: the value, ttl. All or none. */
 const EXTEND = script(`
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])`);
+for _, key in ipairs(KEYS) do
+  if redis.call('GET', key) ~= ARGV[1] then return 0 end
+end
+for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[2]) end
+return 1`);
 
-/** `ARGV`: the value. */
-const RELEASE = script(`
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])`);
-
-/** `ARGV`: the owner. */
-const RELEASE_ANY = script(`
+/** `KEYS`: the lock, its last fence. `ARGV`: owner, fence, how long to remember it. */
+const RAISE = script(`
 local held = redis.call('GET', KEYS[1])
-if not held then return 0 end
-if string.sub(held, 17) ~= ':' .. ARGV[1] and held ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])`);
+if not held or string.sub(held, 17) ~= ':' .. ARGV[1] then return false end
+local fence = string.sub(held, 1, 16)
+if fence >= ARGV[2] then return fence end
+local now = redis.call('TIME')
+if tonumber(ARGV[2]) > (now[1] + 86400) * 1000000 + now[2] then
+  return redis.error_reply('ERR fence must be at most a day ahead of the clock of this server')
+end
+redis.call('SET', KEYS[1], ARGV[2] .. ':' .. ARGV[1], 'KEEPTTL')
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+return ARGV[2]`);
+
+/** `ARGV`: the value, and how it may end instead. How many were released. */
+const RELEASE = script(`
+local count = 0
+for _, key in ipairs(KEYS) do
+  local held = redis.call('GET', key)
+  if held and (held == ARGV[1] or string.sub(held, 17) == ARGV[2]) then count = count + redis.call('DEL', key) end
+end
+return count`);
 
 function script(text: string): Script {
   return { text, digest: createHash('sha1').update(text).digest('hex') };
 }
 
 /** The script for a question, and what is said to it: the number of keys, the keys, the arguments. */
-export function plainly(key: Word, question: Question): { script: Script; args: Word[] } {
-  const { owner } = question;
+export function plainly(claim: Claim, question: Question): { script: Script; args: Word[] } {
+  const { key, also, owner } = claim;
+  const keys = [key, ...also];
   switch (question.ask) {
     // Nobody waits here. Whoever asks in this way is told of the present.
     case 'acquire':
     case 'wait':
-    case 'ticket':
-      if (question.share !== EXCLUSIVE) {
-        const reason = 'a lock with several holders needs the module, which this server does not have';
-        throw new RefusedError('SHARE', reason);
-      }
-      return { script: ACQUIRE, args: ['2', key, beside(key), owner, millis(question.ttl), DAY, MARGIN_MICROS] };
-    case 'extend':
-      return { script: EXTEND, args: ['1', key, value(question.fence, owner), millis(question.ttl)] };
-    case 'release':
-      if (question.fence === undefined) return { script: RELEASE_ANY, args: ['1', key, owner] };
-      return { script: RELEASE, args: ['1', key, value(question.fence, owner)] };
+    case 'ticket': {
+      refuseShares(claim);
+      const all = [String(2 * keys.length), ...keys, ...keys.map(beside)];
+      return { script: ACQUIRE, args: [...all, owner, millis(question.ttl), DAY, MARGIN_MICROS] };
+    }
+    case 'extend': {
+      const held = value(question.fence ?? 0, owner);
+      return { script: EXTEND, args: [String(keys.length), ...keys, held, millis(question.ttl)] };
+    }
+    case 'raise':
+      return { script: RAISE, args: ['2', key, beside(key), owner, padded(question.fence), DAY] };
+    case 'release': {
+      const held = question.fence === undefined ? [owner, `:${owner}`] : [value(question.fence, owner)];
+      return { script: RELEASE, args: [String(keys.length), ...keys, ...held] };
+    }
   }
 }
 
+export function refuseShares({ share, grace }: Claim): void {
+  if (grace !== undefined) throw new NeedsModuleError('a lock that ends with a connection');
+  if (share !== EXCLUSIVE) throw new NeedsModuleError('a lock with several holders');
+}
+
 /** What the key holds. A fence of 0 is that of a lock that another kind of client wrote. */
-function value(fence: number, owner: string): string {
-  return fence === 0 ? owner : `${String(fence).padStart(16, '0')}:${owner}`;
+export function value(fence: number, owner: string): string {
+  return fence === 0 ? owner : `${padded(fence)}:${owner}`;
+}
+
+function padded(fence: number): string {
+  return String(fence).padStart(16, '0');
 }
 
 /**

@@ -6,42 +6,67 @@ export type Share = number;
 
 export const EXCLUSIVE: Share = 1;
 
-export type Question =
-  | { ask: 'acquire'; owner: string; ttl: number; share: Share }
-  /** Waits in the queue on a connection of its own; 0: without limit. */
-  | { ask: 'wait'; owner: string; ttl: number; share: Share; patience: number }
-  /** Keeps a place in the queue for so long, without a connection that waits. */
-  | { ask: 'ticket'; owner: string; ttl: number; share: Share; kept: number; channel: string }
-  | { ask: 'extend'; owner: string; ttl: number; fence: number }
-  /** Without a fence: whatever the owner was granted, and its place in the queue. */
-  | { ask: 'release'; owner: string; fence?: number };
+/** As many readers as want to. */
+export const ANY: Share = 0;
 
-export function words(key: Word, question: Question): Word[] {
-  const { owner } = question;
+/** Who wants which locks, and how. */
+export interface Claim {
+  readonly key: Word;
+  /** What is wanted with it: all or nothing. */
+  readonly also: readonly Word[];
+  readonly owner: string;
+  readonly share: Share;
+  /** Held as long as a connection, and so many milliseconds longer. */
+  readonly grace?: number | undefined;
+}
+
+export type Question =
+  | { ask: 'acquire'; ttl: number }
+  /** Waits in the queue on a connection of its own; 0: without limit. */
+  | { ask: 'wait'; ttl: number; patience: number }
+  /** Keeps a place in the queue for so long, without a connection that waits. */
+  | { ask: 'ticket'; ttl: number; kept: number; channel: string }
+  | { ask: 'extend'; ttl: number; fence?: number | undefined }
+  /** Has it by a larger fence: where several servers are to have one. */
+  | { ask: 'raise'; fence: number }
+  /** Without a fence: whatever the owner was granted, and its place in the queue. */
+  | { ask: 'release'; fence?: number };
+
+/** Whether it is asked on the connection that the hold is bound to. One that waits is closed after that. */
+export function binds({ grace }: Claim, { ask }: Pick<Question, 'ask'>): boolean {
+  return grace !== undefined && (ask === 'acquire' || ask === 'ticket');
+}
+
+export function words({ key, owner, share, grace, also }: Claim, question: Question): Word[] {
+  const command = spelt(key, owner, question);
+  const acquires = 'ttl' in question && question.ask !== 'extend';
+  if (acquires && share !== EXCLUSIVE) command.push('SHARE', String(share));
+  if (grace !== undefined && acquires && question.ask !== 'wait') command.push('EPHEMERAL', millis(grace));
+  if (also.length > 0) command.push('ALSO', String(also.length), ...also);
+  return command;
+}
+
+function spelt(key: Word, owner: string, question: Question): Word[] {
   switch (question.ask) {
     case 'acquire':
-      return shared(['LOCK.ACQUIRE', key, owner, millis(question.ttl)], question.share);
-    case 'wait': {
-      const [ttl, patience] = [millis(question.ttl), millis(question.patience)];
-      return shared(['LOCK.ACQUIRE', key, owner, ttl, 'BLOCK', patience], question.share);
-    }
+      return ['LOCK.ACQUIRE', key, owner, millis(question.ttl)];
+    case 'wait':
+      return ['LOCK.ACQUIRE', key, owner, millis(question.ttl), 'BLOCK', millis(question.patience)];
     case 'ticket': {
       const [ttl, kept] = [millis(question.ttl), millis(question.kept)];
-      const command = ['LOCK.ACQUIRE', key, owner, ttl, 'TICKET', kept, 'NOTIFY', question.channel];
-      return shared(command, question.share);
+      return ['LOCK.ACQUIRE', key, owner, ttl, 'TICKET', kept, 'NOTIFY', question.channel];
     }
     case 'extend':
-      return ['LOCK.EXTEND', key, owner, millis(question.ttl), String(question.fence)];
-    case 'release': {
-      const command = ['LOCK.RELEASE', key, owner];
-      if (question.fence !== undefined) command.push(String(question.fence));
-      return command;
-    }
+      return fenced(['LOCK.EXTEND', key, owner, millis(question.ttl)], question.fence);
+    case 'raise':
+      return ['LOCK.RAISE', key, owner, String(question.fence)];
+    case 'release':
+      return fenced(['LOCK.RELEASE', key, owner], question.fence);
   }
 }
 
-function shared(command: Word[], share: Share): Word[] {
-  if (share !== EXCLUSIVE) command.push('SHARE', String(share));
+function fenced(command: Word[], fence: number | undefined): Word[] {
+  if (fence !== undefined) command.push(String(fence));
   return command;
 }
 

@@ -1,9 +1,11 @@
 /** Asks a question in the commands of the module, or in scripts where the server has no module. */
+import { barely, isWithoutScripts, probe } from './bare.js';
 import { type Moment, now } from './clock.js';
 import type { Connection, Dedicated, Word } from './connection.js';
 import type { LeaseholdError } from './errors.js';
+import { Own } from './own.js';
 import { plainly, type Script } from './plain.js';
-import { type Question, words } from './questions.js';
+import { binds, type Claim, type Question, words } from './questions.js';
 import { integer } from './reply.js';
 import { type Line, Seconds } from './seconds.js';
 import { closedClient, told, verdict } from './verdict.js';
@@ -14,15 +16,22 @@ const PLAIN_FOR = 10_000;
 /** Told of an answer after which another one had counted. */
 export interface Late {
   late(): void;
+  /** The connection on which a hold was last asked for that is bound to it. */
+  bond?: Dedicated;
 }
 
 export class Server {
   #plainUntil: Moment = Number.NEGATIVE_INFINITY;
+  /** This user may not run scripts, as far as is known. */
+  #bareUntil: Moment = Number.NEGATIVE_INFINITY;
   readonly #known = new Set<Script>();
   readonly #seconds: Seconds;
+  /** For holds that end with their connection. */
+  readonly #bound: Own;
 
   constructor(readonly connection: Connection) {
     this.#seconds = new Seconds(connection);
+    this.#bound = new Own(connection);
   }
 
   /** Whether the server keeps no queue, as far as is known. */
@@ -41,11 +50,13 @@ export class Server {
   }
 
   /** Resolves with the reply. */
-  ask(key: Word, question: Question, late: Late): Promise<unknown> {
-    if (!this.mayHearTwice(key)) return this.#ask(this.connection, key, question);
+  ask(claim: Claim, question: Question, late: Late): Promise<unknown> {
+    const { key } = claim;
+    if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, late);
+    if (!this.mayHearTwice(key)) return this.#ask(this.connection, claim, question);
     return this.#seconds.ask(
       key,
-      (line) => this.#ask(line, key, question),
+      (line) => this.#ask(line, claim, question),
       () => late.late(),
     );
   }
@@ -61,8 +72,9 @@ export class Server {
   }
 
   /** An answer to it was not there in time. */
-  silent(key: Word): void {
-    this.#seconds.silent(key);
+  silent(claim: Claim, asked: Pick<Question, 'ask'>): void {
+    if (binds(claim, asked)) this.#bound.silent(claim.key);
+    else this.#seconds.silent(claim.key);
   }
 
   /** Whether whatever is asked now may be heard twice. */
@@ -70,13 +82,13 @@ export class Server {
     return this.#seconds.has(key);
   }
 
-  #ask(line: Line, key: Word, question: Question): Promise<unknown> {
-    return this.isPlain() ? this.#askPlainly(line, key, question) : line.send(key, words(key, question));
+  #ask(line: Line, claim: Claim, question: Question): Promise<unknown> {
+    return this.isPlain() ? this.#askPlainly(line, claim, question) : line.send(claim.key, words(claim, question));
   }
 
   /** The same on a connection that does nothing else. */
-  async askAlone(dedicated: Dedicated, key: Word, question: Question): Promise<number | null> {
-    return integer(await dedicated.send(words(key, question)));
+  async askAlone(dedicated: Dedicated, claim: Claim, question: Question): Promise<number | null> {
+    return integer(await this.#ask({ send: (_, words) => dedicated.send(words) }, claim, question));
   }
 
   /** A command that only reads. */
@@ -84,8 +96,35 @@ export class Server {
     return this.#seconds.ask(key, (line) => line.send(key, command));
   }
 
-  async #askPlainly(line: Line, key: Word, question: Question): Promise<unknown> {
-    const { script, args } = plainly(key, question);
+  async #askBound(claim: Claim, question: Question, late: Late): Promise<unknown> {
+    const line = await this.#bound.line(claim.key);
+    late.bond = line;
+    try {
+      return await line.send(words(claim, question));
+    } catch (error) {
+      await this.#bound.failed(line, claim.key, error);
+      throw error;
+    }
+  }
+
+  async #askPlainly(line: Line, claim: Claim, question: Question): Promise<unknown> {
+    if (now() < this.#bareUntil) return barely(line, claim, question);
+    try {
+      return await this.#run(line, claim, question);
+    } catch (error) {
+      if (!isWithoutScripts(error)) throw error;
+      // Where the server does not know that either, it is the script that counts.
+      await probe(line, claim).catch(() => {
+        throw error;
+      });
+      this.#bareUntil = now() + PLAIN_FOR;
+      return barely(line, claim, question);
+    }
+  }
+
+  async #run(line: Line, claim: Claim, question: Question): Promise<unknown> {
+    const { key } = claim;
+    const { script, args } = plainly(claim, question);
     // By its digest only once the server has run it: a digest that it does not know is an error, which it counts.
     if (this.#known.has(script)) return line.send(key, ['EVALSHA', script.digest, ...args]);
     const reply = await line.send(key, ['EVAL', script.text, ...args]);

@@ -1,6 +1,8 @@
 /** What a `Leasehold` does unless a request says otherwise. */
 import type { Word } from './connection.js';
 import { SettingError } from './errors.js';
+import type { LockEvent } from './events.js';
+import type { Replicas } from './replicas.js';
 import type { Trouble } from './trouble.js';
 
 /** The name of a lock: text, or bytes of anything. */
@@ -31,6 +33,8 @@ export interface Settings {
   waitConnections?: number | undefined;
   /** Told of what nobody awaits. Unless this is set, it is told as a warning of the process. */
   onTrouble?: ((trouble: Trouble) => void) | undefined;
+  /** Told of each step that a lock takes: asked, queued, granted, renewed, lost, released, refused. */
+  onEvent?: ((event: LockEvent) => void) | undefined;
 }
 
 export interface AcquireOptions {
@@ -46,22 +50,44 @@ export interface AcquireOptions {
   confirm?: boolean | undefined;
   /** A release before that many milliseconds leaves the lock held until then. */
   holdAtLeast?: number | undefined;
+  /**
+   * The lock ends with a connection to the server that the package keeps for this, and so many milliseconds after that: so
+   * that others need not wait for the lease of a program that was killed. It needs the module.
+   */
+  ephemeral?: number | undefined;
+  /** That so many replicas have the grant before the work begins: else `TooFewReplicasError`, and it is given back. */
+  replicas?: Replicas | undefined;
+  /**
+   * As whom it is held, at most 255 bytes: each lease has an owner of its own unless this is set. Whoever asks with the owner
+   * that holds the lock has it, too; so no two requests may have the same owner at a time.
+   */
+  owner?: string | undefined;
 }
 
 export type TryOptions = Omit<AcquireOptions, 'wait' | 'confirm'>;
 
 export type Checked = {
-  readonly [Setting in Exclude<keyof Settings, 'onTrouble' | 'prefix' | 'confirm'>]-?: number;
+  readonly [Setting in Exclude<keyof Settings, 'onTrouble' | 'onEvent' | 'prefix' | 'confirm'>]-?: number;
 } & {
   readonly prefix: Word;
   readonly confirm: boolean;
 };
 
-const SETTINGS = 'prefix ttl wait response within unreachableAfter slice waitConnections confirm onTrouble'.split(' ');
-const ACQUIRE_OPTIONS = ['ttl', 'wait', 'signal', 'renew', 'confirm', 'holdAtLeast'] as const;
+const SETTINGS =
+  'prefix ttl wait response within unreachableAfter slice waitConnections confirm onTrouble onEvent'.split(' ');
+const ACQUIRE_OPTIONS = 'ttl wait signal renew confirm holdAtLeast owner ephemeral replicas'.split(' ');
+
+/** The longest owner that a server takes, in bytes. */
+export const LONGEST_OWNER = 255;
 
 /** Nothing is left of a shorter lease when the drift is taken off. */
 export const LEAST_TTL = 3;
+
+/** Of whatever is counted: as many holders as a server takes. */
+const MOST = 99_999;
+
+/** A server takes 128 beside the first one. */
+const MOST_NAMES = 129;
 
 const LONGEST = 100 * 365 * 24 * 3_600_000;
 
@@ -85,6 +111,7 @@ export function checked(settings: Settings): Checked {
   checkDuration('slice', slice, 1);
   checkWait(wait);
   checkCount('waitConnections', waitConnections);
+  if (settings.onEvent !== undefined) checkFunction('onEvent', settings.onEvent);
   if (settings.onTrouble !== undefined) checkFunction('onTrouble', settings.onTrouble);
   checkFlag('confirm', confirm);
   const durations = { ttl, wait, response, within, unreachableAfter, slice };
@@ -94,9 +121,19 @@ export function checked(settings: Settings): Checked {
 /** What is asked for with a lock, but for the numbers. */
 export function checkOptions(options: AcquireOptions): void {
   checkNames(options, ACQUIRE_OPTIONS);
-  const { signal, renew, confirm } = options;
+  const { signal, renew, confirm, owner, ephemeral } = options;
+  if (options.replicas !== undefined) {
+    checkNames(options.replicas, ['count', 'within', 'durable']);
+    checkCount('replicas.count', options.replicas.count);
+    checkDuration('replicas.within', options.replicas.within, 1);
+    if (options.replicas.durable !== undefined) checkFlag('replicas.durable', options.replicas.durable);
+  }
+  if (ephemeral !== undefined) checkDuration('ephemeral', ephemeral, 0);
   if (confirm !== undefined) checkFlag('confirm', confirm);
   if (signal !== undefined) checkSignal(signal);
+  if (owner !== undefined && (typeof owner !== 'string' || owner === '' || Buffer.byteLength(owner) > LONGEST_OWNER)) {
+    throw new SettingError('owner', `it must be a string of 1 to ${LONGEST_OWNER} bytes`);
+  }
   if (renew !== undefined && typeof renew !== 'boolean') checkDuration('renew', renew, 0);
 }
 
@@ -124,6 +161,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   holdAtLeast: 'minhold lockatleastfor',
   prefix: 'keyprefix namespace',
   signal: 'abortsignal',
+  ephemeral: 'grace',
+  owner: 'token value secret identity',
   response: 'commandtimeout',
   slice: 'retrydelay',
   lookEvery: 'interval',
@@ -159,7 +198,8 @@ function isTypo(typed: string, meant: string): boolean {
 
 export function checkDuration(setting: string, ms: number, least: number): void {
   const isOne = typeof ms === 'number' && ms >= least && ms <= LONGEST;
-  if (!isOne) throw new SettingError(setting, `it must be a number of milliseconds, at least ${least}`);
+  const bounds = `at least ${least} and at most ${LONGEST} (a hundred years)`;
+  if (!isOne) throw new SettingError(setting, `it must be a number of milliseconds, ${bounds}`);
 }
 
 export function checkWait(wait: number): void {
@@ -167,7 +207,17 @@ export function checkWait(wait: number): void {
 }
 
 export function checkCount(setting: string, count: number): void {
-  if (!Number.isInteger(count) || count < 1) throw new SettingError(setting, 'it must be a whole number, at least 1');
+  const isOne = Number.isInteger(count) && count >= 1 && count <= MOST;
+  if (!isOne) throw new SettingError(setting, `it must be a whole number, at least 1 and at most ${MOST}`);
+}
+
+/** Each once, and no more than a server takes. */
+export function checkSeveral(names: readonly Name[]): readonly Name[] {
+  const isList = Array.isArray(names) && names.length > 0 && names.length <= MOST_NAMES;
+  if (!isList) throw new SettingError('names', `they must be a list of 1 to ${MOST_NAMES} names`);
+  const keys = names.map((name) => Buffer.from(keyOf('', name) as string).toString('latin1'));
+  if (new Set(keys).size < keys.length) throw new SettingError('names', 'each must be named once');
+  return [...names];
 }
 
 function checkFlag(setting: string, flag: boolean): void {

@@ -19,10 +19,10 @@ export interface Trouble {
 export type Tell = (trouble: Trouble) => void;
 
 /** What it throws has nothing to do with the lock, and with whoever looks at it: that is a warning. */
-export function telling(tell: Tell): Tell {
-  return (trouble) => {
+export function telling<T>(tell: (told: T) => void): (told: T) => void {
+  return (told) => {
     try {
-      tell(trouble);
+      tell(told);
     } catch (error) {
       process.emitWarning(error instanceof Error ? error : String(error));
     }

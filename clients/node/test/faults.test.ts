@@ -364,7 +364,7 @@ for (const library of LIBRARIES) {
       await eventually(async () => (await lone.waiters('a')) === 1);
       await lone.died();
       await assert.rejects(waits, UnreachableError);
-      lease.keep();
+      lease.detach();
       await setup.locks.close(100);
       await setup.close();
       await lone.stop();

@@ -140,7 +140,7 @@ for (const library of LIBRARIES) {
 
     it('is kept', async () => {
       const lease = await one.locks.acquire('a', { ttl: 500 });
-      lease.keep();
+      lease.detach();
       assert.equal(await lease.lost, 'released');
       assert.equal(await server.call('EXISTS', 'a'), 1);
       assert.equal(await lease.release(), 'later');

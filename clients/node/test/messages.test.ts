@@ -98,7 +98,7 @@ for (const library of LIBRARIES) {
       const { waiting } = await waits(one, { ttl: 60_000 });
       await lease.release();
       const mine = await waiting;
-      mine.keep();
+      mine.detach();
       await eventually(async () => (await server.control.pttl('a')) > 50_000);
       await server.call('DEL', 'a');
     });

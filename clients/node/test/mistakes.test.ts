@@ -22,11 +22,14 @@ describe('what makes no sense is refused', () => {
   it('as a client or a setting', () => {
     assert.throws(() => new Leasehold({} as never), SettingError);
     const cases: [object, string, RegExp][] = [
-      [{ ttl: 0 }, 'ttl', /at least 3/],
+      [{ ttl: 0 }, 'ttl', /at least 3 and at most 3153600000000 /],
+      [{ ttl: 900719925474099 }, 'ttl', /at most 3153600000000 /],
+      [{ waitConnections: 100_000 }, 'waitConnections', /at most 99999/],
       [{ ttl: 2 }, 'ttl', /at least 3/],
       [{ waitConnections: 0 }, 'waitConnections', /whole number/],
       [{ wait: Number.NaN }, 'wait', /number/],
       [{ onTrouble: 'log' }, 'onTrouble', /function/],
+      [{ onEvent: 'log' }, 'onEvent', /function/],
       [{ keyPrefix: 'app:' }, 'keyPrefix', /did you mean prefix\?/],
       [{ unreachable_after: 5 }, 'unreachable_after', /did you mean unreachableAfter\?/],
       [{ colour: 'red' }, 'colour', /there are prefix, ttl, wait,/],
@@ -48,6 +51,8 @@ describe('what makes no sense is refused', () => {
       [{ fairness: true }, 'fairness', /there are ttl, wait, signal, renew, confirm, holdAtLeast/],
       [{ ttl: 2 }, 'ttl', /at least 3/],
       [{ renew: 'yes' }, 'renew', /number/],
+      [{ owner: '' }, 'owner', /1 to 255 bytes/],
+      [{ owner: 'x'.repeat(256) }, 'owner', /1 to 255 bytes/],
       [{ signal: new AbortController() }, 'signal', /AbortSignal/],
     ];
     for (const [options, name, text] of cases) {
@@ -82,7 +87,12 @@ describe('what makes no sense is refused', () => {
     await assert.rejects(rare.next(), is('interval', /did you mean lookEvery\?/));
     assert.throws(() => locks.election('e', undefined as never), is('candidate', /string/));
     await assert.rejects(locks.close({ limit: 5 } as never), is('limit', /number/));
-    assert.throws(() => locks.semaphore('s', 0), SettingError);
+    assert.throws(() => locks.semaphore('s', 0), is('permits', /at least 1 and at most 99999/));
+    assert.throws(() => locks.semaphore('s', 100_000), is('permits', /at most 99999/));
+    for (const names of [[], ['a', 'a'], ['a', Buffer.from('a')], 'a' as never, Array(130).fill('a')]) {
+      assert.throws(() => locks.several(names), is('names', /1 to 129|once/));
+    }
+    assert.throws(() => locks.several(['a', 7 as never]), is('name', /string or bytes/));
   });
 
   it('by errors that a program can tell apart', () => {

@@ -134,16 +134,19 @@ describe('extensions', () => {
 
 describe('a question', () => {
   it('is one command', () => {
-    const asks = (question: Parameters<typeof words>[1]) => words(key, question).join(' ');
-    const base = { owner: 'alice', ttl: 5_000, share: 1 };
-    assert.equal(asks({ ask: 'acquire', ...base }), 'LOCK.ACQUIRE printer alice 5000');
-    assert.equal(asks({ ask: 'acquire', ...base, share: 0 }), 'LOCK.ACQUIRE printer alice 5000 SHARE 0');
+    const claim = { key, also: [], owner: 'alice', share: 1 };
+    const asks = (question: Parameters<typeof words>[1], more = {}) => words({ ...claim, ...more }, question).join(' ');
+    const ttl = 5_000;
+    assert.equal(asks({ ask: 'acquire', ttl }), 'LOCK.ACQUIRE printer alice 5000');
+    assert.equal(asks({ ask: 'acquire', ttl }, { share: 0 }), 'LOCK.ACQUIRE printer alice 5000 SHARE 0');
     const ticket = 'LOCK.ACQUIRE printer alice 5000 TICKET 15000 NOTIFY grants';
-    assert.equal(asks({ ask: 'ticket', ...base, kept: 15_000, channel: 'grants' }), ticket);
-    assert.equal(asks({ ask: 'wait', ...base, patience: 0.2 }), 'LOCK.ACQUIRE printer alice 5000 BLOCK 1');
-    assert.equal(asks({ ask: 'extend', owner: 'alice', ttl: 1.5, fence: 7 }), 'LOCK.EXTEND printer alice 2 7');
-    assert.equal(asks({ ask: 'release', owner: 'alice', fence: 7 }), 'LOCK.RELEASE printer alice 7');
-    assert.equal(asks({ ask: 'release', owner: 'alice' }), 'LOCK.RELEASE printer alice');
+    assert.equal(asks({ ask: 'ticket', ttl, kept: 15_000, channel: 'grants' }), ticket);
+    assert.equal(asks({ ask: 'wait', ttl, patience: 0.2 }), 'LOCK.ACQUIRE printer alice 5000 BLOCK 1');
+    const also = ['ink', 'paper'];
+    assert.equal(asks({ ask: 'extend', ttl: 1.5, fence: 7 }, { share: 0 }), 'LOCK.EXTEND printer alice 2 7');
+    assert.equal(asks({ ask: 'extend', ttl, fence: 7 }, { also }), 'LOCK.EXTEND printer alice 5000 7 ALSO 2 ink paper');
+    assert.equal(asks({ ask: 'release', fence: 7 }), 'LOCK.RELEASE printer alice 7');
+    assert.equal(asks({ ask: 'release' }), 'LOCK.RELEASE printer alice');
   });
 
   it('keeps the last fence in the slot of the lock', () => {
@@ -155,8 +158,9 @@ describe('a question', () => {
   });
 
   it('names the whole value of a lock that another kind of client wrote', () => {
-    assert.deepEqual(plainly(key, { ask: 'release', owner: 'alice', fence: 0 }).args, ['1', key, 'alice']);
-    const { args } = plainly(key, { ask: 'release', owner: 'alice', fence: 7 });
+    const claim = { key, also: [], owner: 'alice', share: 1 };
+    assert.deepEqual(plainly(claim, { ask: 'release', fence: 0 }).args, ['1', key, 'alice']);
+    const { args } = plainly(claim, { ask: 'release', fence: 7 });
     assert.deepEqual(args, ['1', key, '0000000000000007:alice']);
   });
 });

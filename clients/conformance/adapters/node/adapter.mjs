@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
-import { Leasehold } from '../../../node/dist/esm/index.js';
+import { Leasehold, Quorum } from '../../../node/dist/esm/index.js';
 
 const library = process.argv[2];
 // The libraries that the package is tested with.
@@ -12,7 +12,8 @@ const require = createRequire(new URL('../../../node/package.json', import.meta.
 
 /** The client of the program, its connections, and how to end them. */
 let locks;
-let disconnect = () => {};
+const ends = [];
+let isTold = false;
 const leases = new Map();
 const waits = new Map();
 const works = new Map();
@@ -21,19 +22,24 @@ const write = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 const whole = (duration) => Math.max(0, Math.floor(duration));
 
 const commands = {
-  async open({ url, cluster, sentinel, ca, certificate, key, settings = {} }) {
+  async open({ url, cluster, sentinel, quorum, ca, certificate, key, settings = {} }) {
     const encrypted = (url ?? '').startsWith('rediss');
     const pem = (file) => (file === undefined ? undefined : readFileSync(file));
     const tls = encrypted ? { ca: pem(ca), cert: pem(certificate), key: pem(key) } : undefined;
-    const client = (library === 'ioredis' ? openIoredis : openNodeRedis)({ url, cluster, sentinel, tls });
+    const opened = (quorum ?? [url]).map((each) =>
+      (library === 'ioredis' ? openIoredis : openNodeRedis)({ url: each, cluster, sentinel, tls }),
+    );
+    const client = opened[0];
     const { unreachable_after, wait_connections, ...same } = settings;
-    locks = new Leasehold(client, {
+    const chosen = {
       ...same,
       ...(unreachable_after === undefined ? {} : { unreachableAfter: unreachable_after }),
       ...(wait_connections === undefined ? {} : { waitConnections: wait_connections }),
+      onEvent: ({ step, name }) => isTold && write({ event: 'step', step, name }),
       onTrouble: ({ kind, error }) => write({ event: 'trouble', kind, text: String(error) }),
-    });
-    if (library === 'node-redis') await connected(client);
+    };
+    locks = quorum === undefined ? new Leasehold(client, chosen) : new Quorum(opened, chosen);
+    if (library === 'node-redis') await Promise.all(opened.map(connected));
     return {};
   },
 
@@ -88,9 +94,31 @@ const commands = {
     return { outcome: await leases.get(lease).release() };
   },
 
-  keep({ lease }) {
-    leases.get(lease).keep();
-    return {};
+  async upgrade({ lease }) {
+    const fence = await leases.get(lease).upgrade();
+    return fence === null ? { held: false } : granted(leases.get(lease));
+  },
+
+  async downgrade({ lease }) {
+    await leases.get(lease).downgrade();
+    return granted(leases.get(lease));
+  },
+
+  async guard({ lease, command }) {
+    return { reply: await leases.get(lease).guard(...command) };
+  },
+
+  detach: ({ lease }) => ({ text: String(leases.get(lease).detach()) }),
+
+  /** As older drivers say it. */
+  keep: (request) => commands.detach(request),
+
+  async adopt({ lease, text }) {
+    return held(lease, await locks.adopt(text));
+  },
+
+  async extend_by({ lease, by }) {
+    return { outcome: await leases.get(lease).extendBy(by) };
   },
 
   async info({ name }) {
@@ -99,6 +127,14 @@ const commands = {
     const { holder, fence, holders, waiters } = info;
     return { holder, fence: String(fence), holders, waiters };
   },
+
+  async holders({ name }) {
+    return (await locks.holders(name)).map(({ owner, fence }) => ({ owner, fence: String(fence) }));
+  },
+
+  waiters: ({ name }) => locks.waiters(name),
+  top: () => locks.top(),
+  log: () => locks.log(),
 
   async campaign({ lease, name, candidate, ttl }) {
     const term = await locks.election(name, candidate).campaign({ ttl });
@@ -114,9 +150,25 @@ const commands = {
     return leader === null ? null : { candidate: leader.candidate, fence: String(leader.fence) };
   },
 
+  events() {
+    isTold = true;
+    return {};
+  },
+
+  async observe({ name, observer }) {
+    const tell = async () => {
+      for await (const leader of locks.election(name, '').observe()) {
+        const { candidate = null, fence = null } = leader ?? {};
+        write({ event: 'leader', observer, candidate, fence: fence && String(fence) });
+      }
+    };
+    tell().catch((error) => write({ event: 'trouble', kind: 'observe', text: String(error) }));
+    return {};
+  },
+
   async close({ limit }) {
     const left = await locks.close(limit);
-    await disconnect();
+    for (const end of ends) end();
     return { left };
   },
 };
@@ -125,7 +177,7 @@ function openIoredis({ url, cluster, sentinel, tls }) {
   const { Cluster, Redis } = require('ioredis');
   const quiet = (client) => {
     client.on('error', () => {});
-    disconnect = () => client.disconnect();
+    ends.push(() => client.disconnect());
     return client;
   };
   if (cluster !== undefined) return quiet(new Cluster(cluster));
@@ -145,7 +197,7 @@ function openNodeRedis({ url, cluster, sentinel, tls }) {
     client = createSentinel({ name: sentinel.service, sentinelRootNodes: sentinel.urls.map(place) });
   } else client = createClient({ url, ...(tls === undefined ? {} : { socket: { tls: true, ...tls } }) });
   client.on('error', () => {});
-  disconnect = () => client.destroy();
+  ends.push(() => client.destroy());
   return client;
 }
 
@@ -155,13 +207,25 @@ async function connected(client) {
   await Promise.race([connecting, new Promise((resolve) => setTimeout(resolve, 2_000))]);
 }
 
+/** The lock that a request names, in its way. */
+function lockOf({ name, name_hex, mode = 'write', permits, also }) {
+  const named = name ?? Buffer.from(name_hex, 'hex');
+  if (locks instanceof Quorum) {
+    const calls = ['acquire', 'tryAcquire', 'with'].map((call) => [call, (...given) => locks[call](named, ...given)]);
+    return Object.fromEntries(calls);
+  }
+  if (also !== undefined) return locks.several([named, ...also]);
+  return mode === 'semaphore' ? locks.semaphore(named, permits) : locks[mode](named);
+}
+
 /** Asks for a lock with the options of a request, so that `cancel` can end it. */
 async function asked(request, ask) {
-  const { id, name, name_hex, mode = 'write', permits, ttl, wait, renew, hold_at_least } = request;
-  const named = name ?? Buffer.from(name_hex, 'hex');
+  const { id, ttl, wait, renew, hold_at_least, owner, ephemeral } = request;
+  const { replicas: count, replicas_within: within = 1_000 } = request;
+  const replicas = count === undefined ? undefined : { count, within };
   const waiting = new AbortController();
-  const lock = mode === 'semaphore' ? locks.semaphore(named, permits) : locks[mode](named);
-  const given = { ttl, wait, renew, holdAtLeast: hold_at_least, signal: waiting.signal };
+  const lock = lockOf(request);
+  const given = { ttl, wait, renew, holdAtLeast: hold_at_least, owner, ephemeral, replicas, signal: waiting.signal };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   waits.set(id, waiting);
   try {
@@ -173,6 +237,10 @@ async function asked(request, ask) {
 
 function held(id, lease) {
   keep(id, lease);
+  return granted(lease);
+}
+
+function granted(lease) {
   const { fence, owner } = lease;
   return { held: true, fence: String(fence), owner, valid_for: whole(lease.validFor()) };
 }
@@ -195,8 +263,11 @@ const KINDS = {
   BusyError: 'busy',
   UnreachableError: 'unreachable',
   TooLateError: 'too late',
+  TooFewReplicasError: 'too few replicas',
   LostError: 'lost',
   ClosedError: 'closed',
+  UnansweredError: 'unanswered',
+  NeedsModuleError: 'needs the module',
   SettingError: 'setting',
   SurpriseError: 'refused',
   PermissionError: 'not permitted',

@@ -26,3 +26,21 @@ function listenersOf(client: Emitter, event: string): Set<() => void> {
   }
   return listeners;
 }
+
+/** The end of a connection, and those who are told of it. */
+export class Ending {
+  readonly #tells = new Set<() => void>();
+  #isOver = false;
+
+  readonly whenEnded = (tell: () => void): (() => void) => {
+    if (this.#isOver) tell();
+    else this.#tells.add(tell);
+    return () => this.#tells.delete(tell);
+  };
+
+  over(): void {
+    this.#isOver = true;
+    for (const tell of [...this.#tells]) tell();
+    this.#tells.clear();
+  }
+}

@@ -1,7 +1,7 @@
 /** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
 import { within } from '../steps.js';
-import { whenever } from './ending.js';
+import { Ending, whenever } from './ending.js';
 import { lastFailure, watchFailuresOfIoredis } from './failing.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
 import { slotOf } from './slots.js';
@@ -64,14 +64,24 @@ export class IoredisConnection implements Connection {
 
   async dedicated(key: Word): Promise<Dedicated> {
     const own = found(this.#nodeOf(key)).duplicate(BESIDE);
-    own.on('error', () => {});
+    let failure: unknown;
+    own.on('error', (error) => {
+      failure = error;
+    });
+    const ending = new Ending();
     const send = sender(own);
     const close = () => {
       this.#beside.delete(close);
       own.disconnect();
+      ending.over();
     };
+    own.once('end', close);
     this.#beside.add(close);
-    return { send: (words) => send(key, words), close };
+    await own.connect().catch((error) => {
+      close();
+      throw failure ?? error;
+    });
+    return { send: (words) => send(key, words), whenEnded: ending.whenEnded, close };
   }
 
   together(key: Word, send: () => void): void {

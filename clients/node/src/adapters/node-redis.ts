@@ -1,7 +1,7 @@
 /** node-redis: `createClient`, `createCluster` and `createSentinel`. */
 import { type Moment, now } from '../clock.js';
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
-import { whenever } from './ending.js';
+import { Ending, whenever } from './ending.js';
 import { lastFailure, watchFailures } from './failing.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
 import { within } from '../steps.js';
@@ -150,19 +150,19 @@ class NodeRedisConnection implements Connection {
 
   async dedicated(key: Word): Promise<Dedicated> {
     const own = beside(await this.#nodeOf(key));
-    own.on('error', () => {});
+    const ending = new Ending();
     const close = () => {
       this.#beside.delete(close);
       destroy(own);
+      ending.over();
     };
+    // It is not opened again, so an error ends it.
+    own.on('error', close);
+    own.on('end', close);
     this.#beside.add(close);
-    const opened = own.connect();
-    opened.catch(() => {});
-    const send = async (words: readonly Word[]) => {
-      await opened;
-      return own.sendCommand(words, AS_BYTES);
-    };
-    return { send, close };
+    await own.connect();
+    const send = async (words: readonly Word[]) => own.sendCommand(words, AS_BYTES);
+    return { send, whenEnded: ending.whenEnded, close };
   }
 
   /** node-redis writes once in each turn of the loop. */

@@ -20,9 +20,9 @@ const LISTED = 100;
 /** A fence says that it was granted, and nothing of how much of the lease is left. Null: ask again. */
 export async function waitOnConnection(attempt: Attempt, patience: Patience): Promise<number | null> {
   const { until, each, steps } = patience;
-  const { server, wanted } = attempt;
+  const { server, claim } = attempt;
   const left = () => Math.max(0, until - now());
-  const opening = server.connection.dedicated(wanted.key);
+  const opening = server.connection.dedicated(claim.key);
   const dedicated = await steps.within(Math.min(each, left()), opening).catch((error) => {
     opening.then(
       (late) => late.close(),
@@ -33,7 +33,8 @@ export async function waitOnConnection(attempt: Attempt, patience: Patience): Pr
   let isAnswered = false;
   try {
     const waits = attempt.waiting(until === Number.POSITIVE_INFINITY ? 0 : Math.max(1, left()));
-    const answer = server.askAlone(dedicated, wanted.key, waits);
+    attempt.queued?.();
+    const answer = server.askAlone(dedicated, claim, waits);
     const fence = await lookedAfter(attempt, patience, answer);
     isAnswered = true;
     return fence;
@@ -64,8 +65,8 @@ async function lookedAfter(
   }
 }
 
-async function isQueued({ server, wanted, owner }: Attempt): Promise<boolean> {
-  const reply = await server.read(wanted.key, ['LOCK.WAITERS', wanted.key, 'COUNT', String(LISTED)]);
+async function isQueued({ server, claim: { key, owner } }: Attempt): Promise<boolean> {
+  const reply = await server.read(key, ['LOCK.WAITERS', key, 'COUNT', String(LISTED)]);
   if (!Array.isArray(reply) || reply.length >= LISTED) return true;
   const own = Buffer.from(owner);
   return reply.some((waiter) => bytes(fields(waiter).get('owner'))?.equals(own));

@@ -74,12 +74,12 @@ export class Places {
 
   take(attempt: Attempt): Place {
     const place = new Place(this, attempt);
-    this.#all.set(attempt.owner, place);
+    this.#all.set(attempt.claim.owner, place);
     return place;
   }
 
   leave(place: Place): void {
-    this.#all.delete(place.attempt.owner);
+    this.#all.delete(place.attempt.claim.owner);
     if (this.#all.size > 0) return;
     cancel(this.#look);
     this.#look = undefined;
@@ -207,7 +207,7 @@ export class Place {
     readonly places: Places,
     readonly attempt: Attempt,
   ) {
-    this.key = attempt.wanted.key;
+    this.key = attempt.claim.key;
   }
 
   /** Asks for it, or asks again, and sleeps where somebody tells of its grant. */
@@ -248,7 +248,7 @@ export class Place {
 
   #answerTo({ kept }: Request): Promise<unknown> {
     const { attempt, places } = this;
-    return attempt.server.ask(this.key, attempt.ticketFor(kept, places.channel), attempt);
+    return attempt.server.ask(attempt.claim, attempt.ticketFor(kept, places.channel), attempt);
   }
 
   /** Undefined: it has a place, and somebody tells of its grant. */
@@ -318,7 +318,7 @@ export class Place {
   missed(moment: Moment): void {
     if (this.#askedAt === undefined || this.#askedAt < moment) return;
     this.#askedAt = undefined;
-    this.attempt.server.silent(this.key);
+    this.attempt.server.silent(this.attempt.claim, { ask: 'ticket' });
     this.wake('ask');
   }
 

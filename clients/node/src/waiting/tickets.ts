@@ -20,7 +20,7 @@ export interface Patience extends Limits {
 export type Waited = Granted | 'no tickets' | 'no queue' | null;
 
 export async function waitByTicket(attempt: Attempt, places: Places, patience: Patience): Promise<Waited> {
-  const { server, steps, wanted } = attempt;
+  const { server, steps, claim } = attempt;
   const { until, slice } = patience;
   const place = places.take(attempt);
   const failures: Failures = { count: 0, silentSince: undefined, refusal: undefined, isQueued: false };
@@ -38,9 +38,10 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
         told = await place.ask(asked, patience);
         if (typeof told === 'object') return told;
         if (server.isPlain()) return 'no queue';
+        attempt.queued?.();
         [failures.count, failures.silentSince, failures.refusal, failures.isQueued] = [0, undefined, undefined, true];
       } catch (error) {
-        failed(error, server, wanted.key, patience, asked, attempt);
+        failed(error, server, claim, { ask: 'ticket' }, patience, asked, attempt);
         steps.throwIfStopped();
         if (server.learns(error)) {
           if (server.isPlain()) return 'no queue';
@@ -53,7 +54,7 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
         continue;
       }
       if (place.ear === undefined) {
-        const isHeard = await listens(wanted.key, places, patience);
+        const isHeard = await listens(claim.key, places, patience);
         if (isHeard === 'refused') return 'no tickets';
         // What was granted meanwhile was not told.
         if (isHeard) continue;
