@@ -119,7 +119,7 @@ class Asking:
                 if unanswered is not None:
                     unanswered.add(line)
                 limit = min(limits.each, limits.until - asked)
-                reply = await self._ask(server, line, key, question(asked), limit, is_asking)
+                reply = await self._ask(server, line, question(asked), limit, is_asking)
                 if unanswered is not None:
                     unanswered.discard(line)
                 return Answer(reply, asked, line.has_module, is_repeated)
@@ -148,17 +148,15 @@ class Asking:
             server = await within(limits.until - now(), self.routes.server_of(key))
         return server, await server.line(min(self._response, limits.until - now()))
 
-    async def _ask(
-        self, server: Server, line: Line, key: bytes, question: Question, limit: float, is_asking: bool
-    ) -> Reply:
+    async def _ask(self, server: Server, line: Line, question: Question, limit: float, is_asking: bool) -> Reply:
         if is_asking:
             # In one step, so nothing comes between the two on this line. A cluster has no other dialect half-way.
             line.ask(pack((b"ASKING",)), limit)
-            reply = await line.ask(pack(words(key, question)), limit)
+            reply = await line.ask(pack(words(question)), limit)
             if isinstance(reply, RedisError):
                 raise reply
             return reply
-        return await server.ask(line, key, question, limit)
+        return await server.ask(line, question, limit)
 
     def _after(self, error: BaseException, said: Verdict, tries: int) -> Optional[float]:
         """How long to rest before the next try; None if it would come to the same."""

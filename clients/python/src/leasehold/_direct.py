@@ -128,6 +128,16 @@ class Pool:
             raise Disconnected("the connection was lost")
         return Channel(sock)
 
+    def ask(self, channel: Channel, packed: bytes, limit: Optional[float]) -> Reply:
+        """The channel is given back, or closed."""
+        try:
+            reply = channel.ask(packed, limit)
+        except BaseException:
+            channel.close()
+            raise
+        self.give_back(channel)
+        return reply
+
     def give_back(self, channel: Channel) -> None:
         self._idle.append(channel)
         if self._is_closed or len(self._idle) > MOST_IDLE:

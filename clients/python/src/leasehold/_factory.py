@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, Generic, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Dict, Generic, Optional, TypeVar
 
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._target import AnyClient, target_of
-from ._wanted import Asked, permits
-from .settings import Duration, Name, Settings, octets
+from ._wanted import Asked, Options, permits
+from .settings import Duration, Name, Settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 R = TypeVar("R")
 
@@ -38,56 +41,19 @@ class Factory(Generic[R]):
     def _request(self, asked: Asked) -> R:
         raise NotImplementedError
 
-    def lock(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-    ) -> R:
-        """A lock that one holds at a time. Durations are seconds; ``wait`` is a hard limit.
+    def lock(self, name: Name, **options: Unpack[Options]) -> R:
+        """A lock that one holds at a time."""
+        return self._request(Asked(self._settings, name, EXCLUSIVE, **options))
 
-        ``hold_at_least`` has the lock held for so long from the grant, although it is released before: for jobs
-        that several hosts start at about the same time. A program that dies holds it for its ttl.
-        """
-        return self._request(Asked(self._settings, name, ttl, wait, EXCLUSIVE, renew, hold_at_least))
-
-    def read(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        renew: bool = True,
-    ) -> R:
+    def read(self, name: Name, **options: Unpack[Options]) -> R:
         """The right to read: readers hold a lock together, and a writer alone. It needs the module."""
-        return self._request(Asked(self._settings, name, ttl, wait, UNLIMITED, renew, None))
+        return self._request(Asked(self._settings, name, UNLIMITED, **options))
 
-    def write(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        renew: bool = True,
-    ) -> R:
+    def write(self, name: Name, **options: Unpack[Options]) -> R:
         """The right to write: alone, when all readers who came before have left. It is what :meth:`lock` is."""
-        return self._request(Asked(self._settings, name, ttl, wait, EXCLUSIVE, renew, None))
+        return self.lock(name, **options)
 
-    def semaphore(
-        self,
-        name: Name,
-        count: int,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        renew: bool = True,
-    ) -> R:
+    def semaphore(self, name: Name, count: int, **options: Unpack[Options]) -> R:
         """One of ``count`` permits. If those who ask disagree on how many there are, the smallest number counts.
         More than one needs the module."""
-        return self._request(Asked(self._settings, name, ttl, wait, permits(count), renew, None))
-
-    def _asked_by(self, name: Name, candidate: str, ttl: Optional[Duration], wait: Optional[Duration]) -> Asked:
-        return Asked(self._settings, name, ttl, wait, candidate=octets("candidate", candidate))
+        return self._request(Asked(self._settings, name, permits(count), **options))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import sys
-from typing import Any, Generic, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Generic, Iterator, List, Optional, Tuple, Type, TypeVar, Union
 
 from ._hub import Hub
 from ._lease import LeaseState
@@ -13,6 +15,7 @@ from .outcomes import Loss
 from .settings import Duration, Name, positive
 
 E = TypeVar("E")
+log = logging.getLogger("leasehold")
 
 
 class Hold:
@@ -37,7 +40,7 @@ class Hold:
     @property
     def owner(self) -> bytes:
         """As whom the server knows this hold."""
-        return self._state.owner
+        return self._state.claim.owner
 
     def valid_for(self) -> float:
         """For how many seconds the lock is held for certain; 0 when it is lost.
@@ -78,6 +81,15 @@ class Hold:
         state = getattr(self, "_state", None)
         if state is not None and not (state.is_released or state.was_kept or state.loss is Loss.FORKED):
             self._hub.call(self._hub.drop, state)
+
+
+@contextlib.contextmanager
+def given_back(hold: Hold) -> Iterator[None]:
+    """What became of the work is worth more than what becomes of the release."""
+    try:
+        yield
+    except LeaseholdError as error:
+        log.warning("the lock %r may be held until its lease ends: %s", hold.name, error)
 
 
 class Entered(Generic[E]):

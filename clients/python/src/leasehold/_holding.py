@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import Any, Callable, Coroutine, Dict, List, NamedTuple, Optional, Set, Tuple, TypeVar
+from typing import Any, Coroutine, Dict, List, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import RedisError
 
-from ._asking import Asking
+from ._home import Home
 from ._lease import LeaseState
 from ._pending import parting_words
 from ._questions import Extend, Guarded, Release, words
 from ._resp import Reply, Word, number, pack
+from ._target import Target
 from ._time import now, wake
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import Loss, Released
-from .settings import Name, octets
+from .settings import Name, Settings, octets
 
 T = TypeVar("T")
 log = logging.getLogger("leasehold")
@@ -33,56 +34,16 @@ EACH_LOOK = 1e-6
 _NOT_HELD = (Loss.EXPIRED, Loss.TAKEN, Loss.FORKED)
 
 
-class Limits(NamedTuple):
-    """The durations of the settings, in seconds."""
-
-    response: float
-    within: float
-    unreachable_after: float
-    slice: float
-
-
-class Holding:
-    """Create it on the loop on which it is to be used."""
-
-    def __init__(self, limits: Limits, asking: Asking) -> None:
-        self.limits = limits
-        self.asking = asking
-        self.loop = asyncio.get_running_loop()
+class Holding(Home):
+    def __init__(self, target: Target, settings: Settings) -> None:
+        super().__init__(target, settings)
         self.leases: Set[LeaseState] = set()
         self._look_at = math.inf
         self._looking: Optional[asyncio.TimerHandle] = None
-        self._background: Set[asyncio.Future[Any]] = set()
         self._giving_back: Dict[asyncio.Future[Any], Name] = {}
         """What is being released, and what may have been granted to those who gave up."""
         self._not_released: List[Tuple[Name, float]] = []
         """What a server refused to release, and when its lease ends."""
-        self.requests: Set[object] = set()
-        """Those who ask for a lock at this moment, and leases that are released by one request."""
-        self.is_closed = False
-
-    def check_open(self) -> None:
-        if self.is_closed:
-            raise Closed
-
-    def call(self, what: Callable[..., object], *words: object) -> None:
-        """From any thread; nothing if the loop has ended."""
-        try:
-            self.loop.call_soon_threadsafe(what, *words)
-        except RuntimeError:
-            pass
-
-    def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-
-        def ended(ended: asyncio.Future[T]) -> None:
-            self._background.discard(ended)
-            if not ended.cancelled() and ended.exception() is not None:
-                log.debug("in the background: %r", ended.exception())
-
-        task.add_done_callback(ended)
-        return task
 
     def _give_back_by(self, name: Name, end: float, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
         """Whoever closes the client is told the name if it takes too long, or fails before the lease ends."""
@@ -157,11 +118,13 @@ class Holding:
 
             def question(asked: float) -> Extend:
                 state.about_to_extend(asked, ttl)
-                return Extend(state.owner, ttl, state.fence)
+                return Extend(state.claim, ttl, state.fence)
 
             is_answered = False
             try:
-                answer = await self.asking.ask(state.key, question, self.asking.limits(ttl, min(until, state.end)))
+                answer = await self.asking.ask(
+                    state.claim.key, question, self.asking.limits(ttl, min(until, state.end))
+                )
                 is_answered = not answer.is_repeated
             finally:
                 if not is_answered:
@@ -182,7 +145,7 @@ class Holding:
         question = guarded(state, command)
         limits = self.asking.limits(state.ttl, now() + self.limits.within)
         try:
-            answer = await self.asking.ask(state.key, lambda _: question, limits, may_repeat=False)
+            answer = await self.asking.ask(state.claim.key, lambda _: question, limits, may_repeat=False)
         except Refused as refused:
             if refused.code != "NOTHOLDER":
                 raise
@@ -194,11 +157,11 @@ class Holding:
         """What is not answered in time goes on in the background."""
         until = now() + limit
         if state.release is None and not self.is_closed and self.may_release_at_once(state):
-            server = self.asking.routes.known(state.key)
+            server = self.asking.routes.known(state.claim.key)
             line = None if server is None else server.line_now
             if line is not None and line.has_module:
                 parting = Parting(self, state)
-                packed = pack(words(state.key, Release(state.owner, state.fence)))
+                packed = pack(words(Release(state.claim, state.fence)))
                 line.send(packed, (parting,), min(self.limits.response, limit))
                 await parting.told
         while True:
@@ -245,13 +208,13 @@ class Holding:
         if hold_until is not None and was_held and hold_until > now():
 
             def rest(asked: float) -> Extend:
-                return Extend(state.owner, max(0.001, hold_until - asked), state.fence)
+                return Extend(state.claim, max(0.001, hold_until - asked), state.fence)
 
-            answer = await self.asking.ask(state.key, rest, limits)
+            answer = await self.asking.ask(state.claim.key, rest, limits)
             return Released.LATER if number(answer.reply) == 1 else Released.LATE
-        answer = await self.asking.ask(state.key, lambda _: Release(state.owner, state.fence), limits)
+        answer = await self.asking.ask(state.claim.key, lambda _: Release(state.claim, state.fence), limits)
         for line in state.unanswered:
-            self.spawn(line.last_word(parting_words(line, state.key, state.owner), self.limits.response))
+            self.spawn(line.last_word(parting_words(line, state.claim), self.limits.response))
         # An earlier try of this release may have been the one that released it.
         is_released = number(answer.reply) == 1 or was_asked or (answer.is_repeated and answer.asked < end)
         return Released.RELEASED if is_released and was_held else Released.LATE
@@ -265,7 +228,7 @@ class Holding:
 
     def _claim(self, state: LeaseState) -> None:
         limits = self.asking.limits(state.ttl, state.end, outlasts=True)
-        self.spawn(self.asking.ask(state.key, lambda _: Extend(state.owner, state.ttl, state.fence), limits))
+        self.spawn(self.asking.ask(state.claim.key, lambda _: Extend(state.claim, state.ttl, state.fence), limits))
 
     def drop(self, state: LeaseState) -> None:
         """Nobody has the lease any more, and nobody released it."""
@@ -277,7 +240,7 @@ class Holding:
 
 def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Guarded:
     its_words = tuple(octets("command", word) if isinstance(word, str) else word for word in command)
-    return Guarded(state.owner, state.fence, its_words)
+    return Guarded(state.claim, state.fence, its_words)
 
 
 def released_by(reply: Reply) -> Released:

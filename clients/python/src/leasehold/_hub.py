@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import Callable, Dict, List, Optional, Set
 
 from . import _fork
-from ._asking import Asking
 from ._direct import Channel
-from ._holding import Holding, Limits
+from ._holding import Holding
 from ._lease import LeaseState
-from ._lines import Subscription
 from ._pending import Granted, Pending, give_up
 from ._plain import parse
 from ._questions import Look
 from ._resp import Reply, fields, number
-from ._routes import Routes
-from ._server import Server
 from ._target import Target
-from ._tickets import Places, Queuing
+from ._tickets import Queuing
 from ._time import LONGEST_TIMER, now, valid_until
 from ._waiting import granted, place_at_once
 from .errors import Closed
 from .outcomes import LockInfo, Loss, Released
-from .settings import Name, Settings, seconds
+from .settings import Name, Settings
 
 log = logging.getLogger("leasehold")
 
@@ -34,37 +29,11 @@ class Hub(Holding):
     """Create it on the loop on which it is to be used."""
 
     def __init__(self, target: Target, settings: Settings) -> None:
-        limits = Limits(*(seconds(name, getattr(settings, name)) for name in Limits._fields))
-        super().__init__(limits, Asking(Routes(target, limits.response), limits.response))
-        self.settings = settings
-        self._room = deque(range(settings.wait_connections))
-        """To wait on connections."""
+        super().__init__(target, settings)
         self.blocked: Dict[Channel, Pending] = {}
         """Threads that wait on connections."""
         self._closing: Optional[asyncio.Future[List[Name]]] = None
         _fork.remember(self)
-
-    def take_room(self) -> bool:
-        """Whether one more may wait on a connection. From any thread."""
-        try:
-            self._room.pop()
-        except IndexError:
-            return False
-        return True
-
-    def leave_room(self) -> None:
-        self._room.append(0)
-
-    @property
-    def waiting(self) -> int:
-        """How many wait by tickets, at most."""
-        return len(self.requests)
-
-    def places_of(self, server: Server, subscription: Subscription) -> Places:
-        places = subscription.places
-        if not isinstance(places, Places):
-            places = subscription.places = Places(self, server, subscription)
-        return places
 
     async def acquire(self, pending: Pending, begun: float) -> Optional[LeaseState]:
         """None when others have held the lock until patience ended. A lease that comes when nobody waits any more is
@@ -129,7 +98,7 @@ class Hub(Holding):
     async def info(self, key: bytes) -> Optional[LockInfo]:
         self.check_open()
         limits = self.asking.limits(self.limits.within, now() + self.limits.within)
-        answer = await self.asking.ask(key, lambda _: Look(), limits)
+        answer = await self.asking.ask(key, lambda _: Look(key), limits)
         return info_of(answer.reply, answer.has_module)
 
     async def close(self, timeout: float) -> List[Name]:

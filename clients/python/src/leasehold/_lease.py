@@ -7,48 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Callable, List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
+from ._pending import Granted, Pending
 from ._time import now, valid_until
 from .outcomes import Loss, Released
-
-if TYPE_CHECKING:
-    from ._pending import Granted, Pending
 
 LONGEST_WAY = 60.0
 """How long an extension may be on its way after nobody waits for its answer any more."""
 
 
 class LeaseState:
+    # fmt: off
     __slots__ = (
-        "__weakref__",
-        "_alone",
-        "_end",
-        "_loss",
-        "_renew_at",
-        "_told",
-        "_unanswered",
-        "fence",
-        "hold_until",
-        "is_claimed",
-        "is_extending",
-        "key",
-        "name",
-        "owner",
-        "release",
-        "released",
-        "releasing",
-        "renews",
-        "ttl",
-        "unanswered",
+        "__weakref__", "_alone", "_end", "_loss", "_renew_at", "_told", "_unanswered", "claim", "fence", "hold_until",
+        "is_claimed", "is_extending", "name", "release", "released", "releasing", "renews", "ttl", "unanswered",
         "was_kept",
     )
+    # fmt: on
 
     def __init__(self, pending: Pending, grant: Granted) -> None:
         wanted, here = pending.wanted, now()
         self.name = wanted.name
-        self.key = wanted.key
-        self.owner = wanted.owner
+        self.claim = wanted.claim
         self.fence = grant.fence
         self.ttl = wanted.ttl
         self.renews = wanted.renew

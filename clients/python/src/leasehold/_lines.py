@@ -295,7 +295,8 @@ async def _connect(connection: AbstractConnection) -> None:
         await connection.connect()  # type: ignore[no-untyped-call,unused-ignore]
         return
     last: Optional[Exception] = None
-    for address in await addresses_of(connection.host, connection.port, connection.socket_type):
+    addresses = addresses_of(connection.host, connection.port, connection.socket_type)
+    for address in await asyncio.wrap_future(addresses):
         arguments = {**type(connection)._connection_arguments(connection), "host": address}
         if "ssl" in arguments:
             arguments["server_hostname"] = connection.host

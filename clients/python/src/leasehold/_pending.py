@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from typing import TYPE_CHECKING, List, NamedTuple, Optional, Protocol, Set
+from typing import List, NamedTuple, Optional, Protocol, Set
 
+from ._home import Home
 from ._lines import Line
-from ._plain import RELEASE_ANY
-from ._questions import Release, words
+from ._plain import script_for
+from ._questions import Claim, Release, words
 from ._resp import number, pack
 from ._time import now
+from ._wanted import Wanted
 from .errors import QueueFull, Unreachable
-
-if TYPE_CHECKING:
-    from ._hub import Hub
-    from ._wanted import Wanted
 
 RELEASES_AFTER = (0.0, 0.05, 0.5)
 """When to ask again for what may have been granted to a request on a connection of its own, which was closed: the
@@ -71,16 +69,14 @@ def is_fresh(asked: float, ttl: float) -> bool:
     return now() < asked + ttl / 4
 
 
-async def give_up(hub: Hub, pending: Pending) -> None:
+async def give_up(home: Home, pending: Pending) -> None:
     """Gives back what was granted, or may be, to a request that nobody waits for: also a place in a queue."""
-    wanted, parked = pending.wanted, pending.parked
+    wanted, claim, parked = pending.wanted, pending.wanted.claim, pending.parked
     if parked is not None:
         parked.close()
-    limit = hub.limits.response
+    limit = home.limits.response
     lines = [line for line in pending.unanswered if line is not parked]
-    heard: List[bool] = await asyncio.gather(
-        *(line.last_word(parting_words(line, wanted.key, wanted.owner), limit) for line in lines)
-    )
+    heard: List[bool] = await asyncio.gather(*(line.last_word(parting_words(line, claim), limit) for line in lines))
     if heard and all(heard) and parked is None:
         # Behind the request, on the same connection: nothing can come after it.
         return
@@ -88,16 +84,18 @@ async def give_up(hub: Hub, pending: Pending) -> None:
     for rest in RELEASES_AFTER if is_uncertain else (0.0,):
         if rest:
             await asyncio.sleep(rest)
-        limits = hub.asking.limits(hub.limits.within, now() + max(wanted.ttl, hub.limits.within), outlasts=True)
+        limits = home.asking.limits(home.limits.within, now() + max(wanted.ttl, home.limits.within), outlasts=True)
         try:
-            answer = await hub.asking.ask(wanted.key, lambda _: Release(wanted.owner, None), limits)
+            answer = await home.asking.ask(claim.key, lambda _: Release(claim, None), limits)
         except Unreachable:
             continue
         if number(answer.reply):
             return
 
 
-def parting_words(line: LastWords, key: bytes, owner: bytes) -> bytes:
+def parting_words(line: LastWords, claim: Claim) -> bytes:
+    question = Release(claim, None)
     if line.has_module:
-        return pack(words(key, Release(owner, None)))
-    return pack([b"EVAL", RELEASE_ANY.text, 1, key, owner])
+        return pack(words(question))
+    script, rest = script_for(question)
+    return pack([b"EVAL", script.text, *rest])

@@ -18,7 +18,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import List, Tuple
 
-from ._questions import EXCLUSIVE, Extend, Guarded, Look, Question, Release
+from ._questions import EXCLUSIVE, Acquire, Extend, Guarded, Look, Question, Release, Ticket, Wait
 from ._resp import Word
 from .errors import NeedsModule
 from .settings import millis
@@ -86,29 +86,31 @@ if not held then return false end
 return {held, redis.call('PTTL', KEYS[1])}""")
 
 
-def script_for(key: bytes, question: Question) -> Tuple[Script, List[Word]]:
+def script_for(question: Question) -> Tuple[Script, List[Word]]:
     """The script, and what follows it in EVAL: the number of keys, the keys and the arguments.
 
     Nobody waits here: whoever asks to wait is told of the present.
     """
+    if needs_module(question):
+        what = "guarded commands" if isinstance(question, Guarded) else "several holders"
+        raise NeedsModule("ERR", f"{what} need the module leasehold, which this server does not have")
+    if isinstance(question, Look):
+        return LOOK, [1, question.key]
+    key, owner, _ = question.claim
     if isinstance(question, Extend):
-        return EXTEND, [1, key, value(question.owner, question.fence), millis(question.ttl)]
+        return EXTEND, [1, key, value(owner, question.fence), millis(question.ttl)]
     if isinstance(question, Release):
         if question.fence is None:
-            return RELEASE_ANY, [1, key, question.owner]
-        return RELEASE, [1, key, value(question.owner, question.fence)]
-    if isinstance(question, Guarded):
-        raise NeedsModule("ERR", "guarded commands need the module leasehold, which this server does not have")
-    if isinstance(question, Look):
-        return LOOK, [1, key]
-    if question.share != EXCLUSIVE:
-        raise NeedsModule("ERR", "several holders need the module leasehold, which this server does not have")
-    ttl = millis(question.ttl)
-    return ACQUIRE, [2, key, beside(key), question.owner, ttl, DAY_MILLIS, MARGIN_MICROS]
+            return RELEASE_ANY, [1, key, owner]
+        return RELEASE, [1, key, value(owner, question.fence)]
+    assert not isinstance(question, Guarded)
+    return ACQUIRE, [2, key, beside(key), owner, millis(question.ttl), DAY_MILLIS, MARGIN_MICROS]
 
 
 def needs_module(question: Question) -> bool:
-    return isinstance(question, Guarded) or getattr(question, "share", EXCLUSIVE) != EXCLUSIVE
+    if isinstance(question, (Acquire, Wait, Ticket)):
+        return question.claim.share != EXCLUSIVE
+    return isinstance(question, Guarded)
 
 
 def value(owner: bytes, fence: int) -> bytes:

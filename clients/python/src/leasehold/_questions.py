@@ -14,33 +14,38 @@ UNLIMITED = 0
 EXCLUSIVE = 1
 
 
-class Acquire(NamedTuple):
+class Claim(NamedTuple):
+    """What is asked for or held, and as whom."""
+
+    key: bytes
     owner: bytes
+    share: int = EXCLUSIVE
+
+
+class Acquire(NamedTuple):
+    claim: Claim
     ttl: float
-    share: int
 
 
 class Wait(NamedTuple):
     """Waits on its connection for so long; None: without limit."""
 
-    owner: bytes
+    claim: Claim
     ttl: float
-    share: int
     patience: Optional[float]
 
 
 class Ticket(NamedTuple):
     """Keeps a place in the queue for so long, and is told on that channel when it is granted; None: it is not told."""
 
-    owner: bytes
+    claim: Claim
     ttl: float
-    share: int
     kept: float
     channel: Optional[bytes]
 
 
 class Extend(NamedTuple):
-    owner: bytes
+    claim: Claim
     ttl: float
     fence: int
 
@@ -48,18 +53,20 @@ class Extend(NamedTuple):
 class Release(NamedTuple):
     """Without a fence: whatever this owner holds, and its place in the queue."""
 
-    owner: bytes
+    claim: Claim
     fence: Optional[int]
 
 
 class Look(NamedTuple):
     """Who holds it?"""
 
+    key: bytes
+
 
 class Guarded(NamedTuple):
     """Runs a command if this owner holds the lock by this fence."""
 
-    owner: bytes
+    claim: Claim
     fence: int
     command: Tuple[Word, ...]
 
@@ -67,19 +74,20 @@ class Guarded(NamedTuple):
 Question = Union[Acquire, Wait, Ticket, Extend, Release, Look, Guarded]
 
 
-def words(key: bytes, question: Question) -> List[Word]:
+def words(question: Question) -> List[Word]:
+    if isinstance(question, Look):
+        return [b"LOCK.INFO", question.key]
+    key, owner, share = question.claim
     if isinstance(question, Release):
         fence: List[Word] = [] if question.fence is None else [question.fence]
-        return [b"LOCK.RELEASE", key, question.owner, *fence]
+        return [b"LOCK.RELEASE", key, owner, *fence]
     if isinstance(question, Extend):
-        return [b"LOCK.EXTEND", key, question.owner, millis(question.ttl), question.fence]
+        return [b"LOCK.EXTEND", key, owner, millis(question.ttl), question.fence]
     if isinstance(question, Guarded):
-        return [b"LOCK.GUARD", key, question.owner, question.fence, *question.command]
-    if isinstance(question, Look):
-        return [b"LOCK.INFO", key]
-    asked: List[Word] = [b"LOCK.ACQUIRE", key, question.owner, millis(question.ttl)]
-    if question.share != EXCLUSIVE:
-        asked += [b"SHARE", question.share]
+        return [b"LOCK.GUARD", key, owner, question.fence, *question.command]
+    asked: List[Word] = [b"LOCK.ACQUIRE", key, owner, millis(question.ttl)]
+    if share != EXCLUSIVE:
+        asked += [b"SHARE", share]
     if isinstance(question, Wait):
         asked += [b"BLOCK", 0 if question.patience is None else millis(question.patience)]
     if isinstance(question, Ticket):

@@ -7,6 +7,7 @@ locks now, and keeps places in queues for more waits than may take a connection 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from typing import Callable, List, NamedTuple, Optional, Tuple, TypeVar
@@ -78,7 +79,7 @@ class Running:
     def _acquire_directly(self, pending: Pending, begun: float) -> Optional[_Came]:
         """None: it is to be asked for in another way."""
         hub, wanted = self.hub, pending.wanted
-        server = self._routes.known(wanted.key)
+        server = self._routes.known(wanted.claim.key)
         if server is None:
             return None
         may_wait = wanted.wait > 0 and server.has_module
@@ -115,17 +116,17 @@ class Running:
         hub, wanted, deadline = self.hub, pending.wanted, self._deadline(begun, pending.wanted)
         asked = now()
         left = deadline - asked
-        question: Question = Acquire(wanted.owner, wanted.ttl, wanted.share)
+        question: Question = Acquire(wanted.claim, wanted.ttl)
         limit: Optional[float] = min(hub.asking.each(wanted.ttl), left)
         if waits:
             patience = None if math.isinf(left) else max(left, 0.001)
-            question = Wait(wanted.owner, wanted.ttl, wanted.share, patience)
+            question = Wait(wanted.claim, wanted.ttl, patience)
             limit = None if patience is None else patience + LATE
             if hub.settings.tickets and not server.tickets.is_closed:
                 # Then a ticket takes over the place: a connection may be stuck, and others want to wait.
                 limit = min(hub.limits.slice, math.inf if limit is None else limit)
             hub.blocked[channel] = pending
-        packed = server.known_words(wanted.key, question)
+        packed = server.known_words(question)
         if packed is None:
             server.pool.give_back(channel)
             return None
@@ -160,9 +161,9 @@ class Running:
         known = hub.known_release(state)
         if known is not None:
             return known
-        server = self._routes.known(state.key)
+        server = self._routes.known(state.claim.key)
         if server is not None and hub.may_release_at_once(state):
-            packed = server.known_words(state.key, Release(state.owner, state.fence))
+            packed = server.known_words(Release(state.claim, state.fence))
             state.releasing = threading.Lock()
             with state.releasing:
                 if packed is not None and state.lose(Loss.RELEASED):
@@ -179,13 +180,8 @@ class Running:
         try:
             hub.leases.discard(state)
             channel = server.pool.take(hub.limits.within / 2)
-            try:
-                was_asked = now() < end
-                reply = channel.ask(packed, min(hub.limits.response, hub.limits.within / 2))
-            except BaseException:
-                channel.close()
-                raise
-            server.pool.give_back(channel)
+            was_asked = now() < end
+            reply = server.pool.ask(channel, packed, min(hub.limits.response, hub.limits.within / 2))
             if not isinstance(reply, RedisError):
                 state.released = released_by(reply)
                 return state.released
@@ -211,20 +207,15 @@ class Running:
         if loss is not None:
             raise LockLost(state.name, loss)
         question = guarded(state, command)
-        server = self._routes.known(state.key)
+        server = self._routes.known(state.claim.key)
         if server is not None and server.has_module:
-            packed = server.known_words(state.key, question) or b""
+            packed = server.known_words(question) or b""
             channel = self._quiet(server)
             if channel is not None:
                 try:
-                    reply = channel.ask(packed, hub.asking.each(state.ttl))
+                    reply = server.pool.ask(channel, packed, hub.asking.each(state.ttl))
                 except (RedisError, OSError) as error:
-                    channel.close()
                     raise Unanswered(f"nobody answered, and the command may have been run: {error}") from error
-                except BaseException:
-                    channel.close()
-                    raise
-                server.pool.give_back(channel)
                 if not isinstance(reply, RedisError):
                     return reply
                 if verdict(reply) is Verdict.REFUSED and not str(reply).startswith("NOTHOLDER"):
@@ -245,26 +236,14 @@ class Running:
     def info(self, key: bytes) -> Optional[LockInfo]:
         hub = self.hub
         server = self._routes.known(key)
-        packed = None if server is None else server.known_words(key, Look())
+        packed = None if server is None else server.known_words(Look(key))
         if server is not None and packed is not None:
-            has_module = server.has_module
-            reply = self._asked(server, packed)
-            if reply is not _FAILED:
-                return info_of(reply, has_module)
+            has_module, limit = server.has_module, self.hub.limits.response
+            with contextlib.suppress(RedisError, OSError):
+                reply = server.pool.ask(server.pool.take(limit), packed, limit)
+                if not isinstance(reply, RedisError):
+                    return info_of(reply, has_module)
         return self.thread.call(lambda: hub.info(key), hub.limits.within)
-
-    def _asked(self, server: Server, packed: bytes) -> Reply:
-        try:
-            channel = server.pool.take(self.hub.limits.response)
-            try:
-                reply = channel.ask(packed, self.hub.limits.response)
-            except BaseException:
-                channel.close()
-                raise
-        except (RedisError, OSError):
-            return _FAILED
-        server.pool.give_back(channel)
-        return _FAILED if isinstance(reply, RedisError) else reply
 
     def close(self, limit: float) -> List[Name]:
         OPEN.discard(self.close)
@@ -277,9 +256,6 @@ class Running:
         """Nobody has the client any more, and nobody closed it. Called from anywhere, so that it waits for nothing."""
         OPEN.discard(self.close)
         self.hub.drop_all(self.thread.loop.stop)
-
-
-_FAILED = RedisError()
 
 
 def _is_good(grant: Granted, has_waited: bool) -> bool:

@@ -170,13 +170,13 @@ class Server:
             raise
         return subscription
 
-    def known_words(self, key: bytes, question: Question) -> Optional[bytes]:
+    def known_words(self, question: Question) -> Optional[bytes]:
         """In the words that this server knows, if they are known. Called from any thread."""
         if self.has_module:
-            return pack(words(key, question))
+            return pack(words(question))
         if needs_module(question):
             return None
-        script, rest = script_for(key, question)
+        script, rest = script_for(question)
         return pack([b"EVALSHA", script.digest, *rest]) if script.digest in self._scripts else None
 
     def learn(self, error: RedisError) -> None:
@@ -189,9 +189,9 @@ class Server:
         elif said is Verdict.UNKNOWN_SCRIPT:
             self._scripts.clear()
 
-    async def ask(self, line: Line, key: bytes, question: Question, limit: float) -> Reply:
+    async def ask(self, line: Line, question: Question, limit: float) -> Reply:
         if line.has_module:
-            reply = await line.ask(pack(words(key, question)), limit)
+            reply = await line.ask(pack(words(question)), limit)
             if not isinstance(reply, RedisError):
                 return reply
             if verdict(reply) is Verdict.UNKNOWN_COMMAND:
@@ -202,8 +202,8 @@ class Server:
             raise reply
         if needs_module(question) and await self._has_module(line):
             line.has_module = self.has_module = True
-            return await self.ask(line, key, question, limit)
-        script, rest = script_for(key, question)
+            return await self.ask(line, question, limit)
+        script, rest = script_for(question)
         try:
             return await self._run(line, script, rest, limit)
         except ResponseError as error:

@@ -7,6 +7,7 @@ So this package opens a few connections of its own, with the same addresses, pas
 
 from __future__ import annotations
 
+import concurrent.futures
 import inspect
 import socket
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.retry import Retry as BlockingRetry
 
-from ._names import addresses_within
+from ._names import addresses_of
 from .errors import SettingError
 
 Address = Tuple[str, int]
@@ -74,7 +75,11 @@ class NamedConnection(sync_connection.Connection):
     def _connect(self) -> socket.socket:
         limit = float(self.socket_connect_timeout or 1.0)
         last: Optional[OSError] = None
-        for address in addresses_within(limit, self.host, self.port, self.socket_type):
+        try:
+            addresses = addresses_of(self.host, self.port, self.socket_type).result(limit)
+        except concurrent.futures.TimeoutError:
+            raise OSError(f"the name {self.host} was not found within {limit:.3f} s") from None
+        for address in addresses:
             try:
                 sock = socket.create_connection((address, self.port), limit)
             except OSError as error:

@@ -18,10 +18,11 @@ import asyncio
 import math
 import random
 import re
-from typing import TYPE_CHECKING, Dict, Optional, Union
+from typing import Dict, Optional, Union
 
 from redis.exceptions import RedisError
 
+from ._home import Home
 from ._lines import Line, Subscription
 from ._pending import Granted, Pending, Waited
 from ._questions import Ticket, words
@@ -30,9 +31,6 @@ from ._server import Server
 from ._time import RETRY, ROOM, now, valid_until
 from ._verdict import Verdict, verdict
 from .errors import Closed, LeaseholdError, QueueFull, Refused, Unreachable
-
-if TYPE_CHECKING:
-    from ._hub import Hub
 
 KEPT_TIMES = 3
 """How many times a place is kept for as long as nobody asks for it."""
@@ -61,22 +59,15 @@ class Elsewise(Exception):
 class Queuing:
     """A place in the queue. It is kept together with those of all who wait at the same server: by :class:`Places`."""
 
+    # fmt: off
     __slots__ = (
-        "_deadline",
-        "_hub",
-        "_is_doubtful",
-        "_places",
-        "_told",
-        "asked",
-        "counted",
-        "kept",
-        "pending",
-        "server",
+        "_deadline", "_home", "_is_doubtful", "_places", "_told", "asked", "counted", "kept", "pending", "server",
         "was_answered",
     )
+    # fmt: on
 
-    def __init__(self, hub: Hub, pending: Pending, deadline: float, was_answered: bool = False) -> None:
-        self._hub = hub
+    def __init__(self, home: Home, pending: Pending, deadline: float, was_answered: bool = False) -> None:
+        self._home = home
         self.pending = pending
         self._deadline = deadline
         self.was_answered = was_answered
@@ -94,13 +85,13 @@ class Queuing:
     async def wait(self) -> Union[Granted, Waited]:
         last: Optional[LeaseholdError] = None
         tries, failing_since, rest = 0, now(), 0.0
-        each = self._hub.asking.each(self.pending.wanted.ttl)
+        each = self._home.asking.each(self.pending.wanted.ttl)
         while now() < self._deadline:
             is_last = self._deadline - now() < each
             try:
                 if self._places is not None and self._places.subscription.is_closed:
                     # What was told meanwhile is lost: so all ask, and not all at once.
-                    await self._rest(random.random() * min(1.0, self._hub.waiting / ASKED_A_SECOND))
+                    await self._rest(random.random() * min(1.0, self._home.waiting / ASKED_A_SECOND))
                 answer = await self._ask()
                 if answer is not None:
                     return answer
@@ -116,7 +107,7 @@ class Queuing:
                 self._look_at(refusal)
                 last, rest = refusal, 0.0
             except Unreachable as silent:
-                if now() - failing_since >= self._hub.limits.unreachable_after:
+                if now() - failing_since >= self._home.limits.unreachable_after:
                     raise
                 if not is_last or tries or last is not None or not self.was_answered:
                     last = silent
@@ -134,16 +125,16 @@ class Queuing:
         """By one request that nobody waits for: whatever comes of it is told."""
         self.enter(server, subscription)
         self.pending.may_hold = True
-        request, each = Request(self, line), self._hub.asking.each(self.pending.wanted.ttl)
+        request, each = Request(self, line), self._home.asking.each(self.pending.wanted.ttl)
         line.send(request.packed, (request,), min(each, self._deadline - now()))
 
     async def _ask(self) -> Optional[Granted]:
-        wanted, asking = self.pending.wanted, self._hub.asking
+        wanted, asking = self.pending.wanted, self._home.asking
         self.pending.may_hold = True
         # One look at the server, so that whoever is sent elsewhere is told of grants there.
-        until = min(self._deadline, now() + self._hub.limits.response * 2)
+        until = min(self._deadline, now() + self._home.limits.response * 2)
         answer = await asking.ask(
-            wanted.key, self.question, asking.limits(wanted.ttl, until), self.pending.unanswered, self._prepare
+            wanted.claim.key, self.question, asking.limits(wanted.ttl, until), self.pending.unanswered, self._prepare
         )
         fence = number(answer.reply)
         if fence is None:
@@ -155,7 +146,7 @@ class Queuing:
         wanted = self.pending.wanted
         self.asked, self.counted = min(self.asked, asked), min(self.counted, wanted.ttl, self.kept)
         channel = None if self._places is None else self._places.subscription.channel
-        return Ticket(wanted.owner, wanted.ttl, wanted.share, self.kept, channel)
+        return Ticket(wanted.claim, wanted.ttl, self.kept, channel)
 
     def not_yet(self, asked: float) -> None:
         # What was granted since the last answer, and lost again by now, is not what a message tells of from now on.
@@ -173,15 +164,15 @@ class Queuing:
         self.enter(server, server.subscription_now or await self._subscription_of(server, limit))
 
     def enter(self, server: Server, subscription: Optional[Subscription]) -> None:
-        slice_ = max(self._hub.limits.slice, self._hub.waiting / ASKED_A_SECOND)
+        slice_ = max(self._home.limits.slice, self._home.waiting / ASKED_A_SECOND)
         self.kept = min(max(KEPT_LEAST, slice_ * KEPT_TIMES), server.tickets.longest)
         self.server = server
-        places = None if subscription is None else self._hub.places_of(server, subscription)
+        places = None if subscription is None else places_of(self._home, server, subscription)
         if places is not self._places:
             self.leave()
             self._places = places
         if places is not None:
-            self._told = self._hub.loop.create_future()
+            self._told = self._home.loop.create_future()
             places.enter(self)
 
     async def _subscription_of(self, server: Server, limit: float) -> Optional[Subscription]:
@@ -201,16 +192,16 @@ class Queuing:
 
     async def until_told(self) -> Optional[Granted]:
         """Until there is a reason to ask again, or it is granted."""
-        told, hub, asking = self._told, self._hub, self._hub.asking
+        told, home, asking = self._told, self._home, self._home.asking
         if told is None or self._places is None:
-            unheard = max(UNHEARD, hub.waiting / ASKED_A_SECOND) * (1 - random.random() / 4)
+            unheard = max(UNHEARD, home.waiting / ASKED_A_SECOND) * (1 - random.random() / 4)
             await self._rest(min(self.kept / KEPT_TIMES, unheard))
             return None
         if asking.is_closed:
             raise Closed
         timer = None
         if not math.isinf(self._deadline):
-            timer = hub.loop.call_later(min(max(0.0, self._deadline - now()), 1e6), self.told, 0)
+            timer = home.loop.call_later(min(max(0.0, self._deadline - now()), 1e6), self.told, 0)
         # As until_closed does, but without one more coroutine for each who waits.
         asking.open.add(told)
         try:
@@ -222,13 +213,13 @@ class Queuing:
         if isinstance(came, Granted) or not came:
             return came or None
         # A lease that is not renewed has to be whole.
-        must_claim = self._is_doubtful or hub.settings.confirm or not self.pending.wanted.renew
+        must_claim = self._is_doubtful or home.settings.confirm or not self.pending.wanted.renew
         if must_claim or not is_fresh_enough(self.asked, self.counted):
             return None
         return Granted(came, self.asked, self.counted)
 
     async def _rest(self, rest: float) -> None:
-        await self._hub.asking.pause(max(0.0, min(rest, self._deadline - now())))
+        await self._home.asking.pause(max(0.0, min(rest, self._deadline - now())))
 
     # What it is to those who tell of its grant.
 
@@ -279,7 +270,7 @@ class Request:
         self._line = line
         self._asked = now()
         self._is_over = False
-        self.packed = pack(words(place.pending.wanted.key, place.question(self._asked)))
+        self.packed = pack(words(place.question(self._asked)))
         # If the lock is released before this arrives, it is granted once more.
         place.pending.unanswered.add(line)
 
@@ -302,11 +293,18 @@ class Request:
         self._place.told(0)
 
 
+def places_of(home: Home, server: Server, subscription: Subscription) -> Places:
+    places = subscription.places
+    if not isinstance(places, Places):
+        places = subscription.places = Places(home, server, subscription)
+    return places
+
+
 class Places:
     """All places of a client in the queues of a server: kept by many requests at once."""
 
-    def __init__(self, hub: Hub, server: Server, subscription: Subscription) -> None:
-        self._hub = hub
+    def __init__(self, home: Home, server: Server, subscription: Subscription) -> None:
+        self._home = home
         self._server = server
         self.subscription = subscription
         self._due: Dict[Queuing, float] = {}
@@ -314,32 +312,32 @@ class Places:
         self._timer: Optional[asyncio.TimerHandle] = None
 
     def enter(self, place: Queuing) -> None:
-        wanted = place.pending.wanted
-        self.subscription.listeners[wanted.owner, wanted.key] = place
+        claim = place.pending.wanted.claim
+        self.subscription.listeners[claim.owner, claim.key] = place
         self._due[place] = math.inf
         if self.subscription.is_closed:
             place.told(0)
         if self._timer is None:
-            self._timer = self._hub.loop.call_later(min(RENEWED_EVERY, place.kept / KEPT_TIMES / 2), self._renew)
+            self._timer = self._home.loop.call_later(min(RENEWED_EVERY, place.kept / KEPT_TIMES / 2), self._renew)
 
     def answered(self, place: Queuing) -> None:
         if place in self._due:
             self._due[place] = now() + place.kept / KEPT_TIMES * (1 - random.random() / 4)
 
     def leave(self, place: Queuing) -> None:
-        wanted = place.pending.wanted
-        self.subscription.listeners.pop((wanted.owner, wanted.key), None)
+        claim = place.pending.wanted.claim
+        self.subscription.listeners.pop((claim.owner, claim.key), None)
         self._due.pop(place, None)
 
     def _renew(self) -> None:
         self._timer = None
         if not self._due:
             return
-        self.subscription.check(self._hub.limits.slice)
+        self.subscription.check(self._home.limits.slice)
         here = now()
         due = [place for place, moment in self._due.items() if moment <= here and not place.is_told]
         line = self._server.line_now
-        slice_ = max(self._hub.limits.slice, len(self._due) / ASKED_A_SECOND)
+        slice_ = max(self._home.limits.slice, len(self._due) / ASKED_A_SECOND)
         if due and (line is None or not line.has_module):
             for place in due:
                 place.told(0)
@@ -349,5 +347,5 @@ class Places:
                 place.kept = max(place.kept, min(slice_ * KEPT_TIMES, self._server.tickets.longest))
                 self._due[place] = math.inf
             requests = [Request(place, line) for place in due]
-            line.send(b"".join([each.packed for each in requests]), requests, self._hub.limits.response)
-        self._timer = self._hub.loop.call_later(min(RENEWED_EVERY, slice_ / 2), self._renew)
+            line.send(b"".join([each.packed for each in requests]), requests, self._home.limits.response)
+        self._timer = self._home.loop.call_later(min(RENEWED_EVERY, slice_ / 2), self._renew)

@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import os
-from typing import Optional
+from typing import NamedTuple, Optional, TypedDict
 
-from ._questions import EXCLUSIVE
+from ._questions import EXCLUSIVE, Claim
 from ._time import valid_until
 from .errors import SettingError
 from .settings import Duration, Name, Settings, octets, patience, positive, seconds
 
 LONGEST_OWNER = 255
 MOST_HOLDERS = 99_999
+
+
+class TryOptions(TypedDict, total=False):
+    """How a lock is asked for. What is None or left out is as in :class:`Settings`."""
+
+    ttl: Optional[Duration]
+    """How long its lease lasts."""
+    renew: bool
+    """Whether it is renewed."""
+    hold_at_least: Optional[Duration]
+    """For so long from the grant it is held, although it is released before: for jobs that several hosts start at
+    about the same time. A program that dies holds it for its ttl."""
+
+
+class Options(TryOptions, total=False):
+    wait: Optional[Duration]
+    """How long to wait, as a hard limit."""
+
+
+class Wanted(NamedTuple):
+    """One try to get a lock."""
+
+    name: Name
+    claim: Claim
+    ttl: float
+    wait: float
+    """How long to wait; infinite: without limit. Zero: to try."""
+    renew: bool
+    hold_at_least: float
 
 
 class Asked:
@@ -23,9 +52,10 @@ class Asked:
         self,
         settings: Settings,
         name: Name,
+        share: int = EXCLUSIVE,
+        *,
         ttl: Optional[Duration] = None,
         wait: Optional[Duration] = None,
-        share: int = EXCLUSIVE,
         renew: bool = True,
         hold_at_least: Optional[Duration] = None,
         candidate: Optional[bytes] = None,
@@ -47,26 +77,11 @@ class Asked:
         if candidate is not None and len(candidate) + 37 > LONGEST_OWNER:
             raise SettingError("candidate: it must be at most 218 bytes long")
 
-    def owner(self) -> bytes:
-        """One try to get a lock, and not a program: whoever asks again with it gets the same grant."""
-        if self._candidate is None:
-            return b"%d:%b" % (os.getpid(), _unique())
-        return self._candidate + b"/" + _unique()
-
-
-class Wanted:
-    __slots__ = ("hold_at_least", "key", "name", "owner", "renew", "share", "ttl", "wait")
-
-    def __init__(self, asked: Asked, is_try: bool) -> None:
-        self.name = asked.name
-        self.key = asked.key
-        self.ttl = asked.ttl
-        self.wait = 0.0 if is_try else asked.wait
-        """How long to wait; infinite: without limit. Zero: to try."""
-        self.share = asked.share
-        self.renew = asked.renew
-        self.hold_at_least = asked.hold_at_least
-        self.owner = asked.owner()
+    def wanted(self, is_try: bool) -> Wanted:
+        """The owner is one try to get a lock, and not a program: whoever asks again with it gets the same grant."""
+        owner = b"%d:%b" % (os.getpid(), _unique()) if self._candidate is None else self._candidate + b"/" + _unique()
+        wait = 0.0 if is_try else self.wait
+        return Wanted(self.name, Claim(self.key, owner, self.share), self.ttl, wait, self.renew, self.hold_at_least)
 
 
 def key_of(settings: Settings, name: Name) -> bytes:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import TracebackType
-from typing import AsyncIterator, Awaitable, Callable, List, Optional, Tuple, Type, TypeVar, Union
+from typing import TYPE_CHECKING, AsyncIterator, Awaitable, Callable, List, Optional, Tuple, Type, TypeVar, Union
 
 from . import _fork
 from ._factory import Factory
-from ._hold import Entered, Hold, Scope
+from ._hold import Entered, Hold, Scope, given_back
 from ._hub import Hub
 from ._lease import LeaseState
 from ._pending import Pending
 from ._resp import Reply, Word
 from ._time import now
-from ._wanted import Asked, Wanted, candidate_of, key_of
+from ._wanted import Asked, Options, TryOptions, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, patience, positive
+from .settings import Duration, Name, octets, patience, positive
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
 
@@ -69,9 +72,7 @@ class Lease(Hold):
         return await self._hub.extend(self._state, self._ttl(ttl), now() + self._hub.limits.within)
 
     async def guard(self, *command: Word) -> Reply:
-        """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
-        at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
-        it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
+        """See :meth:`leasehold.Lease.guard`."""
         return await self._hub.guard(self._state, command)
 
     async def release(self) -> Released:
@@ -94,14 +95,9 @@ class Leadership(Lease):
 
 
 async def _give_back(lease: Lease) -> None:
-    """What became of the work is worth more than what becomes of the release."""
-    try:
-        released = await lease._hub.release(lease._state, lease._hub.limits.within)
-    except LeaseholdError as error:
-        log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
-        return
-    if not released.in_time:
-        log.warning("the lock %r was lost before it was released", lease.name)
+    with given_back(lease):
+        if not (await lease._hub.release(lease._state, lease._hub.limits.within)).in_time:
+            log.warning("the lock %r was lost before it was released", lease.name)
 
 
 class LockRequest:
@@ -120,7 +116,7 @@ class LockRequest:
 
     async def _granted(self, kind: Type[L]) -> L:
         hub, begun = self._locks._hub_here(), now()
-        state = await hub.acquire(Pending(Wanted(self._asked, False)), begun)
+        state = await hub.acquire(Pending(self._asked.wanted(is_try=False)), begun)
         if state is None:
             raise Busy(self._asked.name, now() - begun)
         return kind(self._locks, hub, state)
@@ -128,7 +124,7 @@ class LockRequest:
     async def try_acquire(self) -> Optional[Lease]:
         """The lock, or None if somebody else has it."""
         hub = self._locks._hub_here()
-        state = await hub.acquire(Pending(Wanted(self._asked, True)), now())
+        state = await hub.acquire(Pending(self._asked.wanted(is_try=True)), now())
         return None if state is None else Lease(self._locks, hub, state)
 
     async def run(self, work: Callable[[Lease], Awaitable[T]]) -> T:
@@ -172,28 +168,13 @@ class Leasehold(Factory[LockRequest]):
     def _request(self, asked: Asked) -> LockRequest:
         return LockRequest(self, asked)
 
-    async def acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-    ) -> Lease:
+    async def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
         """The same as ``lock(…).acquire()``."""
-        return await self.lock(name, ttl=ttl, wait=wait, renew=renew, hold_at_least=hold_at_least).acquire()
+        return await self.lock(name, **options).acquire()
 
-    async def try_acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-    ) -> Optional[Lease]:
+    async def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
         """The same as ``lock(…).try_acquire()``."""
-        return await self.lock(name, ttl=ttl, renew=renew, hold_at_least=hold_at_least).try_acquire()
+        return await self.lock(name, **options).try_acquire()
 
     async def info(self, name: Name) -> Optional[LockInfo]:
         """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
@@ -201,23 +182,14 @@ class Leasehold(Factory[LockRequest]):
         return await hub.info(key_of(self._settings, name))
 
     def election(
-        self,
-        name: Name,
-        candidate: str,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        look_every: Duration = 1.0,
+        self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
     ) -> Election:
         """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = self._asked_by(name, candidate, ttl, wait)
+        asked = Asked(self._settings, name, candidate=octets("candidate", candidate), **options)
         return Election(self, asked, positive("look_every", look_every))
 
     async def close(self, timeout: Duration = 5.0) -> List[Name]:
-        """Gives back what is held, and ends all connections: the last thing that a program does.
-
-        Requests that wait end with :class:`Closed`. It says which locks could not be released in time.
-        """
+        """Gives back what is held, and ends all connections: see :meth:`leasehold.Leasehold.close`."""
         self._is_closed = True
         hub = self._hub
         return [] if hub is None else await hub.close(patience("timeout", timeout))

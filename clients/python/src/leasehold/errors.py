@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Tuple, Union
+from typing import Dict, Tuple, Type, Union
 
 from .outcomes import Loss
 
 
 class LeaseholdError(Exception):
     """All that this package raises. They can be pickled: a pool of processes passes them on."""
+
+    def __reduce__(self) -> Tuple[object, ...]:
+        return _again, (type(self), self.args, self.__dict__)
 
 
 class Busy(LeaseholdError):
@@ -18,9 +21,6 @@ class Busy(LeaseholdError):
         super().__init__(f"the lock {name!r} was held by others for {waited:.3f} s")
         self.name = name
         self.waited = waited
-
-    def __reduce__(self) -> Tuple[object, ...]:
-        return type(self), (self.name, self.waited)
 
 
 class Unreachable(LeaseholdError):
@@ -38,9 +38,6 @@ class Refused(LeaseholdError):
         super().__init__(f"the server refused: {reason}")
         self.code = code
         self.reason = reason
-
-    def __reduce__(self) -> Tuple[object, ...]:
-        return type(self), (self.code, self.reason)
 
 
 class WrongPassword(Refused):
@@ -79,9 +76,6 @@ class LockLost(LeaseholdError):
         self.name = name
         self.loss = loss
 
-    def __reduce__(self) -> Tuple[object, ...]:
-        return type(self), (self.name, self.loss)
-
 
 class Closed(LeaseholdError):
     """The client was closed."""
@@ -89,12 +83,15 @@ class Closed(LeaseholdError):
     def __init__(self) -> None:
         super().__init__("the client was closed")
 
-    def __reduce__(self) -> Tuple[object, ...]:
-        return type(self), ()
-
 
 class SettingError(LeaseholdError, ValueError):
     """A setting or an argument has no sense."""
+
+
+def _again(kind: Type[LeaseholdError], words: Tuple[object, ...], facts: Dict[str, object]) -> LeaseholdError:
+    error = kind.__new__(kind, *words)
+    error.__dict__.update(facts)
+    return error
 
 
 _BY_CODE = {

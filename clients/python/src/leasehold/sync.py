@@ -5,20 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, Iterator, List, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Callable, Iterator, List, Optional, Type, TypeVar, Union
 
 from . import _fork
 from ._factory import Factory
-from ._hold import Entered, Hold
+from ._hold import Entered, Hold, given_back
 from ._lease import LeaseState
 from ._pending import Pending
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
-from ._wanted import Asked, Wanted, candidate_of, key_of
+from ._wanted import Asked, Options, TryOptions, Wanted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, patience, positive
+from .settings import Duration, Name, octets, patience, positive
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
 
@@ -100,14 +103,9 @@ class Leadership(Lease):
 
 
 def _give_back(lease: Lease) -> None:
-    """What became of the work is worth more than what becomes of the release."""
-    try:
-        released = lease.release()
-    except LeaseholdError as error:
-        log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
-        return
-    if not released.in_time:
-        log.warning("the lock %r was lost before it was released", lease.name)
+    with given_back(lease):
+        if not (lease.release()).in_time:
+            log.warning("the lock %r was lost before it was released", lease.name)
 
 
 class LockRequest:
@@ -126,14 +124,14 @@ class LockRequest:
 
     def _granted(self, kind: Type[L]) -> L:
         begun = now()
-        lease = self._locks._acquire(kind, Wanted(self._asked, False))
+        lease = self._locks._acquire(kind, self._asked.wanted(is_try=False))
         if lease is None:
             raise Busy(self._asked.name, now() - begun)
         return lease
 
     def try_acquire(self) -> Optional[Lease]:
         """The lock, or None if somebody else has it."""
-        return self._locks._acquire(Lease, Wanted(self._asked, True))
+        return self._locks._acquire(Lease, self._asked.wanted(is_try=True))
 
     def run(self, work: Callable[[Lease], T]) -> T:
         """Does the work under the lock. Its result is the result, whatever becomes of the release."""
@@ -165,44 +163,23 @@ class Leasehold(Factory[LockRequest]):
     def _request(self, asked: Asked) -> LockRequest:
         return LockRequest(self, asked)
 
-    def acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-    ) -> Lease:
+    def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
         """The same as ``lock(…).acquire()``."""
-        return self.lock(name, ttl=ttl, wait=wait, renew=renew, hold_at_least=hold_at_least).acquire()
+        return self.lock(name, **options).acquire()
 
-    def try_acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-    ) -> Optional[Lease]:
+    def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
         """The same as ``lock(…).try_acquire()``."""
-        return self.lock(name, ttl=ttl, renew=renew, hold_at_least=hold_at_least).try_acquire()
+        return self.lock(name, **options).try_acquire()
 
     def info(self, name: Name) -> Optional[LockInfo]:
         """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
         return self._run().info(key_of(self._settings, name))
 
     def election(
-        self,
-        name: Name,
-        candidate: str,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        look_every: Duration = 1.0,
+        self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
     ) -> Election:
         """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = self._asked_by(name, candidate, ttl, wait)
+        asked = Asked(self._settings, name, candidate=octets("candidate", candidate), **options)
         return Election(self, asked, positive("look_every", look_every))
 
     def close(self, timeout: Duration = 5.0) -> List[Name]:
