@@ -76,9 +76,9 @@ def test_it_is_extended_and_shortened(make: Make, server: Server, name: str) -> 
 
 def test_what_is_kept_stays_until_its_lease_ends(make: Make, server: Server, name: str) -> None:
     lease = make(server).acquire(name, ttl=1)
-    lease.keep()
-    assert lease.loss is Loss.KEPT
-    assert lease.release() is Released.KEPT
+    lease.detach()
+    assert lease.loss is Loss.DETACHED
+    assert lease.release() is Released.DETACHED
     assert server.holder(name) is not None
     eventually(lambda: server.holder(name) is None, "the lease ends, for nobody renews it")
 
@@ -169,7 +169,7 @@ def test_one_that_waits_is_told_by_name_whatever_is_in_it(make: Make, server: Se
 def test_the_closed_client_leaves_nothing(make: Make, server: Server, name: str) -> None:
     locks = make(server)
     lease, kept = locks.acquire(name), locks.acquire(name + ".kept", ttl=1)
-    kept.keep()
+    kept.detach()
     assert locks.close() == []
     assert server.holder(name) is None
     assert lease.loss is Loss.CLOSED

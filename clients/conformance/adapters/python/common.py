@@ -19,6 +19,7 @@ DURATIONS = ("ttl", "wait", "response", "within", "unreachable_after", "slice", 
 
 KINDS = (
     (errors.Busy, "busy"),
+    (errors.Unanswered, "unanswered"),
     (errors.Unreachable, "unreachable"),
     (errors.LockLost, "lost"),
     (errors.Closed, "closed"),
@@ -37,7 +38,7 @@ LOSSES = {
     Loss.EXPIRED: "expired",
     Loss.TAKEN: "taken",
     Loss.RELEASED: "released",
-    Loss.KEPT: "released",
+    Loss.DETACHED: "released",
     Loss.CLOSED: "closed",
     Loss.FORKED: "forked",
 }
@@ -92,7 +93,7 @@ def name_of(request: Dict[str, Any]) -> Any:
 
 def lock_of(locks: Any, request: Dict[str, Any]) -> Any:
     """The lock that a request is about, with its options."""
-    names = ("ttl", "wait", "renew", "hold_at_least")
+    names = ("ttl", "wait", "renew", "hold_at_least", "owner")
     if not isinstance(request.get("renew", True), bool):
         raise Unsupported("a lease is renewed until it ends, or not at all")
     options = in_seconds({name: request[name] for name in names if name in request})
@@ -144,6 +145,12 @@ def info(found: Any) -> Any:
         "holders": found.holders,
         "waiters": found.waiters,
     }
+
+
+def reply(came: Any) -> Any:
+    if isinstance(came, list):
+        return [reply(each) for each in came]
+    return came.decode(errors="replace") if isinstance(came, bytes) else came
 
 
 def leader(found: Any) -> Any:

@@ -70,12 +70,22 @@ class Adapter:
         extended = await self.leases[request["lease"]].extend(common.seconds(request["ttl"]))
         return {"outcome": "extended" if extended else "lost"}
 
+    async def guard(self, request: Dict[str, Any]) -> Any:
+        came = await self.leases[request["lease"]].guard(*request["command"])
+        return {"reply": common.reply(came)}
+
     async def release(self, request: Dict[str, Any]) -> Any:
         return {"outcome": (await self.leases[request["lease"]].release()).value}
 
-    async def keep(self, request: Dict[str, Any]) -> Any:
-        self.leases[request["lease"]].keep()
-        return {}
+    async def extend_by(self, request: Dict[str, Any]) -> Any:
+        extended = await self.leases[request["lease"]].extend_by(common.seconds(request["by"]))
+        return {"outcome": "extended" if extended else "lost"}
+
+    async def detach(self, request: Dict[str, Any]) -> Any:
+        return {"text": str(self.leases[request["lease"]].detach())}
+
+    async def adopt(self, request: Dict[str, Any]) -> Any:
+        return self.keep_lease(request, await self.locks.adopt(request["text"]))
 
     async def info(self, request: Dict[str, Any]) -> Any:
         return common.info(await self.locks.info(common.name_of(request)))

@@ -73,12 +73,22 @@ class Adapter:
         extended = self.leases[request["lease"]].extend(common.seconds(request["ttl"]))
         return {"outcome": "extended" if extended else "lost"}
 
+    def guard(self, request: Dict[str, Any]) -> Any:
+        came = self.leases[request["lease"]].guard(*request["command"])
+        return {"reply": common.reply(came)}
+
     def release(self, request: Dict[str, Any]) -> Any:
         return {"outcome": self.leases[request["lease"]].release().value}
 
-    def keep(self, request: Dict[str, Any]) -> Any:
-        self.leases[request["lease"]].keep()
-        return {}
+    def extend_by(self, request: Dict[str, Any]) -> Any:
+        extended = self.leases[request["lease"]].extend_by(common.seconds(request["by"]))
+        return {"outcome": "extended" if extended else "lost"}
+
+    def detach(self, request: Dict[str, Any]) -> Any:
+        return {"text": str(self.leases[request["lease"]].detach())}
+
+    def adopt(self, request: Dict[str, Any]) -> Any:
+        return self.keep_lease(request, self.locks.adopt(request["text"]))
 
     def info(self, request: Dict[str, Any]) -> Any:
         return common.info(self.locks.info(common.name_of(request)))

@@ -3,6 +3,7 @@
 :class:`Leasehold` is for programs of threads, :class:`leasehold.asyncio.Leasehold` for those of asyncio.
 """
 
+from ._detached import Detached as Detached
 from .errors import Busy as Busy
 from .errors import Closed as Closed
 from .errors import LeaseholdError as LeaseholdError

@@ -8,6 +8,7 @@ import logging
 import sys
 from typing import Any, Generic, Iterator, List, Optional, Tuple, Type, TypeVar, Union
 
+from ._detached import Detached
 from ._hub import Hub
 from ._lease import LeaseState
 from .errors import LeaseholdError, LockLost
@@ -66,9 +67,11 @@ class Hold:
         if loss is not None:
             raise LockLost(self.name, loss)
 
-    def keep(self) -> None:
-        """Renews it no more, and leaves the lock to its lease: it is not released either."""
-        self._hub.keep(self._state)
+    def detach(self) -> Detached:
+        """Renews it no more, and leaves the lock held until its lease ends. Whoever is given what this returns, here
+        or in another program, can adopt the lock: renew it again, and release it."""
+        self._hub.detach(self._state)
+        return Detached(self._state.claim.keys, self.owner, self.fence)
 
     def _ttl(self, ttl: Optional[Duration]) -> float:
         return self._state.ttl if ttl is None else positive("ttl", ttl)
@@ -79,7 +82,7 @@ class Hold:
 
     def __del__(self) -> None:
         state = getattr(self, "_state", None)
-        if state is not None and not (state.is_released or state.was_kept or state.loss is Loss.FORKED):
+        if state is not None and not (state.is_released or state.was_detached or state.loss is Loss.FORKED):
             self._hub.call(self._hub.drop, state)
 
 

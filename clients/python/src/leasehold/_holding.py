@@ -179,8 +179,8 @@ class Holding(Home):
 
     def known_release(self, state: LeaseState) -> Optional[Released]:
         """What its release came to, if that can be said without asking."""
-        if state.was_kept:
-            return Released.KEPT
+        if state.was_detached:
+            return Released.DETACHED
         if state.loss is Loss.FORKED:
             return Released.LATE
         if state.released is not None:
@@ -219,9 +219,9 @@ class Holding(Home):
         is_released = number(answer.reply) == 1 or was_asked or (answer.is_repeated and answer.asked < end)
         return Released.RELEASED if is_released and was_held else Released.LATE
 
-    def keep(self, state: LeaseState) -> None:
-        if state.lose(Loss.KEPT):
-            state.was_kept = True
+    def detach(self, state: LeaseState) -> None:
+        if state.lose(Loss.DETACHED):
+            state.was_detached = True
             self.leases.discard(state)
             if not state.is_claimed:
                 self.call(self._claim, state)
@@ -232,7 +232,7 @@ class Holding(Home):
 
     def drop(self, state: LeaseState) -> None:
         """Nobody has the lease any more, and nobody released it."""
-        if self.is_closed or state.was_kept or state.is_released or state.loss is Loss.FORKED:
+        if self.is_closed or state.was_detached or state.is_released or state.loss is Loss.FORKED:
             return
         log.warning("the lease of %r was dropped without a release, and is released now", state.name)
         self.begin_release(state, Loss.RELEASED)

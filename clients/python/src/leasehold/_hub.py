@@ -18,7 +18,8 @@ from ._target import Target
 from ._tickets import Queuing
 from ._time import LONGEST_TIMER, now, valid_until
 from ._waiting import granted, place_at_once
-from .errors import Closed
+from ._wanted import Wanted
+from .errors import Closed, LockLost
 from .outcomes import LockInfo, Loss, Released
 from .settings import Name, Settings
 
@@ -66,6 +67,24 @@ class Hub(Holding):
         if self.is_closed:
             # Whoever closed it may have looked for leases before.
             self.leases.discard(state)
+            raise Closed
+        self.look_by(state.next_look)
+        return state
+
+    async def adopt(self, wanted: Wanted, fence: int) -> LeaseState:
+        """It is held as soon as the server says so."""
+        self.check_open()
+        state = LeaseState(Pending(wanted), Granted(fence, now(), wanted.ttl))
+        try:
+            is_held = await self.extend(state, wanted.ttl, now() + self.limits.within)
+        except BaseException:
+            state.lose(Loss.DETACHED)
+            raise
+        if not is_held:
+            raise LockLost(wanted.name, state.loss or Loss.TAKEN)
+        self.leases.add(state)
+        if self.is_closed:
+            self.begin_release(state, Loss.CLOSED)
             raise Closed
         self.look_by(state.next_look)
         return state

@@ -22,7 +22,7 @@ class LeaseState:
     __slots__ = (
         "__weakref__", "_alone", "_end", "_loss", "_renew_at", "_told", "_unanswered", "claim", "fence", "hold_until",
         "is_claimed", "is_extending", "name", "release", "released", "releasing", "renews", "ttl", "unanswered",
-        "was_kept",
+        "was_detached",
     )
     # fmt: on
 
@@ -34,7 +34,7 @@ class LeaseState:
         self.ttl = wanted.ttl
         self.renews = wanted.renew
         self.hold_until = here + wanted.hold_at_least if wanted.hold_at_least > 0 else None
-        self.was_kept = False
+        self.was_detached = False
         self.is_claimed = grant.ttl >= wanted.ttl
         """What a message grants may be shorter than the lease, which the first renewal claims."""
         self.is_extending: Optional[asyncio.Lock] = None

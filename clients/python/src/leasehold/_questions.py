@@ -21,6 +21,10 @@ class Claim(NamedTuple):
     owner: bytes
     share: int = EXCLUSIVE
 
+    @property
+    def keys(self) -> Tuple[bytes, ...]:
+        return (self.key,)
+
 
 class Acquire(NamedTuple):
     claim: Claim

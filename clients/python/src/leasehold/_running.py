@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from typing import Callable, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Callable, Coroutine, List, NamedTuple, Optional, Tuple, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -33,6 +33,7 @@ from .outcomes import LockInfo, Loss, Released
 from .settings import Name, Settings
 
 L = TypeVar("L")
+T = TypeVar("T")
 
 
 class _Came(NamedTuple):
@@ -196,9 +197,13 @@ class Running:
             hub.requests.discard(state)
         return None
 
+    def ask(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
+        """On the loop."""
+        return self.thread.call(work, self.hub.limits.within)
+
     def extend(self, state: LeaseState, ttl: float) -> bool:
         hub, until = self.hub, now() + self.hub.limits.within
-        return self.thread.call(lambda: hub.extend(state, ttl, until), hub.limits.within)
+        return self.ask(lambda: hub.extend(state, ttl, until))
 
     def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
         hub = self.hub
@@ -220,7 +225,7 @@ class Running:
                     return reply
                 if verdict(reply) is Verdict.REFUSED and not str(reply).startswith("NOTHOLDER"):
                     raise public(reply)
-        return self.thread.call(lambda: hub.guard(state, command), hub.limits.within)
+        return self.ask(lambda: hub.guard(state, command))
 
     def _quiet(self, server: Server) -> Optional[Channel]:
         """A connection that is not known to have ended: what is asked on it is not asked again."""
@@ -243,7 +248,7 @@ class Running:
                 reply = server.pool.ask(server.pool.take(limit), packed, limit)
                 if not isinstance(reply, RedisError):
                     return info_of(reply, has_module)
-        return self.thread.call(lambda: hub.info(key), hub.limits.within)
+        return self.ask(lambda: hub.info(key))
 
     def close(self, limit: float) -> List[Name]:
         OPEN.discard(self.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, Optional, TypedDict
 
+from ._detached import Detached
 from ._questions import EXCLUSIVE, Claim
 from ._time import valid_until
 from .errors import SettingError
@@ -24,6 +25,9 @@ class TryOptions(TypedDict, total=False):
     hold_at_least: Optional[Duration]
     """For so long from the grant it is held, although it is released before: for jobs that several hosts start at
     about the same time. A program that dies holds it for its ttl."""
+    owner: Name
+    """As whom it is asked for. Whoever asks again with it gets the same grant: two leases of one owner are one hold. If
+    it is left out, each request has an owner of its own."""
 
 
 class Options(TryOptions, total=False):
@@ -46,7 +50,7 @@ class Wanted(NamedTuple):
 class Asked:
     """A lock, and how it is asked for."""
 
-    __slots__ = ("_candidate", "hold_at_least", "key", "name", "renew", "share", "ttl", "wait")
+    __slots__ = ("_candidate", "_owner", "hold_at_least", "key", "name", "renew", "share", "ttl", "wait")
 
     def __init__(
         self,
@@ -58,7 +62,8 @@ class Asked:
         wait: Optional[Duration] = None,
         renew: bool = True,
         hold_at_least: Optional[Duration] = None,
-        candidate: Optional[bytes] = None,
+        owner: Optional[Name] = None,
+        candidate: Optional[Name] = None,
     ) -> None:
         self.name = name
         self.key = key_of(settings, name)
@@ -73,15 +78,29 @@ class Asked:
         self.hold_at_least = 0.0 if hold_at_least is None else seconds("hold_at_least", hold_at_least)
         if self.hold_at_least < 0:
             raise SettingError("hold_at_least: it must not be negative")
-        self._candidate = candidate
-        if candidate is not None and len(candidate) + 37 > LONGEST_OWNER:
-            raise SettingError("candidate: it must be at most 218 bytes long")
+        self._owner = None if owner is None else octets("owner", owner)
+        if self._owner is not None and (not 0 < len(self._owner) <= LONGEST_OWNER or self._owner == b"*"):
+            raise SettingError(f"owner: it must be from 1 to {LONGEST_OWNER} bytes long, and not *")
+        self._candidate = None if candidate is None else octets("candidate", candidate)
+        if self._candidate is not None and len(self._candidate) + 37 > LONGEST_OWNER:
+            raise SettingError(f"candidate: it must be at most {LONGEST_OWNER - 37} bytes long")
 
     def wanted(self, is_try: bool) -> Wanted:
-        """The owner is one try to get a lock, and not a program: whoever asks again with it gets the same grant."""
-        owner = b"%d:%b" % (os.getpid(), _unique()) if self._candidate is None else self._candidate + b"/" + _unique()
+        """An owner is one try to get a lock, unless the caller says who it is."""
+        owner = self._owner
+        if owner is None:
+            whom = b"%d:" % os.getpid() if self._candidate is None else self._candidate + b"/"
+            owner = whom + _unique()
         wait = 0.0 if is_try else self.wait
         return Wanted(self.name, Claim(self.key, owner, self.share), self.ttl, wait, self.renew, self.hold_at_least)
+
+
+def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], renew: bool) -> Wanted:
+    """What a lock is as which was left held."""
+    claim, prefix = Claim(detached.keys[0], detached.owner), octets("prefix", settings.prefix)
+    name = claim.key[len(prefix) :] if claim.key.startswith(prefix) else claim.key
+    asked = Asked(settings, claim.key, ttl=ttl)
+    return Wanted(name.decode(errors="replace"), claim, asked.ttl, 0.0, renew, 0.0)
 
 
 def key_of(settings: Settings, name: Name) -> bytes:

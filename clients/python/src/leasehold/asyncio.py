@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, AsyncIterator, Awaitable, Callable, List, Optional, Tuple, Type, TypeVar, Union
 
 from . import _fork
+from ._detached import Detached
 from ._factory import Factory
 from ._hold import Entered, Hold, Scope, given_back
 from ._hub import Hub
@@ -15,10 +16,10 @@ from ._lease import LeaseState
 from ._pending import Pending
 from ._resp import Reply, Word
 from ._time import now
-from ._wanted import Asked, Options, TryOptions, candidate_of, key_of
+from ._wanted import Asked, Options, TryOptions, adopted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, octets, patience, positive
+from .settings import Duration, Name, patience, positive
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -54,7 +55,7 @@ class LossSignal:
 
 
 class Lease(Hold):
-    """A lock that is held: renewed each third of its ttl until it is released, kept or lost."""
+    """A lock that is held: renewed each third of its ttl until it is released, detached or lost."""
 
     def __init__(self, locks: Leasehold, hub: Hub, state: LeaseState) -> None:
         super().__init__(locks, hub, state)
@@ -70,6 +71,10 @@ class Lease(Hold):
     async def extend(self, ttl: Optional[Duration] = None) -> bool:
         """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
         return await self._hub.extend(self._state, self._ttl(ttl), now() + self._hub.limits.within)
+
+    async def extend_by(self, duration: Duration) -> bool:
+        """The same, with ``duration`` more than what is left."""
+        return await self.extend(self.valid_for() + positive("duration", duration))
 
     async def guard(self, *command: Word) -> Reply:
         """See :meth:`leasehold.Lease.guard`."""
@@ -176,6 +181,16 @@ class Leasehold(Factory[LockRequest]):
         """The same as ``lock(…).try_acquire()``."""
         return await self.lock(name, **options).try_acquire()
 
+    async def adopt(
+        self, detached: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True
+    ) -> Lease:
+        """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
+        :class:`LockLost` if it is held no more."""
+        its = detached if isinstance(detached, Detached) else Detached.parse(detached)
+        wanted = adopted(self._settings, its, ttl, renew)
+        hub = self._hub_here()
+        return Lease(self, hub, await hub.adopt(wanted, its.fence))
+
     async def info(self, name: Name) -> Optional[LockInfo]:
         """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
         hub = self._hub_here()
@@ -185,7 +200,7 @@ class Leasehold(Factory[LockRequest]):
         self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
     ) -> Election:
         """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = Asked(self._settings, name, candidate=octets("candidate", candidate), **options)
+        asked = Asked(self._settings, name, candidate=candidate, **options)
         return Election(self, asked, positive("look_every", look_every))
 
     async def close(self, timeout: Duration = 5.0) -> List[Name]:

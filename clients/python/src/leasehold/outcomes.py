@@ -16,8 +16,8 @@ class Loss(enum.Enum):
     """It was deleted, or somebody else has it."""
     RELEASED = "it was released"
     """It was given back."""
-    KEPT = "it was left to its lease"
-    """:meth:`Lease.keep` was called: nobody renews it any more."""
+    DETACHED = "it was left to its lease"
+    """:meth:`Lease.detach` was called: nobody renews it any more."""
     CLOSED = "the client was closed"
     """The client was closed, and gave the lock back."""
     FORKED = "it belongs to the parent process"
@@ -33,8 +33,8 @@ class Released(enum.Enum):
     """It was lost before: the work may have been done without the lock. The ttl is too short for it."""
     LATER = "later"
     """It was held until now, and the server frees it when the time of ``hold_at_least`` is over."""
-    KEPT = "kept"
-    """:meth:`Lease.keep` was called before: the lock stays until its lease ends."""
+    DETACHED = "detached"
+    """:meth:`Lease.detach` was called before: the lock stays until its lease ends."""
 
     @property
     def in_time(self) -> bool:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Callable, Iterator, List, Optional, Type, TypeVar, Union
 
 from . import _fork
+from ._detached import Detached
 from ._factory import Factory
 from ._hold import Entered, Hold, given_back
 from ._lease import LeaseState
@@ -15,10 +16,10 @@ from ._pending import Pending
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
-from ._wanted import Asked, Options, TryOptions, Wanted, candidate_of, key_of
+from ._wanted import Asked, Options, TryOptions, Wanted, adopted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, octets, patience, positive
+from .settings import Duration, Name, patience, positive
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,7 +56,7 @@ class LossSignal:
 
 
 class Lease(Hold):
-    """A lock that is held: renewed each third of its ttl until it is released, kept or lost."""
+    """A lock that is held: renewed each third of its ttl until it is released, detached or lost."""
 
     def __init__(self, locks: Leasehold, running: Running, state: LeaseState) -> None:
         super().__init__(locks, running.hub, state)
@@ -74,6 +75,10 @@ class Lease(Hold):
         if self.loss is Loss.FORKED:
             return False
         return self._running.extend(self._state, self._ttl(ttl))
+
+    def extend_by(self, duration: Duration) -> bool:
+        """The same, with ``duration`` more than what is left."""
+        return self.extend(self.valid_for() + positive("duration", duration))
 
     def guard(self, *command: Word) -> Reply:
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
@@ -171,6 +176,14 @@ class Leasehold(Factory[LockRequest]):
         """The same as ``lock(…).try_acquire()``."""
         return self.lock(name, **options).try_acquire()
 
+    def adopt(self, detached: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True) -> Lease:
+        """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
+        :class:`LockLost` if it is held no more."""
+        its = detached if isinstance(detached, Detached) else Detached.parse(detached)
+        wanted = adopted(self._settings, its, ttl, renew)
+        running = self._run()
+        return Lease(self, running, running.ask(lambda: running.hub.adopt(wanted, its.fence)))
+
     def info(self, name: Name) -> Optional[LockInfo]:
         """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
         return self._run().info(key_of(self._settings, name))
@@ -179,7 +192,7 @@ class Leasehold(Factory[LockRequest]):
         self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
     ) -> Election:
         """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = Asked(self._settings, name, candidate=octets("candidate", candidate), **options)
+        asked = Asked(self._settings, name, candidate=candidate, **options)
         return Election(self, asked, positive("look_every", look_every))
 
     def close(self, timeout: Duration = 5.0) -> List[Name]:
