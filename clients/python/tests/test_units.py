@@ -14,8 +14,7 @@ from redis import exceptions as redis_errors
 
 import leasehold
 from leasehold import Loss, Settings, _lines, _plain, _resp, _time
-from leasehold._lease import LeaseState
-from leasehold._pending import Granted, Pending
+from leasehold._pending import Granted, LeaseState, Pending
 from leasehold._questions import Acquire, Claim, Extend, Look, Release, Ticket, Wait, words
 from leasehold._routes import SlotMap
 from leasehold._target import Alone, Clustered, Watched, target_of

@@ -98,6 +98,8 @@ def lock_of(locks: Any, request: Dict[str, Any]) -> Any:
         raise Unsupported("a lease is renewed until it ends, or not at all")
     options = in_seconds({name: request[name] for name in names if name in request})
     name, mode = name_of(request), request.get("mode", "lock")
+    if "also" in request:
+        return locks.several([name, *request["also"]], **options)
     if mode == "semaphore":
         return locks.semaphore(name, request["permits"], **options)
     return getattr(locks, mode)(name, **options)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Awaitable, Callable, NamedTuple, Optional, Set, Tuple, TypeVar
+import logging
+from collections import deque
+from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
@@ -14,11 +16,15 @@ from ._questions import Question, words
 from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
+from ._target import Target
 from ._time import RETRY, now, wake, within
 from ._verdict import Verdict, code_of, public, verdict
 from .errors import Closed, Unanswered
+from .settings import Settings, seconds
 
 T = TypeVar("T")
+log = logging.getLogger("leasehold")
+
 
 LEAST_RESPONSE = 0.02
 
@@ -28,20 +34,15 @@ _AT_ONCE = (Verdict.MOVED, Verdict.ASK, Verdict.UNKNOWN_COMMAND, Verdict.UNKNOWN
 
 class Answer(NamedTuple):
     reply: Reply
-    asked: float
-    """The moment before the try was sent that was answered."""
+    asked: float  # The moment before the try was sent that was answered
     has_module: bool
-    is_repeated: bool
-    """An earlier try was not answered, and may have been carried out."""
+    is_repeated: bool  # An earlier try was not answered, and may have been carried out
 
 
 class Limits(NamedTuple):
-    each: float
-    """For the answer to each try."""
-    until: float
-    """For all of them."""
-    outlasts: bool = False
-    """Whether it goes on while the client is closed: what gives back does."""
+    each: float  # For the answer to each try
+    until: float  # For all of them
+    outlasts: bool = False  # Whether it goes on while the client is closed: what gives back does
 
 
 class Asking:
@@ -49,8 +50,7 @@ class Asking:
         self.routes = routes
         self._response = response
         self.is_closed = False
-        self.open: Set[asyncio.Future[Any]] = set()
-        """What those wait for who are told of the end of the client."""
+        self.open: Set[asyncio.Future[Any]] = set()  # What those wait for who are told of the end of the client
 
     def limits(self, ttl: float, until: float, outlasts: bool = False) -> Limits:
         """For a short ttl an answer may take a fifth of that: two renewals may fail before the lease is over."""
@@ -168,3 +168,66 @@ class Asking:
             return 0.0
         self.routes.failed(error)
         return RETRY.rest(tries)
+
+
+class Durations(NamedTuple):
+    """The durations of the settings, in seconds."""
+
+    response: float
+    within: float
+    unreachable_after: float
+    slice: float
+
+
+class Home:
+    """Create it on the loop on which it is to be used."""
+
+    def __init__(self, target: Target, settings: Settings) -> None:
+        self.settings = settings
+        self.limits = Durations(*(seconds(name, getattr(settings, name)) for name in Durations._fields))
+        self.asking = Asking(Routes(target, self.limits.response), self.limits.response)
+        self.loop = asyncio.get_running_loop()
+        self.requests: Set[object] = set()
+        """Those who ask for a lock at this moment, and leases that are released by one request."""
+        self.is_closed = False
+        self._background: Set[asyncio.Future[Any]] = set()
+        self._room = deque(range(settings.wait_connections))  # To wait on connections
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise Closed
+
+    def take_room(self) -> bool:
+        """Whether one more may wait on a connection. From any thread."""
+        try:
+            self._room.pop()
+        except IndexError:
+            return False
+        return True
+
+    def leave_room(self) -> None:
+        self._room.append(0)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait by tickets, at most."""
+        return len(self.requests)
+
+    def call(self, what: Callable[..., object], *words: object) -> None:
+        """From any thread; nothing if the loop has ended."""
+        try:
+            self.loop.call_soon_threadsafe(what, *words)
+        except RuntimeError:
+            pass
+
+    def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+
+        def ended(ended: asyncio.Future[T]) -> None:
+            self._background.discard(ended)
+            if not ended.cancelled() and ended.exception() is not None:
+                log.debug("in the background: %r", ended.exception())
+
+        task.add_done_callback(ended)
+        return task

@@ -19,8 +19,7 @@ class Detached:
     ``leasehold:<lock>:<owner>:<fence>``, several locks separated by commas, with each byte that is not a letter, a
     digit or one of ``-._~`` as ``%`` and two digits."""
 
-    keys: Tuple[bytes, ...]
-    """The locks as the server names them, prefix included."""
+    keys: Tuple[bytes, ...]  # The locks as the server names them, prefix included
     owner: bytes
     fence: int
 

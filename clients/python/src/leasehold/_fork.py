@@ -16,8 +16,7 @@ class Inherited(Protocol):
     def forget_in_child(self) -> None: ...
 
 
-OF_PARENTS: List[object] = []
-"""What a child leaves as it is, for as long as it lives."""
+OF_PARENTS: List[object] = []  # What a child leaves as it is, for as long as it lives
 
 _inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, Iterator, List, Optional, Tuple, Type, TypeVar,
 
 from ._detached import Detached
 from ._hub import Hub
-from ._lease import LeaseState
+from ._pending import LeaseState
 from .errors import LeaseholdError, LockLost
 from .outcomes import Loss
 from .settings import Duration, Name, positive

@@ -9,10 +9,9 @@ from typing import Any, Coroutine, Dict, List, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import RedisError
 
-from ._home import Home
-from ._lease import LeaseState
-from ._pending import parting_words
-from ._questions import Extend, Guarded, Release, words
+from ._asking import Home
+from ._pending import LeaseState, parting_words
+from ._questions import Claim, Extend, Guarded, Release, words
 from ._resp import Reply, Word, number, pack
 from ._target import Target
 from ._time import now, wake
@@ -23,11 +22,9 @@ from .settings import Name, Settings, octets
 T = TypeVar("T")
 log = logging.getLogger("leasehold")
 
-LONGEST_SLEEP = 1.0
-"""The clock of event loops stands still in a suspend: a loss is noticed so long after it."""
+LONGEST_SLEEP = 1.0  # The clock of event loops stands still in a suspend: a loss is noticed so long after it
 
-LOOKS_PART = 0.05
-"""The part of its time that a loop may spend on looking through its leases."""
+LOOKS_PART = 0.05  # The part of its time that a loop may spend on looking through its leases
 
 EACH_LOOK = 1e-6
 
@@ -42,8 +39,7 @@ class Holding(Home):
         self._looking: Optional[asyncio.TimerHandle] = None
         self._giving_back: Dict[asyncio.Future[Any], Name] = {}
         """What is being released, and what may have been granted to those who gave up."""
-        self._not_released: List[Tuple[Name, float]] = []
-        """What a server refused to release, and when its lease ends."""
+        self._not_released: List[Tuple[Name, float]] = []  # What a server refused to release, and when its lease ends
 
     def _give_back_by(self, name: Name, end: float, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
         """Whoever closes the client is told the name if it takes too long, or fails before the lease ends."""
@@ -83,8 +79,8 @@ class Holding(Home):
         for state in due:
             if state.loss is not None:
                 self._seen_lost(state)
-            elif state.is_due(here):
-                state.retry_renewal_at(math.inf)
+            elif state.renews and here >= state.renew_at:
+                state.renew_at = math.inf
                 self.spawn(self._renew(state))
         looks = [state.next_look for state in list(self.leases)]
         if looks:
@@ -100,7 +96,7 @@ class Holding(Home):
         try:
             await self.extend(state, state.ttl, state.end)
         except LeaseholdError as error:
-            state.retry_renewal_at(now() + max(0.02, state.ttl / 10))
+            state.renew_at = now() + max(0.02, state.ttl / 10)
             if state.loss is None:
                 log.warning("the lock %r could not be renewed yet: %s", state.name, error)
         if state.loss is not None and state in self.leases:
@@ -216,7 +212,8 @@ class Holding(Home):
         for line in state.unanswered:
             self.spawn(line.last_word(parting_words(line, state.claim), self.limits.response))
         # An earlier try of this release may have been the one that released it.
-        is_released = number(answer.reply) == 1 or was_asked or (answer.is_repeated and answer.asked < end)
+        is_all = number(answer.reply) == len(state.claim.keys)
+        is_released = is_all or was_asked or (answer.is_repeated and answer.asked < end)
         return Released.RELEASED if is_released and was_held else Released.LATE
 
     def detach(self, state: LeaseState) -> None:
@@ -243,8 +240,8 @@ def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Guarded:
     return Guarded(state.claim, state.fence, its_words)
 
 
-def released_by(reply: Reply) -> Released:
-    return Released.RELEASED if number(reply) == 1 else Released.LATE
+def released_by(claim: Claim, reply: Reply) -> Released:
+    return Released.RELEASED if number(reply) == len(claim.keys) else Released.LATE
 
 
 class Parting:
@@ -272,7 +269,7 @@ class Parting:
         if isinstance(reply, RedisError):
             self._ask_again(False)
         else:
-            self._state.released = released_by(reply)
+            self._state.released = released_by(self._state.claim, reply)
             self._end()
 
     def set_exception(self, _: BaseException) -> None:

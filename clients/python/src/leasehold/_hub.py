@@ -9,8 +9,7 @@ from typing import Callable, Dict, List, Optional, Set
 from . import _fork
 from ._direct import Channel
 from ._holding import Holding
-from ._lease import LeaseState
-from ._pending import Granted, Pending, give_up
+from ._pending import Granted, LeaseState, Pending, give_up
 from ._plain import parse
 from ._questions import Look
 from ._resp import Reply, fields, number
@@ -31,8 +30,7 @@ class Hub(Holding):
 
     def __init__(self, target: Target, settings: Settings) -> None:
         super().__init__(target, settings)
-        self.blocked: Dict[Channel, Pending] = {}
-        """Threads that wait on connections."""
+        self.blocked: Dict[Channel, Pending] = {}  # Threads that wait on connections
         self._closing: Optional[asyncio.Future[List[Name]]] = None
         _fork.remember(self)
 
@@ -169,8 +167,7 @@ class Hub(Holding):
             state.forget_in_child()
 
 
-_LAST: Set[Hub] = set()
-"""Those of clients that nobody has any more, while they give back what they hold."""
+_LAST: Set[Hub] = set()  # Those of clients that nobody has any more, while they give back what they hold
 
 
 def info_of(reply: Reply, has_module: bool) -> Optional[LockInfo]:

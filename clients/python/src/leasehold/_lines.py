@@ -23,12 +23,11 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import TimeoutError as Silent
 
 from . import _fork
-from ._names import addresses_of
 from ._resp import Parser, Reply, pack
+from ._target import addresses_of
 from ._time import now, within
 
-LAST_WORDS = 60.0
-"""How long a retired line stays open for a server that may read on."""
+LAST_WORDS = 60.0  # How long a retired line stays open for a server that may read on
 
 W = TypeVar("W", bound="Wire")
 
@@ -186,8 +185,7 @@ class Listener(Protocol):
     def deaf(self) -> None: ...
 
 
-Place = Tuple[bytes, bytes]
-"""An owner and the key of a lock."""
+Place = Tuple[bytes, bytes]  # An owner and the key of a lock
 
 
 class Subscription(Wire):
@@ -196,11 +194,9 @@ class Subscription(Wire):
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         super().__init__(writer)
         self.channel = f"leasehold:{uuid.uuid4()}".encode()
-        self._before = pack((b"message", self.channel, b""))[:-5]
-        """What comes before the length of each message."""
+        self._before = pack((b"message", self.channel, b""))[:-5]  # What comes before the length of each message
         self.listeners: Dict[Place, Listener] = {}
-        self.places: Optional[object] = None
-        """Those in the queues of this server, kept together."""
+        self.places: Optional[object] = None  # Those in the queues of this server, kept together
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self._heard_at = self._checked_at = now()
 

@@ -36,48 +36,59 @@ class Script:
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-# KEYS: the lock, its last fence. ARGV: owner, ttl, how long to remember the fence, margin.
+# KEYS: the locks, and then the last fence of each. ARGV: owner, ttl, how long to remember the fence, margin.
 ACQUIRE = Script("""
 if redis.acl_check_cmd then
   local is_known, may = pcall(redis.acl_check_cmd, 'LOCK.ACQUIRE', KEYS[1], ARGV[1], ARGV[2])
   if is_known and may then return redis.error_reply('LEASEHOLD the module has been loaded') end
 end
-local held = redis.call('GET', KEYS[1])
-if held then
-  local fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')
-  if not (fence and string.sub(held, 18) == ARGV[1]) then
-    if held ~= ARGV[1] then return false end
-    fence = '0'
+local locks, same = #KEYS / 2, nil
+for at = 1, locks do
+  local held, fence = redis.call('GET', KEYS[at]), false
+  if held then
+    fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')
+    if not (fence and string.sub(held, 18) == ARGV[1]) then
+      if held ~= ARGV[1] then return false end
+      fence = '0'
+    end
   end
-  local left = redis.call('PTTL', KEYS[1])
-  if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-  return fence
+  if at == 1 then same = fence elseif same ~= fence then same = false end
+end
+if same then
+  for at = 1, locks do
+    local left = redis.call('PTTL', KEYS[at])
+    if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[at], ARGV[2]) end
+  end
+  return same
 end
 local now = redis.call('TIME')
 local fence = now[1] * 1000000 + now[2] + ARGV[4]
-local last = tonumber(redis.call('GET', KEYS[2]) or '0')
-if last and last >= fence then fence = last + 1 end
+for at = locks + 1, 2 * locks do
+  local last = tonumber(redis.call('GET', KEYS[at]) or '0')
+  if last and last >= fence then fence = last + 1 end
+end
 fence = string.format('%016.0f', fence)
-redis.call('SET', KEYS[1], fence .. ':' .. ARGV[1], 'PX', ARGV[2])
-redis.call('SET', KEYS[2], fence, 'PX', ARGV[3])
+for at = 1, locks do
+  redis.call('SET', KEYS[at], fence .. ':' .. ARGV[1], 'PX', ARGV[2])
+  redis.call('SET', KEYS[locks + at], fence, 'PX', ARGV[3])
+end
 return fence""")
 
 # ARGV: the value, ttl.
 EXTEND = Script("""
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])""")
+for at = 1, #KEYS do if redis.call('GET', KEYS[at]) ~= ARGV[1] then return 0 end end
+for at = 1, #KEYS do redis.call('PEXPIRE', KEYS[at], ARGV[2]) end
+return 1""")
 
-# ARGV: the value.
+# ARGV: the owner, and a value that it holds; without it any.
 RELEASE = Script("""
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])""")
-
-# ARGV: the owner.
-RELEASE_ANY = Script("""
-local held = redis.call('GET', KEYS[1])
-if not held then return 0 end
-if string.sub(held, 17) ~= ':' .. ARGV[1] and held ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])""")
+local released = 0
+for at = 1, #KEYS do
+  local held = redis.call('GET', KEYS[at])
+  local is_its = held and (string.sub(held, 17) == ':' .. ARGV[1] or held == ARGV[1])
+  if is_its and (held == ARGV[2] or not ARGV[2]) then released = released + redis.call('DEL', KEYS[at]) end
+end
+return released""")
 
 # What it holds, and what is left of it, in one step.
 LOOK = Script("""
@@ -96,15 +107,16 @@ def script_for(question: Question) -> Tuple[Script, List[Word]]:
         raise NeedsModule("ERR", f"{what} need the module leasehold, which this server does not have")
     if isinstance(question, Look):
         return LOOK, [1, question.key]
-    key, owner, _ = question.claim
+    claim = question.claim
+    keys, owner = claim.keys, claim.owner
     if isinstance(question, Extend):
-        return EXTEND, [1, key, value(owner, question.fence), millis(question.ttl)]
+        return EXTEND, [len(keys), *keys, value(owner, question.fence), millis(question.ttl)]
     if isinstance(question, Release):
-        if question.fence is None:
-            return RELEASE_ANY, [1, key, owner]
-        return RELEASE, [1, key, value(owner, question.fence)]
+        held = [] if question.fence is None else [value(owner, question.fence)]
+        return RELEASE, [len(keys), *keys, owner, *held]
     assert not isinstance(question, Guarded)
-    return ACQUIRE, [2, key, beside(key), owner, millis(question.ttl), DAY_MILLIS, MARGIN_MICROS]
+    arguments = (owner, millis(question.ttl), DAY_MILLIS, MARGIN_MICROS)
+    return ACQUIRE, [2 * len(keys), *keys, *map(beside, keys), *arguments]
 
 
 def needs_module(question: Question) -> bool:

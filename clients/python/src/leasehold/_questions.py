@@ -20,10 +20,11 @@ class Claim(NamedTuple):
     key: bytes
     owner: bytes
     share: int = EXCLUSIVE
+    also: Tuple[bytes, ...] = ()
 
     @property
     def keys(self) -> Tuple[bytes, ...]:
-        return (self.key,)
+        return (self.key, *self.also)
 
 
 class Acquire(NamedTuple):
@@ -81,12 +82,13 @@ Question = Union[Acquire, Wait, Ticket, Extend, Release, Look, Guarded]
 def words(question: Question) -> List[Word]:
     if isinstance(question, Look):
         return [b"LOCK.INFO", question.key]
-    key, owner, share = question.claim
+    key, owner, share, keys = question.claim
+    also: List[Word] = [b"ALSO", len(keys), *keys] if keys else []
     if isinstance(question, Release):
         fence: List[Word] = [] if question.fence is None else [question.fence]
-        return [b"LOCK.RELEASE", key, owner, *fence]
+        return [b"LOCK.RELEASE", key, owner, *fence, *also]
     if isinstance(question, Extend):
-        return [b"LOCK.EXTEND", key, owner, millis(question.ttl), question.fence]
+        return [b"LOCK.EXTEND", key, owner, millis(question.ttl), question.fence, *also]
     if isinstance(question, Guarded):
         return [b"LOCK.GUARD", key, owner, question.fence, *question.command]
     asked: List[Word] = [b"LOCK.ACQUIRE", key, owner, millis(question.ttl)]
@@ -97,4 +99,4 @@ def words(question: Question) -> List[Word]:
     if isinstance(question, Ticket):
         asked += [b"TICKET", millis(question.kept)]
         asked += [] if question.channel is None else [b"NOTIFY", question.channel]
-    return asked
+    return asked + also

@@ -9,8 +9,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from .errors import SettingError
 
-Reply = Union[None, int, bytes, RedisError, List["Reply"]]
-"""Errors are values here: those who asked raise them."""
+Reply = Union[None, int, bytes, RedisError, List["Reply"]]  # Errors are values here: those who asked raise them
 Word = Union[bytes, str, int]
 Words = Sequence[Word]
 
@@ -50,8 +49,7 @@ class Parser:
 
     def __init__(self) -> None:
         self._pieces: List[bytes] = []
-        self._missing = 0
-        """How many bytes have to come at least before the rest can be read."""
+        self._missing = 0  # How many bytes have to come at least before the rest can be read
         self._arrays: List[Tuple[int, List[Reply]]] = []
         """Those under way: how many elements each will have, and those that have come."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from redis.crc import key_slot
 from redis.exceptions import ConnectionError as Disconnected
@@ -15,11 +15,9 @@ from ._target import Address, Alone, Clustered, Target, Watched
 from ._time import now
 from ._verdict import Verdict, redirection_in, verdict
 
-LOOK_EVERY = 1.0
-"""How often sentinels are asked who is the primary: a former one may still be reachable."""
+LOOK_EVERY = 1.0  # How often sentinels are asked who is the primary: a former one may still be reachable
 
-NEXT_AFTER = 0.1
-"""How long a node may take to say who has which slot before another one is asked, too."""
+NEXT_AFTER = 0.1  # How long a node may take to say who has which slot before another one is asked, too
 
 
 class SlotMap:
@@ -34,13 +32,10 @@ class SlotMap:
     def moved(self, slot: int, to: Address) -> None:
         self._nodes[slot] = to
 
-    def rename(self, node: Address, to: Address) -> None:
-        self._nodes = {slot: to if its == node else its for slot, its in self._nodes.items()}
-
     def nodes(self) -> List[Address]:
         return list(dict.fromkeys(self._nodes.values()))
 
-    def learn(self, reply: Reply, asked: Address) -> None:
+    def learn(self, reply: Reply, asked: Address, mapped: Callable[[Address], Address] = lambda node: node) -> None:
         """The answer to CLUSTER SLOTS. A node that does not know its own name is called by that of who answered."""
         known: Dict[int, Address] = {}
         for entry in reply if isinstance(reply, list) else []:
@@ -50,7 +45,7 @@ class SlotMap:
             host, port = primary[0], primary[1]
             if isinstance(first, int) and isinstance(last, int) and isinstance(port, int):
                 name = host.decode() if isinstance(host, bytes) and host not in (b"", b"?") else asked[0]
-                known.update((slot, (name, port)) for slot in range(first, last + 1))
+                known.update(dict.fromkeys(range(first, last + 1), mapped((name, port))))
         if known:
             self._nodes = known
 
@@ -85,7 +80,8 @@ class Routes:
         if self._alone is not None:
             return self._alone
         if isinstance(self._target, Watched):
-            address = None if self._is_due(LOOK_EVERY) else self._primary
+            is_due = self._looked_at is None or now() - self._looked_at >= LOOK_EVERY
+            address = None if is_due else self._primary
         else:
             address = None if self._looked_at is None else self._slots.node_of(key)
         return None if address is None else self._servers.get(address)
@@ -121,9 +117,6 @@ class Routes:
         """Whoever asks next looks who grants locks now."""
         if verdict(error) in (Verdict.BROKEN, Verdict.ELSEWHERE, Verdict.AGAIN):
             self._looked_at = None
-
-    def _is_due(self, every: float) -> bool:
-        return self._looked_at is None or now() - self._looked_at >= every
 
     async def _look_once(self) -> None:
         """One looks, for all who want to know."""
@@ -174,10 +167,7 @@ class Routes:
             for answered in done:
                 address, reply = asked.pop(answered), answered.result()
                 if reply:
-                    self._slots.learn(reply, address)
-                    for node, to in [(node, self._mapped(node)) for node in self._slots.nodes()]:
-                        if node != to:
-                            self._slots.rename(node, to)
+                    self._slots.learn(reply, address, self._mapped)
                     return True
             if not done or limit is not None:
                 return False

@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from typing import Callable, Coroutine, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Callable, Coroutine, List, Optional, Tuple, TypeVar, Union
 
 from redis.exceptions import RedisError
 
 from ._direct import Channel
 from ._holding import guarded, released_by
 from ._hub import Hub, info_of
-from ._lease import LeaseState
-from ._pending import Granted, Pending, is_fresh
+from ._pending import Granted, LeaseState, Pending, is_fresh
 from ._questions import Acquire, Look, Question, Release, Wait
 from ._resp import Reply, Word, number
 from ._server import Server
@@ -36,10 +35,7 @@ L = TypeVar("L")
 T = TypeVar("T")
 
 
-class _Came(NamedTuple):
-    """What came of a request that the thread made by itself."""
-
-    grant: Optional[Granted]
+_Came = Union[Granted, bool]  # What came of a request of the thread; False: others have it, True: ask in another way
 
 
 class Running:
@@ -53,7 +49,7 @@ class Running:
 
         self.hub = self.thread.call(new_hub, None)
         self._routes = self.hub.asking.routes
-        OPEN.add(self.close)
+        OPEN.closes.add(self.close)
 
     def acquire(self, pending: Pending, lease_of: Callable[[LeaseState], L]) -> Optional[L]:
         """A lease from the first moment: if the caller is interrupted, nobody has it, and it is given back."""
@@ -62,8 +58,8 @@ class Running:
         try:
             hub.check_open()
             came = self._acquire_directly(pending, begun)
-            if came is not None:
-                return None if came.grant is None else lease_of(hub.granted(pending, came.grant))
+            if came is not True:
+                return lease_of(hub.granted(pending, came)) if came else None
         except BaseException:
             hub.call(hub.give_up, pending)
             raise
@@ -77,12 +73,11 @@ class Running:
         limit = None if math.isinf(wanted.wait) else max(wanted.wait, hub.limits.within)
         return self.thread.call(granted, limit)
 
-    def _acquire_directly(self, pending: Pending, begun: float) -> Optional[_Came]:
-        """None: it is to be asked for in another way."""
+    def _acquire_directly(self, pending: Pending, begun: float) -> _Came:
         hub, wanted = self.hub, pending.wanted
         server = self._routes.known(wanted.claim.key)
         if server is None:
-            return None
+            return True
         may_wait = wanted.wait > 0 and server.has_module
         waits = may_wait and hub.take_room()
         try:
@@ -90,17 +85,16 @@ class Running:
             channel = server.pool.take_idle()
             if channel is None and (waits or not may_wait):
                 channel = self._opened(server, begun, wanted)
-            came = None if channel is None else self._ask_for_it(server, channel, pending, begun, waits)
+            came = channel is None or self._ask_for_it(server, channel, pending, begun, waits)
         finally:
             if waits:
                 hub.leave_room()
-        if came is not None and came.grant is not None and not _is_good(came.grant, waits):
-            # It has waited for a good part of its lease, which begins anew when it is asked for once more.
-            channel = server.pool.take_idle()
-            came = None if channel is None else self._ask_for_it(server, channel, pending, begun, False)
-            if came is not None and came.grant is not None and not _is_good(came.grant, False):
-                return None
-        return came
+        if not isinstance(came, Granted) or _is_good(came, waits):
+            return came
+        # It has waited for a good part of its lease, which begins anew when it is asked for once more.
+        channel = server.pool.take_idle()
+        came = channel is None or self._ask_for_it(server, channel, pending, begun, False)
+        return came if not isinstance(came, Granted) or _is_good(came, False) else True
 
     def _deadline(self, begun: float, wanted: Wanted) -> float:
         return begun + (wanted.wait if wanted.wait > 0 else self.hub.limits.within)
@@ -111,9 +105,7 @@ class Running:
         except (RedisError, OSError):
             return None
 
-    def _ask_for_it(
-        self, server: Server, channel: Channel, pending: Pending, begun: float, waits: bool
-    ) -> Optional[_Came]:
+    def _ask_for_it(self, server: Server, channel: Channel, pending: Pending, begun: float, waits: bool) -> _Came:
         hub, wanted, deadline = self.hub, pending.wanted, self._deadline(begun, pending.wanted)
         asked = now()
         left = deadline - asked
@@ -130,7 +122,7 @@ class Running:
         packed = server.known_words(question)
         if packed is None:
             server.pool.give_back(channel)
-            return None
+            return True
         pending.may_hold = True
         pending.unanswered.add(channel)
         try:
@@ -139,7 +131,7 @@ class Running:
             reply = channel.ask(packed, limit)
         except (RedisError, OSError):
             hub.check_open()
-            return None
+            return True
         finally:
             if waits:
                 hub.blocked.pop(channel, None)
@@ -147,12 +139,12 @@ class Running:
         server.pool.give_back(channel)
         fence = None if isinstance(reply, RedisError) else number(reply)
         if fence is not None:
-            return _Came(Granted(fence, asked, wanted.ttl))
+            return Granted(fence, asked, wanted.ttl)
         pending.may_hold = bool(pending.unanswered)
         if isinstance(reply, RedisError):
             server.learn(reply)
-            return None
-        return _Came(None) if wanted.wait == 0 or now() >= deadline else None
+            return True
+        return wanted.wait > 0 and now() < deadline
 
     def release(self, state: LeaseState) -> Released:
         hub, begun = self.hub, now()
@@ -184,7 +176,7 @@ class Running:
             was_asked = now() < end
             reply = server.pool.ask(channel, packed, min(hub.limits.response, hub.limits.within / 2))
             if not isinstance(reply, RedisError):
-                state.released = released_by(reply)
+                state.released = released_by(state.claim, reply)
                 return state.released
             was_asked = False
             server.learn(reply)
@@ -251,7 +243,7 @@ class Running:
         return self.ask(lambda: hub.info(key))
 
     def close(self, limit: float) -> List[Name]:
-        OPEN.discard(self.close)
+        OPEN.closes.discard(self.close)
         try:
             return self.thread.call(lambda: self.hub.close(limit), limit)
         finally:
@@ -259,7 +251,7 @@ class Running:
 
     def drop(self) -> None:
         """Nobody has the client any more, and nobody closed it. Called from anywhere, so that it waits for nothing."""
-        OPEN.discard(self.close)
+        OPEN.closes.discard(self.close)
         self.hub.drop_all(self.thread.loop.stop)
 
 

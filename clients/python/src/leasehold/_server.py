@@ -21,24 +21,23 @@ from ._verdict import Verdict, public, verdict
 REFUSAL_LASTS = 60.0
 """How long a server that has refused tickets is not asked for any: its operator may change what a user may do."""
 
-UNHEARD_FOR = 10.0
-"""For so long places are kept without being told of grants. Then requests wait on connections."""
+UNHEARD_FOR = 10.0  # For so long places are kept without being told of grants. Then requests wait on connections.
 
 
 class TicketOffice:
     """Whether a server gives tickets to this user, and for how long. The first request tells."""
 
     def __init__(self) -> None:
-        self._refused_at: Optional[float] = None
+        self._refused_until = 0.0
         self._unheard_since: Optional[float] = None
         self.longest = math.inf
 
     def refuse(self) -> None:
-        self._refused_at = now()
+        self._refused_until = now() + REFUSAL_LASTS
 
     @property
     def is_closed(self) -> bool:
-        return self._refused_at is not None and now() - self._refused_at < REFUSAL_LASTS
+        return now() < self._refused_until
 
     def heard(self) -> None:
         self._unheard_since = None
@@ -102,8 +101,7 @@ class Server:
         self._response = response
         self._line: Shared[Line] = Shared(self._open_shared_line)
         self._subscription: Shared[Subscription] = Shared(self._subscribe)
-        self.has_module = True
-        """As far as is known."""
+        self.has_module = True  # As far as is known
         self._lines: Set[Line] = set()
         self._scripts: Set[str] = set()
 

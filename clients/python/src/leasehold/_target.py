@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import inspect
+import ipaddress
 import socket
+import threading
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
@@ -23,8 +25,39 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.retry import Retry as BlockingRetry
 
-from ._names import addresses_of
 from .errors import SettingError
+
+
+def addresses_of(host: str, port: int, family: int) -> concurrent.futures.Future[List[str]]:
+    """Whoever does not wait for it any more leaves it to the thread: the look-up cannot be interrupted."""
+    found: concurrent.futures.Future[List[str]] = concurrent.futures.Future()
+    found.set_running_or_notify_cancel()
+
+    def look() -> None:
+        try:
+            answers = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+            found.set_result(list(dict.fromkeys(str(address[0]) for *_, address in answers)))
+        except (OSError, UnicodeError) as error:
+            found.set_exception(error if isinstance(error, OSError) else OSError(str(error)))
+
+    if _is_address(host):
+        found.set_result([host])
+        return found
+    try:
+        threading.Thread(target=look, name="leasehold-names", daemon=True).start()
+    except RuntimeError:
+        # The interpreter is shutting down, and starts no thread any more.
+        look()
+    return found
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
 
 Address = Tuple[str, int]
 AnyClient = Union["redis.Redis", "redis.RedisCluster", "redis.asyncio.Redis", "redis.asyncio.RedisCluster"]

@@ -20,11 +20,9 @@ log = logging.getLogger("leasehold")
 
 T = TypeVar("T")
 
-GRACE = 2.0
-"""How much longer than a request may take its caller waits for the thread. It has not run for as long then."""
+GRACE = 2.0  # How much longer than a request may take its caller waits for the thread. It has not run for as long then.
 
-LAST_STEPS = 2.0
-"""How long what is left on the loop may take to end."""
+LAST_STEPS = 2.0  # How long what is left on the loop may take to end
 
 
 class LoopThread:
@@ -87,33 +85,27 @@ def _at_most(limit: float) -> float:
 
 Close = Callable[[float], object]
 
-LIMIT = 1.0
-"""How long a program that ends may be kept from it by each client, in seconds."""
+LIMIT = 1.0  # How long a program that ends may be kept from it by each client, in seconds
 
 
-class _Open:
+class Open:
+    """Clients that are to be closed when the program ends."""
+
     def __init__(self) -> None:
-        self._closes: Set[Close] = set()
+        self.closes: Set[Close] = set()
         _fork.remember(self)
 
-    def add(self, close: Close) -> None:
-        self._closes.add(close)
-
-    def discard(self, close: Close) -> None:
-        self._closes.discard(close)
-
     def close_all(self) -> None:
-        while self._closes:
+        while self.closes:
             try:
-                self._closes.pop()(LIMIT)
+                self.closes.pop()(LIMIT)
             except Exception as error:
                 log.debug("not closed when the program ended: %s", error)
 
     def forget_in_child(self) -> None:
-        _fork.OF_PARENTS.append(self._closes)
-        self._closes = set()
-        _fork.remember(self)
+        _fork.OF_PARENTS.append(self.closes)
+        self.__init__()  # type: ignore[misc]
 
 
-OPEN = _Open()
+OPEN = Open()
 atexit.register(OPEN.close_all)

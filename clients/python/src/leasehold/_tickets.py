@@ -22,7 +22,7 @@ from typing import Dict, Optional, Union
 
 from redis.exceptions import RedisError
 
-from ._home import Home
+from ._asking import Home
 from ._lines import Line, Subscription
 from ._pending import Granted, Pending, Waited
 from ._questions import Ticket, words
@@ -32,18 +32,14 @@ from ._time import RETRY, ROOM, now, valid_until
 from ._verdict import Verdict, verdict
 from .errors import Closed, LeaseholdError, QueueFull, Refused, Unreachable
 
-KEPT_TIMES = 3
-"""How many times a place is kept for as long as nobody asks for it."""
+KEPT_TIMES = 3  # How many times a place is kept for as long as nobody asks for it
 
 KEPT_LEAST = 1.0
-ASKED_A_SECOND = 1000
-"""The more tickets there are, the less often each is asked for."""
+ASKED_A_SECOND = 1000  # The more tickets there are, the less often each is asked for
 
-RENEWED_EVERY = 1.0
-"""Places are kept by many requests at once, so often at most."""
+RENEWED_EVERY = 1.0  # Places are kept by many requests at once, so often at most
 
-UNHEARD = 0.25
-"""How often it is asked for while nobody tells of grants, unless there are many."""
+UNHEARD = 0.25  # How often it is asked for while nobody tells of grants, unless there are many
 
 _LONGEST = re.compile(r"TICKET must be an integer from 1 to (\d+)")
 
@@ -75,12 +71,9 @@ class Queuing:
         self.server: Optional[Server] = None
         self._told: Optional[asyncio.Future[Union[int, Granted]]] = None
         self.kept = KEPT_LEAST
-        self.asked = math.inf
-        """Before the last request was sent that was answered nil, or the first of all."""
-        self.counted = math.inf
-        """For how long the server grants it at least, by any of the requests."""
-        self._is_doubtful = False
-        """It may have been granted before, and lost again: a message may be of that grant."""
+        self.asked = math.inf  # Before the last request was sent that was answered nil, or the first of all
+        self.counted = math.inf  # For how long the server grants it at least, by any of the requests
+        self._is_doubtful = False  # It may have been granted before, and lost again: a message may be of that grant
 
     async def wait(self) -> Union[Granted, Waited]:
         last: Optional[LeaseholdError] = None
@@ -307,8 +300,7 @@ class Places:
         self._home = home
         self._server = server
         self.subscription = subscription
-        self._due: Dict[Queuing, float] = {}
-        """When each is to be asked for: one request at a time."""
+        self._due: Dict[Queuing, float] = {}  # When each is to be asked for: one request at a time
         self._timer: Optional[asyncio.TimerHandle] = None
 
     def enter(self, place: Queuing) -> None:

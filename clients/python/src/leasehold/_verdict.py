@@ -11,25 +11,16 @@ from .errors import LeaseholdError, SettingError, Unreachable, refused
 
 
 class Verdict(enum.Enum):
-    BROKEN = enum.auto()
-    """The connection is of no more use, and nobody knows whether the request was heard."""
-    ELSEWHERE = enum.auto()
-    """This server does not grant locks any more: look for the one that does."""
-    MOVED = enum.auto()
-    """The slot is there now."""
-    ASK = enum.auto()
-    """This once, ask there."""
-    AGAIN = enum.auto()
-    """In a moment it may be different."""
-    REPLACED = enum.auto()
-    """A newer request of the same owner took the place in the queue."""
-    UNKNOWN_COMMAND = enum.auto()
-    """The server has not what it had, or what was thought."""
+    BROKEN = enum.auto()  # The connection is of no more use, and nobody knows whether the request was heard
+    ELSEWHERE = enum.auto()  # This server does not grant locks any more: look for the one that does
+    MOVED = enum.auto()  # The slot is there now
+    ASK = enum.auto()  # This once, ask there
+    AGAIN = enum.auto()  # In a moment it may be different
+    REPLACED = enum.auto()  # A newer request of the same owner took the place in the queue
+    UNKNOWN_COMMAND = enum.auto()  # The server has not what it had, or what was thought
     UNKNOWN_SCRIPT = enum.auto()
-    HAS_MODULE = enum.auto()
-    """The server has the module by now, which it had not."""
-    REFUSED = enum.auto()
-    """Another try would come to the same."""
+    HAS_MODULE = enum.auto()  # The server has the module by now, which it had not
+    REFUSED = enum.auto()  # Another try would come to the same
 
 
 # redis-py cuts the code off the text of the errors that it has a class for. Subclasses come first.

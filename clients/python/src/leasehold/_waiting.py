@@ -7,8 +7,7 @@ from typing import Optional, Union
 
 from redis.exceptions import RedisError
 
-from ._asking import Answer
-from ._home import Home
+from ._asking import Answer, Home
 from ._lines import Line
 from ._pending import Granted, Pending, Waited, is_fresh
 from ._questions import EXCLUSIVE, Acquire, Wait, words
@@ -18,8 +17,7 @@ from ._time import POLL, RETRY, ROOM, now, valid_until, within
 from ._verdict import Verdict, public, verdict
 from .errors import NeedsModule, QueueFull, Refused, Unreachable
 
-LATE = 0.1
-"""How much later than patience the answer may come that it has ended."""
+LATE = 0.1  # How much later than patience the answer may come that it has ended
 
 
 def place_at_once(home: Home, pending: Pending, begun: float) -> Optional[Queuing]:
@@ -107,8 +105,8 @@ async def _try(home: Home, pending: Pending, until: float) -> Answer:
     try:
         return await home.asking.ask(wanted.claim.key, lambda _: question, limits, pending.unanswered)
     except Refused as refusal:
-        if wanted.claim.share != EXCLUSIVE and "unknown option" in refusal.reason:
-            raise NeedsModule(refusal.code, f"several holders need a newer module: {refusal.reason}") from refusal
+        if (wanted.claim.share != EXCLUSIVE or wanted.claim.also) and "unknown option" in refusal.reason:
+            raise NeedsModule(refusal.code, f"this needs a newer module: {refusal.reason}") from refusal
         raise
 
 

@@ -3,25 +3,82 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Optional, TypedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Dict, Generic, NamedTuple, Optional, Sequence, TypedDict, TypeVar
 
 from ._detached import Detached
-from ._questions import EXCLUSIVE, Claim
+from ._questions import EXCLUSIVE, UNLIMITED, Claim
+from ._target import AnyClient, target_of
 from ._time import valid_until
 from .errors import SettingError
 from .settings import Duration, Name, Settings, octets, patience, positive, seconds
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+R = TypeVar("R")
+
+
+class Factory(Generic[R]):
+    def __init__(
+        self,
+        client: AnyClient,
+        settings: Optional[Settings] = None,
+        *,
+        prefix: Optional[Name] = None,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+    ) -> None:
+        """``prefix``, ``ttl`` and ``wait`` are those of :class:`Settings`, which has more of them."""
+        given: Dict[str, Any] = {"prefix": prefix, "ttl": ttl, "wait": wait}
+        self._settings = replace(
+            settings or Settings(), **{name: its for name, its in given.items() if its is not None}
+        )
+        self._target = target_of(client)
+        self._is_closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _request(self, asked: Asked) -> R:
+        raise NotImplementedError
+
+    def lock(self, name: Name, **options: Unpack[Options]) -> R:
+        """A lock that one holds at a time."""
+        return self._request(Asked(self._settings, name, EXCLUSIVE, **options))
+
+    def read(self, name: Name, **options: Unpack[Options]) -> R:
+        """The right to read: readers hold a lock together, and a writer alone. It needs the module."""
+        return self._request(Asked(self._settings, name, UNLIMITED, **options))
+
+    def write(self, name: Name, **options: Unpack[Options]) -> R:
+        """The right to write: alone, when all readers who came before have left. It is what :meth:`lock` is."""
+        return self.lock(name, **options)
+
+    def several(self, names: Sequence[Name], **options: Unpack[Options]) -> R:
+        """All of these locks or none, by one grant with one fence. Whoever waits is in all queues, and holds none.
+        In a cluster they have to be in one slot."""
+        if isinstance(names, (str, bytes)) or not names:
+            raise SettingError("names: they must be a list of at least one name")
+        return self._request(Asked(self._settings, names[0], EXCLUSIVE, also=names[1:], **options))
+
+    def semaphore(self, name: Name, count: int, **options: Unpack[Options]) -> R:
+        """One of ``count`` permits. If those who ask disagree on how many there are, the smallest number counts.
+        More than one needs the module."""
+        return self._request(Asked(self._settings, name, permits(count), **options))
+
+
 LONGEST_OWNER = 255
 MOST_HOLDERS = 99_999
+MOST_ALSO = 128
 
 
 class TryOptions(TypedDict, total=False):
     """How a lock is asked for. What is None or left out is as in :class:`Settings`."""
 
-    ttl: Optional[Duration]
-    """How long its lease lasts."""
-    renew: bool
-    """Whether it is renewed."""
+    ttl: Optional[Duration]  # How long its lease lasts
+    renew: bool  # Whether it is renewed
     hold_at_least: Optional[Duration]
     """For so long from the grant it is held, although it is released before: for jobs that several hosts start at
     about the same time. A program that dies holds it for its ttl."""
@@ -31,8 +88,7 @@ class TryOptions(TypedDict, total=False):
 
 
 class Options(TryOptions, total=False):
-    wait: Optional[Duration]
-    """How long to wait, as a hard limit."""
+    wait: Optional[Duration]  # How long to wait, as a hard limit
 
 
 class Wanted(NamedTuple):
@@ -41,8 +97,7 @@ class Wanted(NamedTuple):
     name: Name
     claim: Claim
     ttl: float
-    wait: float
-    """How long to wait; infinite: without limit. Zero: to try."""
+    wait: float  # How long to wait; infinite: without limit. Zero: to try.
     renew: bool
     hold_at_least: float
 
@@ -50,7 +105,7 @@ class Wanted(NamedTuple):
 class Asked:
     """A lock, and how it is asked for."""
 
-    __slots__ = ("_candidate", "_owner", "hold_at_least", "key", "name", "renew", "share", "ttl", "wait")
+    __slots__ = ("_candidate", "_owner", "also", "hold_at_least", "key", "name", "renew", "share", "ttl", "wait")
 
     def __init__(
         self,
@@ -63,10 +118,14 @@ class Asked:
         renew: bool = True,
         hold_at_least: Optional[Duration] = None,
         owner: Optional[Name] = None,
+        also: Sequence[Name] = (),
         candidate: Optional[Name] = None,
     ) -> None:
-        self.name = name
+        self.name = name if not also else ", ".join(map(_text, (name, *also)))
         self.key = key_of(settings, name)
+        self.also = tuple(key_of(settings, each) for each in also)
+        if len(also) > MOST_ALSO or len({self.key, *self.also}) <= len(also):
+            raise SettingError(f"names: they must be different, and at most {MOST_ALSO + 1}")
         self.ttl = positive("ttl", settings.ttl if ttl is None else ttl)
         if valid_until(0.0, self.ttl) <= 0:
             raise SettingError("ttl: it must be longer than what clocks may differ by, which is 2 milliseconds")
@@ -92,15 +151,22 @@ class Asked:
             whom = b"%d:" % os.getpid() if self._candidate is None else self._candidate + b"/"
             owner = whom + _unique()
         wait = 0.0 if is_try else self.wait
-        return Wanted(self.name, Claim(self.key, owner, self.share), self.ttl, wait, self.renew, self.hold_at_least)
+        return Wanted(
+            self.name, Claim(self.key, owner, self.share, self.also), self.ttl, wait, self.renew, self.hold_at_least
+        )
 
 
 def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], renew: bool) -> Wanted:
     """What a lock is as which was left held."""
-    claim, prefix = Claim(detached.keys[0], detached.owner), octets("prefix", settings.prefix)
-    name = claim.key[len(prefix) :] if claim.key.startswith(prefix) else claim.key
-    asked = Asked(settings, claim.key, ttl=ttl)
-    return Wanted(name.decode(errors="replace"), claim, asked.ttl, 0.0, renew, 0.0)
+    keys, prefix = detached.keys, octets("prefix", settings.prefix)
+    names = [key[len(prefix) :] if key.startswith(prefix) else key for key in keys]
+    asked = Asked(settings, names[0], ttl=ttl, also=names[1:])
+    name = asked.name if asked.also else _text(names[0])
+    return Wanted(name, Claim(keys[0], detached.owner, EXCLUSIVE, keys[1:]), asked.ttl, 0.0, renew, 0.0)
+
+
+def _text(name: Name) -> str:
+    return name if isinstance(name, str) else name.decode(errors="replace")
 
 
 def key_of(settings: Settings, name: Name) -> bytes:

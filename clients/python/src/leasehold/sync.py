@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Callable, Iterator, List, Optional, Type, Type
 
 from . import _fork
 from ._detached import Detached
-from ._factory import Factory
 from ._hold import Entered, Hold, given_back
-from ._lease import LeaseState
-from ._pending import Pending
+from ._pending import LeaseState, Pending
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
-from ._wanted import Asked, Options, TryOptions, Wanted, adopted, candidate_of, key_of
+from ._wanted import Asked, Factory, Options, TryOptions, Wanted, adopted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, LockInfo, Loss, Released
 from .settings import Duration, Name, patience, positive
