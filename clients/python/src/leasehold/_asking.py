@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as Silent
 
 from ._lines import Line
-from ._questions import Question, words
+from ._questions import Claim, Question, words
 from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
@@ -35,7 +35,7 @@ _AT_ONCE = (Verdict.MOVED, Verdict.ASK, Verdict.UNKNOWN_COMMAND, Verdict.UNKNOWN
 class Answer(NamedTuple):
     reply: Reply
     asked: float  # The moment before the try was sent that was answered
-    has_module: bool
+    line: Line
     is_repeated: bool  # An earlier try was not answered, and may have been carried out
 
 
@@ -122,7 +122,7 @@ class Asking:
                 reply = await self._ask(server, line, question(asked), limit, is_asking)
                 if unanswered is not None:
                     unanswered.discard(line)
-                return Answer(reply, asked, line.has_module, is_repeated)
+                return Answer(reply, asked, line, is_repeated)
             except (RedisError, OSError) as error:
                 said = verdict(error)
                 is_repeated = is_repeated or (sent is not None and said is Verdict.BROKEN)
@@ -186,6 +186,8 @@ class Home:
         self.settings = settings
         self.limits = Durations(*(seconds(name, getattr(settings, name)) for name in Durations._fields))
         self.asking = Asking(Routes(target, self.limits.response), self.limits.response)
+        # Ephemeral holds end with the connection on which they were asked for: these have one of their own.
+        self.bound = Asking(Routes(target, self.limits.response), self.limits.response)
         self.loop = asyncio.get_running_loop()
         self.requests: Set[object] = set()
         """Those who ask for a lock at this moment, and leases that are released by one request."""
@@ -196,6 +198,9 @@ class Home:
     def check_open(self) -> None:
         if self.is_closed:
             raise Closed
+
+    def asking_for(self, claim: Claim) -> Asking:
+        return self.asking if claim.grace is None else self.bound
 
     def take_room(self) -> bool:
         """Whether one more may wait on a connection. From any thread."""

@@ -10,11 +10,13 @@ from typing import Any, Coroutine, Dict, List, Optional, Set, Tuple, TypeVar
 from redis.exceptions import RedisError
 
 from ._asking import Home
-from ._pending import LeaseState, parting_words
-from ._questions import Claim, Extend, Guarded, Release, words
+from ._lines import Line
+from ._pending import LeaseState, Pending, give_up, parting_words
+from ._questions import Acquire, Claim, Extend, Guarded, Question, Release, words
 from ._resp import Reply, Word, number, pack
 from ._target import Target
 from ._time import now, wake
+from ._wanted import Wanted
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import Loss, Released
 from .settings import Name, Settings, octets
@@ -103,7 +105,28 @@ class Holding(Home):
             self._seen_lost(state)
         self.look_by(state.next_look)
 
-    async def extend(self, state: LeaseState, ttl: float, until: float) -> bool:
+    def bind(self, state: LeaseState, line: Optional[Line]) -> None:
+        """An ephemeral hold ends with the connection on which it was asked for: then it is asked for on another one."""
+        grace = state.claim.grace
+        if grace is None or state.loss is not None:
+            return
+
+        def ended() -> None:
+            if line is not None:
+                line.bonds.discard(ended)
+            if state in self.leases:
+                state.end = min(state.end, now() + grace)
+                ttl = state.ttl if state.renews else state.end - now()
+                self.spawn(self.extend(state, max(0.001, ttl), state.end, binds=True))
+                self.look_by(state.next_look)
+
+        if line is None or not line.is_usable:
+            ended()
+        else:
+            line.bonds.add(ended)
+            state.when_lost(lambda: line.bonds.discard(ended))
+
+    async def extend(self, state: LeaseState, ttl: float, until: float, binds: bool = False) -> bool:
         """Whether the lease ends a ttl from now. One at a time: two might arrive in either order."""
         self.check_open()
         if state.is_extending is None:
@@ -112,22 +135,27 @@ class Holding(Home):
             if state.loss is not None:
                 return False
 
-            def question(asked: float) -> Extend:
+            def question(asked: float) -> Question:
                 state.about_to_extend(asked, ttl)
-                return Extend(state.claim, ttl, state.fence)
+                return Acquire(state.claim, ttl) if binds else Extend(state.claim, ttl, state.fence)
 
             is_answered = False
             try:
-                answer = await self.asking.ask(
+                answer = await (self.bound if binds else self.asking).ask(
                     state.claim.key, question, self.asking.limits(ttl, min(until, state.end))
                 )
                 is_answered = not answer.is_repeated
             finally:
                 if not is_answered:
                     state.not_extended(ttl)
-            if number(answer.reply) != 1:
+            if number(answer.reply) != (state.fence if binds else 1):
                 state.lose(Loss.TAKEN)
+                if binds and number(answer.reply) is not None:
+                    # A later grant of the same owner, which nobody wants.
+                    self.spawn(give_up(self, Pending(Wanted(state.name, state.claim, ttl, 0.0, False, 0.0))))
                 return False
+            if binds:
+                self.bind(state, answer.line)
             is_extended = state.extended(answer.asked, ttl)
         self.look_by(state.next_look)
         return is_extended

@@ -50,6 +50,7 @@ class Hub(Holding):
                 grant = await granted(self, pending, begun, queuing)
             if grant is not None:
                 state = self.granted(pending, grant)
+                self.bind(state, pending.bond)
             return state
         finally:
             if queuing is not None:
@@ -116,7 +117,7 @@ class Hub(Holding):
         self.check_open()
         limits = self.asking.limits(self.limits.within, now() + self.limits.within)
         answer = await self.asking.ask(key, lambda _: Look(key), limits)
-        return info_of(answer.reply, answer.has_module)
+        return info_of(answer.reply, answer.line.has_module)
 
     async def close(self, timeout: float) -> List[Name]:
         """The names of the locks that could not be released in time.
@@ -131,6 +132,7 @@ class Hub(Holding):
     async def _close(self, timeout: float) -> List[Name]:
         until = now() + timeout
         self.asking.send_away()
+        self.bound.send_away()
         for channel, pending in list(self.blocked.items()):
             channel.close()
             self.give_up(pending)
@@ -152,6 +154,7 @@ class Hub(Holding):
         if self._looking is not None:
             self._looking.cancel()
         self.asking.routes.close()
+        self.bound.routes.close()
         ending = list(self._background)
         for task in ending:
             task.cancel()

@@ -15,7 +15,7 @@ import os
 import socket
 import uuid
 from collections import deque
-from typing import Callable, Deque, Dict, Iterable, Optional, Protocol, Tuple, TypeVar
+from typing import Callable, Deque, Dict, Iterable, Optional, Protocol, Set, Tuple, TypeVar
 
 from redis.asyncio.connection import AbstractConnection, Connection
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
@@ -97,6 +97,7 @@ class Line(Wire):
         self._waiting: Deque[Tuple[Sink, float, float]] = deque()
         """Who waits, when it was sent, and when the answer is overdue."""
         self._retired: Optional[Exception] = None
+        self.bonds: Set[Callable[[], object]] = set()  # What is to be asked for elsewhere when it is of no more use
         self._watch: Optional[asyncio.TimerHandle] = None
         self._look_by = math.inf
         self.has_module = True
@@ -156,6 +157,8 @@ class Line(Wire):
             return
         self._retired = reason
         self._fail_all(reason)
+        for bond in list(self.bonds):
+            bond()
         if not self.is_closed:
             self._loop.call_later(LAST_WORDS, self.close)
 

@@ -165,12 +165,13 @@ class LastWords(Protocol):
 class Pending:
     """What a server may know of a request that is not granted yet."""
 
-    __slots__ = ("full", "may_hold", "parked", "unanswered", "wanted")
+    __slots__ = ("bond", "full", "may_hold", "parked", "unanswered", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.unanswered: Set[LastWords] = set()
         self.parked: Optional[Line] = None
+        self.bond: Optional[Line] = None  # Where it was asked for last, with tickets or at once
         self.may_hold = False  # It may hold the lock, or a place in the queue
         self.full: Optional[QueueFull] = None  # The server had no place for it when it asked last
 

@@ -103,7 +103,7 @@ def script_for(question: Question) -> Tuple[Script, List[Word]]:
     Nobody waits here: whoever asks to wait is told of the present.
     """
     if needs_module(question):
-        what = "guarded commands" if isinstance(question, Guarded) else "several holders"
+        what = "guarded commands" if isinstance(question, Guarded) else "several holders, and ephemeral holds,"
         raise NeedsModule("ERR", f"{what} need the module leasehold, which this server does not have")
     if isinstance(question, Look):
         return LOOK, [1, question.key]
@@ -121,7 +121,7 @@ def script_for(question: Question) -> Tuple[Script, List[Word]]:
 
 def needs_module(question: Question) -> bool:
     if isinstance(question, (Acquire, Wait, Ticket)):
-        return question.claim.share != EXCLUSIVE
+        return question.claim.share != EXCLUSIVE or question.claim.grace is not None
     return isinstance(question, Guarded)
 
 

@@ -21,6 +21,7 @@ class Claim(NamedTuple):
     owner: bytes
     share: int = EXCLUSIVE
     also: Tuple[bytes, ...] = ()
+    grace: Optional[float] = None  # How long the hold may outlast the connection, if it is bound to one
 
     @property
     def keys(self) -> Tuple[bytes, ...]:
@@ -82,7 +83,7 @@ Question = Union[Acquire, Wait, Ticket, Extend, Release, Look, Guarded]
 def words(question: Question) -> List[Word]:
     if isinstance(question, Look):
         return [b"LOCK.INFO", question.key]
-    key, owner, share, keys = question.claim
+    key, owner, share, keys, grace = question.claim
     also: List[Word] = [b"ALSO", len(keys), *keys] if keys else []
     if isinstance(question, Release):
         fence: List[Word] = [] if question.fence is None else [question.fence]
@@ -94,6 +95,8 @@ def words(question: Question) -> List[Word]:
     asked: List[Word] = [b"LOCK.ACQUIRE", key, owner, millis(question.ttl)]
     if share != EXCLUSIVE:
         asked += [b"SHARE", share]
+    if grace is not None:
+        asked += [b"EPHEMERAL", round(grace * 1000)]
     if isinstance(question, Wait):
         asked += [b"BLOCK", 0 if question.patience is None else millis(question.patience)]
     if isinstance(question, Ticket):

@@ -76,7 +76,7 @@ class Running:
     def _acquire_directly(self, pending: Pending, begun: float) -> _Came:
         hub, wanted = self.hub, pending.wanted
         server = self._routes.known(wanted.claim.key)
-        if server is None:
+        if server is None or wanted.claim.grace is not None:
             return True
         may_wait = wanted.wait > 0 and server.has_module
         waits = may_wait and hub.take_room()

@@ -122,14 +122,14 @@ class Queuing:
         line.send(request.packed, (request,), min(each, self._deadline - now()))
 
     async def _ask(self) -> Optional[Granted]:
-        wanted, asking = self.pending.wanted, self._home.asking
+        wanted, asking = self.pending.wanted, self._home.asking_for(self.pending.wanted.claim)
         self.pending.may_hold = True
         # One look at the server, so that whoever is sent elsewhere is told of grants there.
         until = min(self._deadline, now() + self._home.limits.response * 2)
         answer = await asking.ask(
             wanted.claim.key, self.question, asking.limits(wanted.ttl, until), self.pending.unanswered, self._prepare
         )
-        fence = number(answer.reply)
+        self.pending.bond, fence = answer.line, number(answer.reply)
         if fence is None:
             self.not_yet(answer.asked)
             return None
@@ -266,6 +266,7 @@ class Request:
         self.packed = pack(words(place.question(self._asked)))
         # If the lock is released before this arrives, it is granted once more.
         place.pending.unanswered.add(line)
+        place.pending.bond = line
 
     def done(self) -> bool:
         return self._is_over

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from ._asking import Answer, Home
 from ._lines import Line
 from ._pending import Granted, Pending, Waited, is_fresh
-from ._questions import EXCLUSIVE, Acquire, Wait, words
+from ._questions import Acquire, Wait, words
 from ._resp import number, pack
 from ._tickets import Elsewise, Queuing
 from ._time import POLL, RETRY, ROOM, now, valid_until, within
@@ -22,9 +22,8 @@ LATE = 0.1  # How much later than patience the answer may come that it has ended
 
 def place_at_once(home: Home, pending: Pending, begun: float) -> Optional[Queuing]:
     """Who may have to wait asks for a place at once, if there are the connections for it and if one tells of grants."""
-    server = (
-        home.asking.routes.known(pending.wanted.claim.key) if pending.wanted.wait and home.settings.tickets else None
-    )
+    claim, may_wait = pending.wanted.claim, pending.wanted.wait and home.settings.tickets
+    server = home.asking_for(claim).routes.known(claim.key) if may_wait else None
     if server is None or server.tickets.is_closed:
         return None
     line, subscription, deadline = server.line_now, server.subscription_now, begun + pending.wanted.wait
@@ -67,7 +66,7 @@ async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[
             pending.may_hold = bool(pending.unanswered)
             if wanted.wait == 0 or now() >= deadline:
                 return _nothing(pending)
-            if not answer.has_module:
+            if not answer.line.has_module:
                 await _rest(home, POLL.rest(tries), deadline)
                 tries += 1
                 if now() >= deadline:
@@ -103,9 +102,13 @@ async def _try(home: Home, pending: Pending, until: float) -> Answer:
     question = Acquire(wanted.claim, wanted.ttl)
     limits = home.asking.limits(wanted.ttl, until)
     try:
-        return await home.asking.ask(wanted.claim.key, lambda _: question, limits, pending.unanswered)
+        answer = await home.asking_for(wanted.claim).ask(
+            wanted.claim.key, lambda _: question, limits, pending.unanswered
+        )
+        pending.bond = answer.line
+        return answer
     except Refused as refusal:
-        if (wanted.claim.share != EXCLUSIVE or wanted.claim.also) and "unknown option" in refusal.reason:
+        if "unknown option" in refusal.reason:
             raise NeedsModule(refusal.code, f"this needs a newer module: {refusal.reason}") from refusal
         raise
 
@@ -123,7 +126,7 @@ async def _rest(home: Home, rest: float, deadline: float) -> None:
 
 async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, Waited]:
     """On a connection of its own: for servers, modules and users without tickets. It waits for one lock at a time."""
-    if not home.take_room():
+    if pending.wanted.claim.grace is not None or not home.take_room():
         # There is no connection to wait on: it tries, now and then.
         return Waited.NOT_NOW
     line: Optional[Line] = None

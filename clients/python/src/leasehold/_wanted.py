@@ -11,7 +11,7 @@ from ._questions import EXCLUSIVE, UNLIMITED, Claim
 from ._target import AnyClient, target_of
 from ._time import valid_until
 from .errors import SettingError
-from .settings import Duration, Name, Settings, octets, patience, positive, seconds
+from .settings import Duration, Name, Settings, not_negative, octets, patience, positive
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -82,6 +82,9 @@ class TryOptions(TypedDict, total=False):
     hold_at_least: Optional[Duration]
     """For so long from the grant it is held, although it is released before: for jobs that several hosts start at
     about the same time. A program that dies holds it for its ttl."""
+    ephemeral: Optional[Duration]
+    """How long the lock stays held after its program has died, or its connection to the server has ended: 0 or more. It
+    needs the module."""
     owner: Name
     """As whom it is asked for. Whoever asks again with it gets the same grant: two leases of one owner are one hold. If
     it is left out, each request has an owner of its own."""
@@ -105,7 +108,19 @@ class Wanted(NamedTuple):
 class Asked:
     """A lock, and how it is asked for."""
 
-    __slots__ = ("_candidate", "_owner", "also", "hold_at_least", "key", "name", "renew", "share", "ttl", "wait")
+    __slots__ = (
+        "_candidate",
+        "_owner",
+        "also",
+        "grace",
+        "hold_at_least",
+        "key",
+        "name",
+        "renew",
+        "share",
+        "ttl",
+        "wait",
+    )
 
     def __init__(
         self,
@@ -118,6 +133,7 @@ class Asked:
         renew: bool = True,
         hold_at_least: Optional[Duration] = None,
         owner: Optional[Name] = None,
+        ephemeral: Optional[Duration] = None,
         also: Sequence[Name] = (),
         candidate: Optional[Name] = None,
     ) -> None:
@@ -134,9 +150,8 @@ class Asked:
             raise SettingError(f"permits: it must be from 1 to {MOST_HOLDERS}")
         self.share = share
         self.renew = renew
-        self.hold_at_least = 0.0 if hold_at_least is None else seconds("hold_at_least", hold_at_least)
-        if self.hold_at_least < 0:
-            raise SettingError("hold_at_least: it must not be negative")
+        self.hold_at_least = 0.0 if hold_at_least is None else not_negative("hold_at_least", hold_at_least)
+        self.grace = None if ephemeral is None else not_negative("ephemeral", ephemeral)
         self._owner = None if owner is None else octets("owner", owner)
         if self._owner is not None and (not 0 < len(self._owner) <= LONGEST_OWNER or self._owner == b"*"):
             raise SettingError(f"owner: it must be from 1 to {LONGEST_OWNER} bytes long, and not *")
@@ -150,10 +165,8 @@ class Asked:
         if owner is None:
             whom = b"%d:" % os.getpid() if self._candidate is None else self._candidate + b"/"
             owner = whom + _unique()
-        wait = 0.0 if is_try else self.wait
-        return Wanted(
-            self.name, Claim(self.key, owner, self.share, self.also), self.ttl, wait, self.renew, self.hold_at_least
-        )
+        claim = Claim(self.key, owner, self.share, self.also, self.grace)
+        return Wanted(self.name, claim, self.ttl, 0.0 if is_try else self.wait, self.renew, self.hold_at_least)
 
 
 def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], renew: bool) -> Wanted:

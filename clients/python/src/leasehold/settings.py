@@ -68,6 +68,10 @@ def patience(what: str, duration: Optional[Duration]) -> float:
     """None and infinity are no limit."""
     if duration is None or (isinstance(duration, float) and duration == math.inf):
         return math.inf
+    return not_negative(what, duration)
+
+
+def not_negative(what: str, duration: Duration) -> float:
     value = seconds(what, duration)
     if value < 0:
         raise SettingError(f"{what}: it must not be negative")
