@@ -15,7 +15,7 @@ from leasehold.outcomes import Loss  # noqa: E402
 _writing = threading.Lock()
 
 # In seconds there, in milliseconds in the protocol.
-DURATIONS = ("ttl", "wait", "response", "within", "unreachable_after", "slice", "hold_at_least", "ephemeral")
+DURATIONS = ("ttl", "wait", "response", "within", "unreachable_after", "slice", "hold_at_least", "ephemeral", "replicas_within")
 
 KINDS = (
     (errors.Busy, "busy"),
@@ -23,6 +23,7 @@ KINDS = (
     (errors.Unreachable, "unreachable"),
     (errors.LockLost, "lost"),
     (errors.Closed, "closed"),
+    (errors.TooFewReplicas, "too few replicas"),
     (errors.SettingError, "setting"),
     (errors.NotPermitted, "not permitted"),
     (errors.WrongPassword, "wrong password"),
@@ -93,7 +94,7 @@ def name_of(request: Dict[str, Any]) -> Any:
 
 def lock_of(locks: Any, request: Dict[str, Any]) -> Any:
     """The lock that a request is about, with its options."""
-    names = ("ttl", "wait", "renew", "hold_at_least", "owner", "ephemeral")
+    names = ("ttl", "wait", "renew", "hold_at_least", "owner", "ephemeral", "replicas", "replicas_within")
     if not isinstance(request.get("renew", True), bool):
         raise Unsupported("a lease is renewed until it ends, or not at all")
     options = in_seconds({name: request[name] for name in names if name in request})

@@ -15,6 +15,7 @@ from .errors import QueueFull as QueueFull
 from .errors import ReadOnly as ReadOnly
 from .errors import Refused as Refused
 from .errors import SettingError as SettingError
+from .errors import TooFewReplicas as TooFewReplicas
 from .errors import Unanswered as Unanswered
 from .errors import Unreachable as Unreachable
 from .errors import WrongPassword as WrongPassword

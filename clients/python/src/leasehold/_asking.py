@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+import threading
 from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import ConnectionError as Disconnected
@@ -193,7 +193,7 @@ class Home:
         """Those who ask for a lock at this moment, and leases that are released by one request."""
         self.is_closed = False
         self._background: Set[asyncio.Future[Any]] = set()
-        self._room = deque(range(settings.wait_connections))  # To wait on connections
+        self.room = threading.Semaphore(settings.wait_connections)  # To wait on connections
 
     def check_open(self) -> None:
         if self.is_closed:
@@ -201,17 +201,6 @@ class Home:
 
     def asking_for(self, claim: Claim) -> Asking:
         return self.asking if claim.grace is None else self.bound
-
-    def take_room(self) -> bool:
-        """Whether one more may wait on a connection. From any thread."""
-        try:
-            self._room.pop()
-        except IndexError:
-            return False
-        return True
-
-    def leave_room(self) -> None:
-        self._room.append(0)
 
     @property
     def waiting(self) -> int:

@@ -19,6 +19,14 @@ E = TypeVar("E")
 log = logging.getLogger("leasehold")
 
 
+class Signal:
+    _state: LeaseState
+
+    def is_set(self) -> bool:
+        """Whether it is lost. It looks at the clock: nobody need have noticed before."""
+        return self._state.loss is not None
+
+
 class Hold:
     """What leases have in common, whether they are used from threads or from coroutines."""
 

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from ._asking import Home
 from ._lines import Line
-from ._pending import LeaseState, Pending, give_up, parting_words
+from ._pending import LeaseState, Pending, give_up, in_full
 from ._questions import Acquire, Claim, Extend, Guarded, Question, Release, words
 from ._resp import Reply, Word, number, pack
 from ._target import Target
@@ -152,7 +152,7 @@ class Holding(Home):
                 state.lose(Loss.TAKEN)
                 if binds and number(answer.reply) is not None:
                     # A later grant of the same owner, which nobody wants.
-                    self.spawn(give_up(self, Pending(Wanted(state.name, state.claim, ttl, 0.0, False, 0.0))))
+                    self.spawn(give_up(self, Pending(Wanted(state.name, state.claim, ttl, 0.0))))
                 return False
             if binds:
                 self.bind(state, answer.line)
@@ -238,7 +238,7 @@ class Holding(Home):
             return Released.LATER if number(answer.reply) == 1 else Released.LATE
         answer = await self.asking.ask(state.claim.key, lambda _: Release(state.claim, state.fence), limits)
         for line in state.unanswered:
-            self.spawn(line.last_word(parting_words(line, state.claim), self.limits.response))
+            self.spawn(line.last_word(in_full(line, Release(state.claim, None)), self.limits.response))
         # An earlier try of this release may have been the one that released it.
         is_all = number(answer.reply) == len(state.claim.keys)
         is_released = is_all or was_asked or (answer.is_repeated and answer.asked < end)

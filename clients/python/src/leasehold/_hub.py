@@ -16,7 +16,7 @@ from ._resp import Reply, fields, number
 from ._target import Target
 from ._tickets import Queuing
 from ._time import LONGEST_TIMER, now, valid_until
-from ._waiting import granted, place_at_once
+from ._waiting import acknowledged, granted, place_at_once
 from ._wanted import Wanted
 from .errors import Closed, LockLost
 from .outcomes import LockInfo, Loss, Released
@@ -48,6 +48,8 @@ class Hub(Holding):
                 grant = await queuing.until_told()
             if grant is None or valid_until(grant.asked, grant.ttl) <= now():
                 grant = await granted(self, pending, begun, queuing)
+            if grant is not None and pending.wanted.copies is not None:
+                grant = await acknowledged(self, pending.wanted, grant, pending.wanted.copies)
             if grant is not None:
                 state = self.granted(pending, grant)
                 self.bind(state, pending.bond)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import enum
 import threading
-from typing import Callable, List, NamedTuple, Optional, Protocol, Set, Tuple
+from typing import Callable, List, NamedTuple, Optional, Set, Tuple, Union
 
 from ._asking import Home
+from ._direct import Channel
 from ._lines import Line
 from ._plain import script_for
-from ._questions import Claim, Release, words
+from ._questions import Question, Release, words
 from ._resp import number, pack
 from ._time import now, valid_until
 from ._wanted import Wanted
@@ -154,14 +155,6 @@ RELEASES_AFTER = (0.0, 0.05, 0.5)
 server hears of that end and of the release in either order."""
 
 
-class LastWords(Protocol):
-    """A connection on which nobody answered, and which is open for what follows."""
-
-    has_module: bool
-
-    async def last_word(self, packed: bytes, limit: float, /) -> bool: ...
-
-
 class Pending:
     """What a server may know of a request that is not granted yet."""
 
@@ -169,7 +162,7 @@ class Pending:
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
-        self.unanswered: Set[LastWords] = set()
+        self.unanswered: Set[Union[Line, Channel]] = set()
         self.parked: Optional[Line] = None
         self.bond: Optional[Line] = None  # Where it was asked for last, with tickets or at once
         self.may_hold = False  # It may hold the lock, or a place in the queue
@@ -202,7 +195,8 @@ async def give_up(home: Home, pending: Pending) -> None:
         parked.close()
     limit = home.limits.response
     lines = [line for line in pending.unanswered if line is not parked]
-    heard: List[bool] = await asyncio.gather(*(line.last_word(parting_words(line, claim), limit) for line in lines))
+    release = Release(claim, None)
+    heard: List[bool] = await asyncio.gather(*(line.last_word(in_full(line, release), limit) for line in lines))
     if heard and all(heard) and parked is None:
         # Behind the request, on the same connection: nothing can come after it.
         return
@@ -212,15 +206,15 @@ async def give_up(home: Home, pending: Pending) -> None:
             await asyncio.sleep(rest)
         limits = home.asking.limits(home.limits.within, now() + max(wanted.ttl, home.limits.within), outlasts=True)
         try:
-            answer = await home.asking.ask(claim.key, lambda _: Release(claim, None), limits)
+            answer = await home.asking.ask(claim.key, lambda _: release, limits)
         except Unreachable:
             continue
         if number(answer.reply):
             return
 
 
-def parting_words(line: LastWords, claim: Claim) -> bytes:
-    question = Release(claim, None)
+def in_full(line: Union[Line, Channel], question: Question) -> bytes:
+    """What it takes on this connection, whatever is known of the server."""
     if line.has_module:
         return pack(words(question))
     script, rest = script_for(question)

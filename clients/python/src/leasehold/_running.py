@@ -76,10 +76,10 @@ class Running:
     def _acquire_directly(self, pending: Pending, begun: float) -> _Came:
         hub, wanted = self.hub, pending.wanted
         server = self._routes.known(wanted.claim.key)
-        if server is None or wanted.claim.grace is not None:
+        if server is None or wanted.claim.grace is not None or wanted.copies is not None:
             return True
         may_wait = wanted.wait > 0 and server.has_module
-        waits = may_wait and hub.take_room()
+        waits = may_wait and hub.room.acquire(blocking=False)
         try:
             # Where no more may wait on connections, none is opened for a try.
             channel = server.pool.take_idle()
@@ -88,7 +88,7 @@ class Running:
             came = channel is None or self._ask_for_it(server, channel, pending, begun, waits)
         finally:
             if waits:
-                hub.leave_room()
+                hub.room.release()
         if not isinstance(came, Granted) or _is_good(came, waits):
             return came
         # It has waited for a good part of its lease, which begins anew when it is asked for once more.

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Optional, Union
+from typing import List, Optional, Union
 
 from redis.exceptions import RedisError
 
 from ._asking import Answer, Home
 from ._lines import Line
-from ._pending import Granted, Pending, Waited, is_fresh
-from ._questions import Acquire, Wait, words
-from ._resp import number, pack
+from ._pending import Granted, Pending, Waited, in_full, is_fresh
+from ._questions import Acquire, Extend, Wait, words
+from ._resp import Word, number, pack
 from ._tickets import Elsewise, Queuing
-from ._time import POLL, RETRY, ROOM, now, valid_until, within
+from ._time import POLL, RETRY, ROOM, looked_at, now, valid_until, within
 from ._verdict import Verdict, public, verdict
-from .errors import NeedsModule, QueueFull, Refused, Unreachable
+from ._wanted import Copies, Wanted
+from .errors import LockLost, NeedsModule, QueueFull, Refused, TooFewReplicas, Unreachable
+from .outcomes import Loss
+from .settings import millis
 
 LATE = 0.1  # How much later than patience the answer may come that it has ended
 
@@ -113,6 +116,37 @@ async def _try(home: Home, pending: Pending, until: float) -> Answer:
         raise
 
 
+async def acknowledged(home: Home, wanted: Wanted, grant: Granted, copies: Copies) -> Granted:
+    """By replicas, on a connection beside the others: ``WAIT`` stops what comes behind it, and counts what was written
+    on its own connection. So the lease is written once more there."""
+    line, limit, millis_left = None, home.limits.response, millis(copies.limit)
+    question = Extend(wanted.claim, wanted.ttl, grant.fence)
+    waiting: List[Word] = [b"WAIT", copies.replicas, millis_left]
+    if copies.is_durable:
+        waiting = [b"WAITAOF", 1, copies.replicas, millis_left]
+    try:
+        server = await within(limit, home.asking.routes.server_of(wanted.claim.key))
+        line = await server.own_line(limit)
+        asked, extending = now(), line.ask(in_full(line, question), limit)
+        extending.add_done_callback(looked_at)
+        reply = await home.asking.until_closed(line.ask(pack(waiting), copies.limit + limit))
+        extended = await extending
+        for each in (extended, reply):
+            if isinstance(each, RedisError):
+                raise each
+    except (RedisError, OSError) as error:
+        raise public(error) from error
+    finally:
+        if line is not None:
+            line.close()
+    if number(extended) != 1:
+        raise LockLost(wanted.name, Loss.TAKEN)
+    local, count = reply if isinstance(reply, list) else (1, reply)
+    if not local or (number(count) or 0) < copies.replicas:
+        raise TooFewReplicas(wanted.name, number(count) or 0, copies.replicas)
+    return Granted(grant.fence, asked, wanted.ttl)
+
+
 def _nothing(pending: Pending) -> Optional[Granted]:
     """Patience has ended. That no place was to be had is told, and not that others held the lock."""
     if pending.full is not None:
@@ -126,7 +160,7 @@ async def _rest(home: Home, rest: float, deadline: float) -> None:
 
 async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, Waited]:
     """On a connection of its own: for servers, modules and users without tickets. It waits for one lock at a time."""
-    if pending.wanted.claim.grace is not None or not home.take_room():
+    if pending.wanted.claim.grace is not None or not home.room.acquire(blocking=False):
         # There is no connection to wait on: it tries, now and then.
         return Waited.NOT_NOW
     line: Optional[Line] = None
@@ -152,7 +186,7 @@ async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, 
     except (RedisError, OSError) as error:
         return _after_parking(home, pending, error, deadline)
     finally:
-        home.leave_room()
+        home.room.release()
         if line is not None:
             line.close()
 

@@ -85,6 +85,12 @@ class TryOptions(TypedDict, total=False):
     ephemeral: Optional[Duration]
     """How long the lock stays held after its program has died, or its connection to the server has ended: 0 or more. It
     needs the module."""
+    replicas: int
+    """How many replicas have to acknowledge the grant; :class:`TooFewReplicas` if fewer do."""
+    replicas_within: Optional[Duration]
+    """How long they may take; ``Settings.response`` if it is left out."""
+    durable: bool
+    """Whether it has to be in the append-only files of the server and of these replicas: Redis 7.2, Valkey."""
     owner: Name
     """As whom it is asked for. Whoever asks again with it gets the same grant: two leases of one owner are one hold. If
     it is left out, each request has an owner of its own."""
@@ -94,6 +100,14 @@ class Options(TryOptions, total=False):
     wait: Optional[Duration]  # How long to wait, as a hard limit
 
 
+class Copies(NamedTuple):
+    """Who has to acknowledge a grant, and within what time."""
+
+    replicas: int
+    limit: float
+    is_durable: bool
+
+
 class Wanted(NamedTuple):
     """One try to get a lock."""
 
@@ -101,26 +115,13 @@ class Wanted(NamedTuple):
     claim: Claim
     ttl: float
     wait: float  # How long to wait; infinite: without limit. Zero: to try.
-    renew: bool
-    hold_at_least: float
+    renew: bool = False
+    hold_at_least: float = 0.0
+    copies: Optional[Copies] = None
 
 
 class Asked:
     """A lock, and how it is asked for."""
-
-    __slots__ = (
-        "_candidate",
-        "_owner",
-        "also",
-        "grace",
-        "hold_at_least",
-        "key",
-        "name",
-        "renew",
-        "share",
-        "ttl",
-        "wait",
-    )
 
     def __init__(
         self,
@@ -134,6 +135,9 @@ class Asked:
         hold_at_least: Optional[Duration] = None,
         owner: Optional[Name] = None,
         ephemeral: Optional[Duration] = None,
+        replicas: int = 0,
+        replicas_within: Optional[Duration] = None,
+        durable: bool = False,
         also: Sequence[Name] = (),
         candidate: Optional[Name] = None,
     ) -> None:
@@ -152,6 +156,10 @@ class Asked:
         self.renew = renew
         self.hold_at_least = 0.0 if hold_at_least is None else not_negative("hold_at_least", hold_at_least)
         self.grace = None if ephemeral is None else not_negative("ephemeral", ephemeral)
+        if isinstance(replicas, bool) or not isinstance(replicas, int) or not 0 <= replicas <= MOST_HOLDERS:
+            raise SettingError(f"replicas: it must be an integer from 0 to {MOST_HOLDERS}")
+        limit = positive("replicas_within", settings.response if replicas_within is None else replicas_within)
+        self.copies = Copies(replicas, limit, durable) if replicas or durable else None
         self._owner = None if owner is None else octets("owner", owner)
         if self._owner is not None and (not 0 < len(self._owner) <= LONGEST_OWNER or self._owner == b"*"):
             raise SettingError(f"owner: it must be from 1 to {LONGEST_OWNER} bytes long, and not *")
@@ -166,7 +174,9 @@ class Asked:
             whom = b"%d:" % os.getpid() if self._candidate is None else self._candidate + b"/"
             owner = whom + _unique()
         claim = Claim(self.key, owner, self.share, self.also, self.grace)
-        return Wanted(self.name, claim, self.ttl, 0.0 if is_try else self.wait, self.renew, self.hold_at_least)
+        return Wanted(
+            self.name, claim, self.ttl, 0.0 if is_try else self.wait, self.renew, self.hold_at_least, self.copies
+        )
 
 
 def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], renew: bool) -> Wanted:
@@ -175,7 +185,7 @@ def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], ren
     names = [key[len(prefix) :] if key.startswith(prefix) else key for key in keys]
     asked = Asked(settings, names[0], ttl=ttl, also=names[1:])
     name = asked.name if asked.also else _text(names[0])
-    return Wanted(name, Claim(keys[0], detached.owner, EXCLUSIVE, keys[1:]), asked.ttl, 0.0, renew, 0.0)
+    return Wanted(name, Claim(keys[0], detached.owner, EXCLUSIVE, keys[1:]), asked.ttl, 0.0, renew)
 
 
 def _text(name: Name) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, AsyncIterator, Awaitable, Callable, List, Opti
 
 from . import _fork
 from ._detached import Detached
-from ._hold import Entered, Hold, Scope, given_back
+from ._hold import Entered, Hold, Scope, Signal, given_back
 from ._hub import Hub
 from ._pending import LeaseState, Pending
 from ._resp import Reply, Word
@@ -29,17 +29,13 @@ L = TypeVar("L", bound="Lease")
 log = logging.getLogger("leasehold")
 
 
-class LossSignal:
+class LossSignal(Signal):
     """Tells of the loss of a lease."""
 
     def __init__(self, hub: Hub, state: LeaseState) -> None:
         self._hub = hub
         self._state = state
         self._lost: Optional[asyncio.Event] = None
-
-    def is_set(self) -> bool:
-        """Whether it is lost. It looks at the clock: nobody need have noticed before."""
-        return self._state.loss is not None
 
     async def wait(self) -> Loss:
         """Waits until it is lost, and says why."""

@@ -31,6 +31,16 @@ class Unanswered(Unreachable):
     """A guarded command was sent, and nobody answered: it may have been run, once at the most."""
 
 
+class TooFewReplicas(LeaseholdError):
+    """Too few replicas had the grant in time, or no append-only file had. The lock was given back."""
+
+    def __init__(self, name: Union[str, bytes], acknowledged: int, wanted: int) -> None:
+        super().__init__(f"the lock {name!r} was acknowledged by {acknowledged} of {wanted} replicas, and given back")
+        self.name = name
+        self.acknowledged = acknowledged
+        self.wanted = wanted
+
+
 class Refused(LeaseholdError):
     """The server refused, and would refuse again. ``code`` is the first word of what it said."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, Iterator, List, Optional, Type, Type
 
 from . import _fork
 from ._detached import Detached
-from ._hold import Entered, Hold, given_back
+from ._hold import Entered, Hold, Signal, given_back
 from ._pending import LeaseState, Pending
 from ._resp import Reply, Word
 from ._running import Running
@@ -29,16 +29,12 @@ L = TypeVar("L", bound="Lease")
 log = logging.getLogger("leasehold")
 
 
-class LossSignal:
+class LossSignal(Signal):
     """Tells of the loss of a lease, as a ``threading.Event`` does."""
 
     def __init__(self, state: LeaseState) -> None:
         self._state = state
         self._lost: Optional[threading.Event] = None
-
-    def is_set(self) -> bool:
-        """Whether it is lost. It looks at the clock: nobody need have noticed before."""
-        return self._state.loss is not None
 
     def wait(self, timeout: Optional[Duration] = None) -> Optional[Loss]:
         """Waits until it is lost, and says why; None if that has not come within ``timeout``."""
