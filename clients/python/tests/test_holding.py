@@ -194,6 +194,27 @@ def test_arguments_without_sense_are_refused_before_anything_is_asked(make: Make
         locks.semaphore("x", 0)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "bounds"),
+    [
+        ({"ttl": 900719925474099}, "ttl: it must be from 0.003 to 3153600000 seconds"),
+        ({"ttl": 0.002}, "ttl: it must be from 0.003 to 3153600000 seconds"),
+        ({"wait": -1}, "wait: it must be from 0 to 3153600000 seconds"),
+        ({"hold_at_least": 1e10}, "hold_at_least: it must be from 0 to 3153600000 seconds"),
+        ({"ttl": "5"}, "ttl: it must be a number of seconds, or a timedelta"),
+    ],
+)
+def test_what_is_out_of_bounds_is_told_the_bounds(make: Make, server: Server, wrong: dict, bounds: str) -> None:
+    with pytest.raises(leasehold.SettingError, match=bounds):
+        make(server).lock("x", **wrong)
+    with pytest.raises(leasehold.SettingError, match="permits: it must be an integer from 1 to 99999"):
+        make(server).semaphore("x", 100_000)
+    with pytest.raises(leasehold.SettingError, match="wait_connections: it must be an integer from 1 to 99999"):
+        make(server, settings=leasehold.Settings(wait_connections=0))
+    with pytest.raises(leasehold.Refused, match="ttl must be at most 86400000 milliseconds"):
+        make(server).acquire("x", ttl=86_401)
+
+
 def test_text_that_is_not_unicode_is_refused_and_not_only_by_the_codec(make: Make, server: Server, name: str) -> None:
     locks, wrong = make(server), "half of \ud800"
     asks = [lambda: locks.lock(wrong), lambda: locks.info(wrong), lambda: locks.election(name, wrong)]

@@ -20,7 +20,7 @@ from leasehold._routes import SlotMap
 from leasehold._target import Alone, Clustered, Watched, target_of
 from leasehold._time import Backoff, within
 from leasehold._verdict import Verdict, public, redirection_in, verdict
-from leasehold._wanted import Asked, candidate_of
+from leasehold._wanted import Wanted, candidate_of
 
 
 def test_a_lease_is_counted_from_the_asking_less_the_drift() -> None:
@@ -29,7 +29,7 @@ def test_a_lease_is_counted_from_the_asking_less_the_drift() -> None:
 
 
 def lease(ttl: float = 10, ago: float = 0, granted: Optional[float] = None) -> LeaseState:
-    pending = Pending(Asked(Settings(), "x", ttl=ttl).wanted(is_try=False))
+    pending = Pending(Wanted(Settings(), "x", ttl=ttl).wanted(is_try=False))
     return LeaseState(pending, Granted(7, _time.now() - ago, ttl if granted is None else granted))
 
 
@@ -208,10 +208,10 @@ def test_where_to_connect_is_read_off_the_client() -> None:
 
 
 def test_a_candidate_is_known_by_its_name() -> None:
-    assert candidate_of(Asked(Settings(), "x", candidate="höst/1".encode()).wanted(True).claim.owner) == "höst/1"
+    assert candidate_of(Wanted(Settings(), "x", candidate="höst/1".encode()).wanted(True).claim.owner) == "höst/1"
     assert candidate_of(b"uuid") == "uuid"
     with pytest.raises(leasehold.SettingError):
-        Asked(Settings(), "x", candidate=b"x" * 219)
+        Wanted(Settings(), "x", candidate=b"x" * 219)
 
 
 def test_who_waits_no_longer_than_so_long_does_not_wait_for_the_end_of_what_it_cancelled() -> None:

@@ -171,8 +171,6 @@ class Asking:
 
 
 class Durations(NamedTuple):
-    """The durations of the settings, in seconds."""
-
     response: float
     within: float
     unreachable_after: float

@@ -29,7 +29,6 @@ class Detached:
 
     @classmethod
     def parse(cls, text: str) -> Detached:
-        """What its text says."""
         found = _TEXT.fullmatch(text)
         if found is None or _STRAY.search(text):
             raise SettingError("detached: it must be leasehold:<lock>:<owner>:<fence>")

@@ -23,8 +23,6 @@ MOST_IDLE = 16
 
 
 class Channel:
-    """A connection that is open."""
-
     __slots__ = ("__weakref__", "_limit", "_parser", "_sock", "has_module")
 
     def __init__(self, sock: socket.socket) -> None:

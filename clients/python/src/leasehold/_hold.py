@@ -13,7 +13,7 @@ from ._hub import Hub
 from ._pending import LeaseState
 from .errors import LeaseholdError, LockLost
 from .outcomes import Loss
-from .settings import Duration, Name, positive
+from .settings import SHORTEST_TTL, Duration, Name, between
 
 E = TypeVar("E")
 log = logging.getLogger("leasehold")
@@ -28,8 +28,6 @@ class Signal:
 
 
 class Hold:
-    """What leases have in common, whether they are used from threads or from coroutines."""
-
     def __init__(self, locks: object, hub: Hub, state: LeaseState) -> None:
         # As long as anybody has the lease, its client is not dropped.
         self._locks = locks
@@ -52,11 +50,8 @@ class Hold:
         return self._state.claim.owner
 
     def valid_for(self) -> float:
-        """For how many seconds the lock is held for certain; 0 when it is lost.
-
-        It is counted from before the server was asked, by a clock that nobody sets, and needs no server, thread
-        or loop: a program that was stopped for longer than its lease is told 0 by the first call.
-        """
+        """For how many seconds the lock is held for certain; 0 when it is lost. It is counted from before the server
+        was asked, by a clock that nobody sets, and needs no server, thread or loop, also after a stop."""
         return self._state.valid_for()
 
     @property
@@ -82,7 +77,7 @@ class Hold:
         return Detached(self._state.claim.keys, self.owner, self.fence)
 
     def _ttl(self, ttl: Optional[Duration]) -> float:
-        return self._state.ttl if ttl is None else positive("ttl", ttl)
+        return self._state.ttl if ttl is None else between("ttl", ttl, SHORTEST_TTL)
 
     def __repr__(self) -> str:
         state: Union[str, Loss] = self._state.loss or f"valid for {self._state.valid_for():.3f} s"

@@ -16,7 +16,6 @@ from ._questions import Acquire, Claim, Extend, Guarded, Question, Release, word
 from ._resp import Reply, Word, number, pack
 from ._target import Target
 from ._time import now, wake
-from ._wanted import Wanted
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import Loss, Released
 from .settings import Name, Settings, octets
@@ -152,7 +151,7 @@ class Holding(Home):
                 state.lose(Loss.TAKEN)
                 if binds and number(answer.reply) is not None:
                     # A later grant of the same owner, which nobody wants.
-                    self.spawn(give_up(self, Pending(Wanted(state.name, state.claim, ttl, 0.0))))
+                    self.spawn(give_up(self, Pending(state.wanted)))
                 return False
             if binds:
                 self.bind(state, answer.line)

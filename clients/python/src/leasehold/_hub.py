@@ -26,8 +26,6 @@ log = logging.getLogger("leasehold")
 
 
 class Hub(Holding):
-    """Create it on the loop on which it is to be used."""
-
     def __init__(self, target: Target, settings: Settings) -> None:
         super().__init__(target, settings)
         self.blocked: Dict[Channel, Pending] = {}  # Threads that wait on connections
@@ -122,10 +120,8 @@ class Hub(Holding):
         return info_of(answer.reply, answer.line.has_module)
 
     async def close(self, timeout: float) -> List[Name]:
-        """The names of the locks that could not be released in time.
-
-        It goes on to its end when whoever closes is cancelled: by the loss of a lock of its own, for one.
-        """
+        """The names of the locks that could not be released in time. It goes on to its end when whoever closes is
+        cancelled: by the loss of a lock of its own, for one."""
         self.is_closed = True
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(timeout))

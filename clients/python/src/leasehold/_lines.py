@@ -41,8 +41,6 @@ class Sink(Protocol):
 
 
 class Wire(asyncio.Protocol):
-    """A connection that is open."""
-
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         # What wrote to the transport would close it if it went.
         self._writer = writer
@@ -115,7 +113,6 @@ class Line(Wire):
         return answer
 
     def send(self, packed: bytes, sinks: Iterable[Sink], limit: float) -> None:
-        """Several requests at once, each with its sink."""
         self._transport.write(packed)
         sent = self._loop.time()
         due = sent + limit if 0 < limit < 1e6 else sent + max(0.0, min(limit, 1e6))

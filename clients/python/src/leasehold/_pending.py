@@ -43,12 +43,13 @@ class LeaseState:
         "renews",
         "ttl",
         "unanswered",
-        "was_detached",
+        "wanted", "was_detached",
     )
     # fmt: on
 
     def __init__(self, pending: Pending, grant: Granted) -> None:
         wanted, here = pending.wanted, now()
+        self.wanted = wanted
         self.name = wanted.name
         self.claim = wanted.claim
         self.fence = grant.fence
@@ -75,7 +76,6 @@ class LeaseState:
 
     @property
     def is_released(self) -> bool:
-        """Or on the way to it."""
         return self.release is not None or self.released is not None
 
     def valid_for(self) -> float:
@@ -113,7 +113,6 @@ class LeaseState:
 
     @property
     def next_look(self) -> float:
-        """When to renew it, or when it is over."""
         return min(self.renew_at, self.end) if self.renews else self.end
 
     def about_to_extend(self, asked: float, ttl: float) -> None:

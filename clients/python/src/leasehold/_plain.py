@@ -98,10 +98,7 @@ return {held, redis.call('PTTL', KEYS[1])}""")
 
 
 def script_for(question: Question) -> Tuple[Script, List[Word]]:
-    """The script, and what follows it in EVAL: the number of keys, the keys and the arguments.
-
-    Nobody waits here: whoever asks to wait is told of the present.
-    """
+    """The script, and what follows it in EVAL. Nobody waits here: whoever asks to wait is told of the present."""
     if needs_module(question):
         what = "guarded commands" if isinstance(question, Guarded) else "several holders, and ephemeral holds,"
         raise NeedsModule("ERR", f"{what} need the module leasehold, which this server does not have")
@@ -131,7 +128,6 @@ def value(owner: bytes, fence: int) -> bytes:
 
 
 def parse(held: bytes) -> Tuple[int, bytes]:
-    """The fence and the owner in what a key holds."""
     fence, colon, owner = held[:16], held[16:17], held[17:]
     if colon == b":" and len(fence) == 16 and fence.isdigit():
         return int(fence), owner

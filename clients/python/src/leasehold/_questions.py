@@ -15,8 +15,6 @@ EXCLUSIVE = 1
 
 
 class Claim(NamedTuple):
-    """What is asked for or held, and as whom."""
-
     key: bytes
     owner: bytes
     share: int = EXCLUSIVE
@@ -64,8 +62,6 @@ class Release(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Who holds it?"""
-
     key: bytes
 
 

@@ -43,8 +43,6 @@ def _octets(word: object) -> bytes:
 
 
 class Parser:
-    """Of a stream that comes in pieces."""
-
     __slots__ = ("_arrays", "_missing", "_pieces")
 
     def __init__(self) -> None:
@@ -55,11 +53,9 @@ class Parser:
 
     @property
     def is_amid(self) -> bool:
-        """Whether a part of a reply has come."""
         return bool(self._pieces or self._arrays)
 
     def feed(self, data: bytes) -> List[Reply]:
-        """The replies that this completes."""
         if self._pieces:
             self._pieces.append(data)
             self._missing -= len(data)

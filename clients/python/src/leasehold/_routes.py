@@ -103,7 +103,6 @@ class Routes:
         return self.server_at(address)
 
     def redirected(self, error: BaseException) -> Optional[Server]:
-        """The server that is to be asked this once."""
         redirection = redirection_in(error)
         if redirection is None:
             return None
@@ -114,7 +113,6 @@ class Routes:
         return None
 
     def failed(self, error: BaseException) -> None:
-        """Whoever asks next looks who grants locks now."""
         if verdict(error) in (Verdict.BROKEN, Verdict.ELSEWHERE, Verdict.AGAIN):
             self._looked_at = None
 
@@ -174,7 +172,6 @@ class Routes:
         return False
 
     async def _ask(self, server: Server, words: List[bytes]) -> Reply:
-        """None if it does not answer."""
         try:
             line = await server.line(self._response)
             reply = await line.ask(pack(words), self._response)

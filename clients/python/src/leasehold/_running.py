@@ -39,8 +39,6 @@ _Came = Union[Granted, bool]  # What came of a request of the thread; False: oth
 
 
 class Running:
-    """What a client has as soon as it was asked for something."""
-
     def __init__(self, target: Target, settings: Settings) -> None:
         self.thread = LoopThread()
 
@@ -190,7 +188,6 @@ class Running:
         return None
 
     def ask(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
-        """On the loop."""
         return self.thread.call(work, self.hub.limits.within)
 
     def extend(self, state: LeaseState, ttl: float) -> bool:

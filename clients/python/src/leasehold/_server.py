@@ -119,7 +119,6 @@ class Server:
         return self.line_now or await self._line.get(limit)
 
     async def own_line(self, limit: float) -> Line:
-        """A line that nobody else asks on."""
         opening = asyncio.ensure_future(self._open_line())
         try:
             return await within(limit, opening)
@@ -178,7 +177,6 @@ class Server:
         return pack([b"EVALSHA", script.digest, *rest]) if script.digest in self._scripts else None
 
     def learn(self, error: RedisError) -> None:
-        """From what it answered to those words."""
         said = verdict(error)
         if said is Verdict.UNKNOWN_COMMAND:
             self.has_module = False

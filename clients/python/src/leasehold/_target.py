@@ -69,17 +69,13 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How to open a connection to a server."""
-
     kind: Type[async_connection.AbstractConnection]
     options: Mapping[str, object] = field(repr=False)
 
     def open(self, address: Optional[Address], limit: float) -> async_connection.AbstractConnection:
-        """Of event loops. It is not connected yet."""
         return self.kind(**self._options(address, limit), retry=Retry(NoBackoff(), 0))
 
     def open_blocking(self, address: Optional[Address], limit: float) -> sync_connection.AbstractConnection:
-        """The same for threads."""
         kind: Any = NamedConnection
         if issubclass(self.kind, async_connection.UnixDomainSocketConnection):
             kind = sync_connection.UnixDomainSocketConnection
@@ -138,8 +134,6 @@ class Alone:
 
 @dataclass(frozen=True)
 class Watched:
-    """A primary that sentinels know."""
-
     endpoint: Endpoint
     service: str
     sentinels: Sequence[Endpoint]
@@ -212,7 +206,6 @@ def _tls(given: Mapping[str, object]) -> Dict[str, object]:
 
 
 def _asynchronous(kind: object) -> Type[async_connection.AbstractConnection]:
-    """The kind of connection of redis.asyncio that corresponds to this one."""
     if not isinstance(kind, type):
         raise SettingError("client: its pool has no class of connections")
     sentinels = (async_sentinel.SentinelManagedConnection, sync_sentinel.SentinelManagedConnection)

@@ -79,7 +79,6 @@ class LoopThread:
 
 
 def _at_most(limit: float) -> float:
-    """The system takes no longer ones."""
     return min(limit, threading.TIMEOUT_MAX)
 
 

@@ -45,8 +45,6 @@ _LONGEST = re.compile(r"TICKET must be an integer from 1 to (\d+)")
 
 
 class Elsewise(Exception):
-    """Another way to wait is to be taken."""
-
     def __init__(self, waited: Waited) -> None:
         super().__init__(waited)
         self.waited = waited
@@ -217,7 +215,6 @@ class Queuing:
     # What it is to those who tell of its grant.
 
     def told(self, came: Union[int, Granted]) -> None:
-        """By a message, or by an answer. 0: it is to be asked for again."""
         if self._told is not None and not self._told.done():
             self._told.set_result(came)
 

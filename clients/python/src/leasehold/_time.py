@@ -43,13 +43,10 @@ def valid_until(asked: float, ttl: float) -> float:
 
 
 class Backoff(NamedTuple):
-    """Exponential, with full jitter."""
-
     first: float
     longest: float
 
     def ceiling(self, tries: int) -> float:
-        """The longest rest after so many tries."""
         return min(self.first * float(2 ** min(tries, 20)), self.longest)
 
     def rest(self, tries: int) -> float:
@@ -67,11 +64,8 @@ LONGEST_TIMER = 1e6  # Timers take no infinite duration
 
 
 async def within(limit: float, what: Awaitable[T]) -> T:
-    """Its result, or ``redis.TimeoutError``: then it is cancelled, and not waited for.
-
-    ``asyncio.wait_for`` waits until what it cancelled has ended, and before Python 3.12 it may lose a cancellation
-    that comes in the same moment as the result.
-    """
+    """Its result, or ``redis.TimeoutError``: then it is cancelled, and not waited for. ``asyncio.wait_for`` waits for
+    what it cancelled, and before Python 3.12 may lose a cancellation that comes in the same moment as the result."""
     task = asyncio.ensure_future(what)
     try:
         await asyncio.wait([task], timeout=max(0.0, min(limit, LONGEST_TIMER)))

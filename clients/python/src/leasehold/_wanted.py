@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Dict, Generic, NamedTuple, Optional, Sequ
 from ._detached import Detached
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
 from ._target import AnyClient, target_of
-from ._time import valid_until
 from .errors import SettingError
-from .settings import Duration, Name, Settings, not_negative, octets, patience, positive
+from .settings import SHORTEST_TTL, Duration, Name, Settings, between, integer, octets, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,16 +40,16 @@ class Factory(Generic[R]):
     def _begin(self) -> None:
         raise NotImplementedError
 
-    def _request(self, asked: Asked) -> R:
+    def _request(self, asked: Wanted) -> R:
         raise NotImplementedError
 
     def lock(self, name: Name, **options: Unpack[Options]) -> R:
         """A lock that one holds at a time."""
-        return self._request(Asked(self._settings, name, EXCLUSIVE, **options))
+        return self._request(Wanted(self._settings, name, EXCLUSIVE, **options))
 
     def read(self, name: Name, **options: Unpack[Options]) -> R:
         """The right to read: readers hold a lock together, and a writer alone. It needs the module."""
-        return self._request(Asked(self._settings, name, UNLIMITED, **options))
+        return self._request(Wanted(self._settings, name, UNLIMITED, **options))
 
     def write(self, name: Name, **options: Unpack[Options]) -> R:
         """The right to write: alone, when all readers who came before have left. It is what :meth:`lock` is."""
@@ -61,16 +60,15 @@ class Factory(Generic[R]):
         In a cluster they have to be in one slot."""
         if isinstance(names, (str, bytes)) or not names:
             raise SettingError("names: they must be a list of at least one name")
-        return self._request(Asked(self._settings, names[0], EXCLUSIVE, also=names[1:], **options))
+        return self._request(Wanted(self._settings, names[0], EXCLUSIVE, also=names[1:], **options))
 
     def semaphore(self, name: Name, count: int, **options: Unpack[Options]) -> R:
         """One of ``count`` permits. If those who ask disagree on how many there are, the smallest number counts.
         More than one needs the module."""
-        return self._request(Asked(self._settings, name, permits(count), **options))
+        return self._request(Wanted(self._settings, name, integer("permits", count, 1), **options))
 
 
 LONGEST_OWNER = 255
-MOST_HOLDERS = 99_999
 MOST_ALSO = 128
 
 
@@ -101,27 +99,13 @@ class Options(TryOptions, total=False):
 
 
 class Copies(NamedTuple):
-    """Who has to acknowledge a grant, and within what time."""
-
     replicas: int
     limit: float
     is_durable: bool
 
 
-class Wanted(NamedTuple):
-    """One try to get a lock."""
-
-    name: Name
-    claim: Claim
-    ttl: float
-    wait: float  # How long to wait; infinite: without limit. Zero: to try.
-    renew: bool = False
-    hold_at_least: float = 0.0
-    copies: Optional[Copies] = None
-
-
-class Asked:
-    """A lock, and how it is asked for."""
+class Wanted:
+    """A lock, and how it is asked for: of a request, and then of each try with an owner of its own."""
 
     def __init__(
         self,
@@ -141,25 +125,18 @@ class Asked:
         also: Sequence[Name] = (),
         candidate: Optional[Name] = None,
     ) -> None:
-        self.name = name if not also else ", ".join(map(_text, (name, *also)))
-        self.key = key_of(settings, name)
-        self.also = tuple(key_of(settings, each) for each in also)
-        if len(also) > MOST_ALSO or len({self.key, *self.also}) <= len(also):
+        self.name: Name = name if not also else ", ".join(map(_text, (name, *also)))
+        keys = tuple(key_of(settings, each) for each in (name, *also))
+        if len(also) > MOST_ALSO or len(set(keys)) < len(keys):
             raise SettingError(f"names: they must be different, and at most {MOST_ALSO + 1}")
-        self.ttl = positive("ttl", settings.ttl if ttl is None else ttl)
-        if valid_until(0.0, self.ttl) <= 0:
-            raise SettingError("ttl: it must be longer than what clocks may differ by, which is 2 milliseconds")
+        self.ttl = between("ttl", settings.ttl if ttl is None else ttl, SHORTEST_TTL)
         self.wait = patience("wait", settings.wait if wait is None else wait)
-        if not 0 <= share <= MOST_HOLDERS:
-            raise SettingError(f"permits: it must be from 1 to {MOST_HOLDERS}")
-        self.share = share
         self.renew = renew
-        self.hold_at_least = 0.0 if hold_at_least is None else not_negative("hold_at_least", hold_at_least)
-        self.grace = None if ephemeral is None else not_negative("ephemeral", ephemeral)
-        if isinstance(replicas, bool) or not isinstance(replicas, int) or not 0 <= replicas <= MOST_HOLDERS:
-            raise SettingError(f"replicas: it must be an integer from 0 to {MOST_HOLDERS}")
-        limit = positive("replicas_within", settings.response if replicas_within is None else replicas_within)
-        self.copies = Copies(replicas, limit, durable) if replicas or durable else None
+        self.hold_at_least = 0.0 if hold_at_least is None else between("hold_at_least", hold_at_least, 0)
+        grace = None if ephemeral is None else between("ephemeral", ephemeral, 0)
+        self.claim = Claim(keys[0], b"", share, keys[1:], grace)  # It has an owner as soon as it is asked for
+        limit = between("replicas_within", settings.response if replicas_within is None else replicas_within)
+        self.copies = Copies(integer("replicas", replicas, 0), limit, durable) if replicas or durable else None
         self._owner = None if owner is None else octets("owner", owner)
         if self._owner is not None and (not 0 < len(self._owner) <= LONGEST_OWNER or self._owner == b"*"):
             raise SettingError(f"owner: it must be from 1 to {LONGEST_OWNER} bytes long, and not *")
@@ -168,24 +145,23 @@ class Asked:
             raise SettingError(f"candidate: it must be at most {LONGEST_OWNER - 37} bytes long")
 
     def wanted(self, is_try: bool) -> Wanted:
-        """An owner is one try to get a lock, unless the caller says who it is."""
         owner = self._owner
         if owner is None:
             whom = b"%d:" % os.getpid() if self._candidate is None else self._candidate + b"/"
             owner = whom + _unique()
-        claim = Claim(self.key, owner, self.share, self.also, self.grace)
-        return Wanted(
-            self.name, claim, self.ttl, 0.0 if is_try else self.wait, self.renew, self.hold_at_least, self.copies
-        )
+        its = object.__new__(Wanted)
+        its.__dict__.update(self.__dict__)
+        its.claim, its.wait = self.claim._replace(owner=owner), 0.0 if is_try else self.wait
+        return its
 
 
 def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], renew: bool) -> Wanted:
-    """What a lock is as which was left held."""
     keys, prefix = detached.keys, octets("prefix", settings.prefix)
     names = [key[len(prefix) :] if key.startswith(prefix) else key for key in keys]
-    asked = Asked(settings, names[0], ttl=ttl, also=names[1:])
-    name = asked.name if asked.also else _text(names[0])
-    return Wanted(name, Claim(keys[0], detached.owner, EXCLUSIVE, keys[1:]), asked.ttl, 0.0, renew)
+    wanted = Wanted(settings, names[0], ttl=ttl, also=names[1:], renew=renew)
+    wanted.name = ", ".join(map(_text, names))
+    wanted.claim = Claim(keys[0], detached.owner, EXCLUSIVE, keys[1:])
+    return wanted
 
 
 def _text(name: Name) -> str:
@@ -196,14 +172,7 @@ def key_of(settings: Settings, name: Name) -> bytes:
     return octets("prefix", settings.prefix) + octets("name", name)
 
 
-def permits(count: int) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise SettingError("permits: it must be a positive integer")
-    return EXCLUSIVE if count == 1 else count
-
-
 def _unique() -> bytes:
-    """A random UUID."""
     text = os.urandom(16).hex()
     variant = "89ab"[int(text[16], 16) & 3]
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}".encode()

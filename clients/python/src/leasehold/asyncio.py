@@ -14,10 +14,10 @@ from ._hub import Hub
 from ._pending import LeaseState, Pending
 from ._resp import Reply, Word
 from ._time import now
-from ._wanted import Asked, Factory, Options, TryOptions, adopted, candidate_of, key_of
+from ._wanted import Factory, Options, TryOptions, Wanted, adopted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, patience, positive
+from .settings import Duration, Name, between, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,7 +68,7 @@ class Lease(Hold):
 
     async def extend_by(self, duration: Duration) -> bool:
         """The same, with ``duration`` more than what is left."""
-        return await self.extend(self.valid_for() + positive("duration", duration))
+        return await self.extend(self.valid_for() + between("duration", duration))
 
     async def guard(self, *command: Word) -> Reply:
         """See :meth:`leasehold.Lease.guard`."""
@@ -86,11 +86,9 @@ class Lease(Hold):
 
 
 class Leadership(Lease):
-    """A term of office: a lease that is given back by resigning."""
+    """A term of office: a lease that is given back by resigning, and then the next candidate leads."""
 
-    async def resign(self) -> Released:
-        """Steps down: the next candidate leads."""
-        return await self.release()
+    resign = Lease.release
 
 
 async def _give_back(lease: Lease) -> None:
@@ -104,7 +102,7 @@ class LockRequest:
 
     __slots__ = ("_asked", "_entered", "_locks")
 
-    def __init__(self, locks: Leasehold, asked: Asked) -> None:
+    def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
         self._entered: Entered[Tuple[Lease, Scope]] = Entered()
@@ -164,7 +162,7 @@ class Leasehold(Factory[LockRequest]):
         self._hub: Optional[Hub] = None
         _fork.remember(self)
 
-    def _request(self, asked: Asked) -> LockRequest:
+    def _request(self, asked: Wanted) -> LockRequest:
         return LockRequest(self, asked)
 
     async def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
@@ -194,8 +192,8 @@ class Leasehold(Factory[LockRequest]):
         self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
     ) -> Election:
         """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = Asked(self._settings, name, candidate=candidate, **options)
-        return Election(self, asked, positive("look_every", look_every))
+        asked = Wanted(self._settings, name, candidate=candidate, **options)
+        return Election(self, asked, between("look_every", look_every))
 
     async def close(self, timeout: Duration = 5.0) -> List[Name]:
         """Gives back what is held, and ends all connections: see :meth:`leasehold.Leasehold.close`."""
@@ -236,7 +234,7 @@ class Leasehold(Factory[LockRequest]):
 class Election:
     """One leader among several candidates: a lock that whoever leads holds."""
 
-    def __init__(self, locks: Leasehold, asked: Asked, look_every: float) -> None:
+    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
         self._locks = locks
         self._asked = asked
         self._look_every = look_every

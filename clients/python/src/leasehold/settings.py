@@ -11,6 +11,9 @@ from .errors import SettingError
 
 Duration = Union[int, float, timedelta]
 Name = Union[str, bytes]
+LONGEST = 100 * 365 * 86_400  # seconds: more is not taken by servers
+MOST = 99_999  # holders at a time, as servers count
+SHORTEST_TTL = 0.003  # seconds: clocks may differ by two milliseconds
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in ("ttl", "response", "within", "unreachable_after", "slice"):
-            positive(field, getattr(self, field))
+            between(field, getattr(self, field), SHORTEST_TTL if field == "ttl" else 0.001)
         patience("wait", self.wait)
-        if self.wait_connections < 1:
-            raise SettingError("wait_connections: it must be at least 1")
+        integer("wait_connections", self.wait_connections, 1)
         octets("prefix", self.prefix)
 
 
@@ -57,25 +59,24 @@ def seconds(what: str, duration: Duration) -> float:
         raise SettingError(f"{what}: it must be a number of seconds, or a timedelta") from error
 
 
-def positive(what: str, duration: Duration) -> float:
+def between(what: str, duration: Duration, least: float = 0.001) -> float:
     value = seconds(what, duration)
-    if value < 0.001:
-        raise SettingError(f"{what}: it must be at least a millisecond")
+    if not least <= value <= LONGEST:
+        raise SettingError(f"{what}: it must be from {least:g} to {LONGEST} seconds")
     return value
+
+
+def integer(what: str, number: int, least: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= MOST:
+        raise SettingError(f"{what}: it must be an integer from {least} to {MOST}")
+    return number
 
 
 def patience(what: str, duration: Optional[Duration]) -> float:
     """None and infinity are no limit."""
     if duration is None or (isinstance(duration, float) and duration == math.inf):
         return math.inf
-    return not_negative(what, duration)
-
-
-def not_negative(what: str, duration: Duration) -> float:
-    value = seconds(what, duration)
-    if value < 0:
-        raise SettingError(f"{what}: it must not be negative")
-    return value
+    return between(what, duration, 0)
 
 
 def octets(what: str, name: Name) -> bytes:

@@ -14,10 +14,10 @@ from ._pending import LeaseState, Pending
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
-from ._wanted import Asked, Factory, Options, TryOptions, Wanted, adopted, candidate_of, key_of
+from ._wanted import Factory, Options, TryOptions, Wanted, adopted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, patience, positive
+from .settings import Duration, Name, between, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -72,7 +72,7 @@ class Lease(Hold):
 
     def extend_by(self, duration: Duration) -> bool:
         """The same, with ``duration`` more than what is left."""
-        return self.extend(self.valid_for() + positive("duration", duration))
+        return self.extend(self.valid_for() + between("duration", duration))
 
     def guard(self, *command: Word) -> Reply:
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
@@ -94,11 +94,9 @@ class Lease(Hold):
 
 
 class Leadership(Lease):
-    """A term of office: a lease that is given back by resigning."""
+    """A term of office: a lease that is given back by resigning, and then the next candidate leads."""
 
-    def resign(self) -> Released:
-        """Steps down: the next candidate leads."""
-        return self.release()
+    resign = Lease.release
 
 
 def _give_back(lease: Lease) -> None:
@@ -112,7 +110,7 @@ class LockRequest:
 
     __slots__ = ("_asked", "_entered", "_locks")
 
-    def __init__(self, locks: Leasehold, asked: Asked) -> None:
+    def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
         self._entered: Entered[Lease] = Entered()
@@ -159,7 +157,7 @@ class Leasehold(Factory[LockRequest]):
         self._running: Optional[Running] = None
         _fork.remember(self)
 
-    def _request(self, asked: Asked) -> LockRequest:
+    def _request(self, asked: Wanted) -> LockRequest:
         return LockRequest(self, asked)
 
     def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
@@ -186,8 +184,8 @@ class Leasehold(Factory[LockRequest]):
         self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
     ) -> Election:
         """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = Asked(self._settings, name, candidate=candidate, **options)
-        return Election(self, asked, positive("look_every", look_every))
+        asked = Wanted(self._settings, name, candidate=candidate, **options)
+        return Election(self, asked, between("look_every", look_every))
 
     def close(self, timeout: Duration = 5.0) -> List[Name]:
         """Gives back what is held, and ends all connections and the thread: the last thing that a program does.
@@ -239,7 +237,7 @@ class Leasehold(Factory[LockRequest]):
 class Election:
     """One leader among several candidates: a lock that whoever leads holds."""
 
-    def __init__(self, locks: Leasehold, asked: Asked, look_every: float) -> None:
+    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
         self._locks = locks
         self._asked = asked
         self._look_every = look_every
