@@ -70,6 +70,14 @@ class Adapter:
         extended = await self.leases[request["lease"]].extend(common.seconds(request["ttl"]))
         return {"outcome": "extended" if extended else "lost"}
 
+    async def upgrade(self, request: Dict[str, Any]) -> Any:
+        lease = self.leases[request["lease"]]
+        return {"held": False} if await lease.upgrade() is None else common.held(lease)
+
+    async def downgrade(self, request: Dict[str, Any]) -> Any:
+        lease = self.leases[request["lease"]]
+        return {"held": False} if await lease.downgrade() is None else common.held(lease)
+
     async def guard(self, request: Dict[str, Any]) -> Any:
         came = await self.leases[request["lease"]].guard(*request["command"])
         return {"reply": common.reply(came)}

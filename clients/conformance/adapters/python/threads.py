@@ -73,6 +73,14 @@ class Adapter:
         extended = self.leases[request["lease"]].extend(common.seconds(request["ttl"]))
         return {"outcome": "extended" if extended else "lost"}
 
+    def upgrade(self, request: Dict[str, Any]) -> Any:
+        lease = self.leases[request["lease"]]
+        return {"held": False} if lease.upgrade() is None else common.held(lease)
+
+    def downgrade(self, request: Dict[str, Any]) -> Any:
+        lease = self.leases[request["lease"]]
+        return {"held": False} if lease.downgrade() is None else common.held(lease)
+
     def guard(self, request: Dict[str, Any]) -> Any:
         came = self.leases[request["lease"]].guard(*request["command"])
         return {"reply": common.reply(came)}

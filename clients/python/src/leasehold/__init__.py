@@ -4,6 +4,7 @@
 """
 
 from ._detached import Detached as Detached
+from ._wanted import ReadWrite as ReadWrite
 from .errors import Busy as Busy
 from .errors import Closed as Closed
 from .errors import LeaseholdError as LeaseholdError

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from ._asking import Home
 from ._lines import Line
 from ._pending import LeaseState, Pending, give_up, in_full
-from ._questions import Acquire, Claim, Extend, Guarded, Question, Release, words
+from ._questions import UNLIMITED, Acquire, Claim, Extend, Guarded, Question, Release, words
 from ._resp import Reply, Word, number, pack
 from ._target import Target
 from ._time import now, wake
@@ -158,6 +158,33 @@ class Holding(Home):
             is_extended = state.extended(answer.asked, ttl)
         self.look_by(state.next_look)
         return is_extended
+
+    async def reshare(self, state: LeaseState, share: int) -> Optional[int]:
+        """The fence it has with that share; None: others hold it, too, and all is as it was."""
+        self.check_open()
+        if state.is_extending is None:
+            state.is_extending = asyncio.Lock()
+        async with state.is_extending:
+            loss = state.loss
+            if loss is not None:
+                raise LockLost(state.name, loss)
+            question = Acquire(state.claim._replace(share=share), state.ttl)
+            limits = self.asking.limits(state.ttl, min(now() + self.limits.within, state.end))
+            asking = self.asking_for(state.claim)
+            answer = await asking.ask(state.claim.key, lambda _: question, limits, state.unanswered)
+            fence = number(answer.reply)
+            if fence is None:
+                return None
+            if share == UNLIMITED and fence != state.fence:
+                # It was lost, and this is another grant.
+                state.lose(Loss.TAKEN)
+                self.spawn(give_up(self, Pending(state.wanted)))
+                raise LockLost(state.name, state.loss or Loss.TAKEN)
+            state.claim, state.fence = question.claim, fence
+            state.extended(answer.asked, state.ttl)
+            self.bind(state, answer.line)
+        self.look_by(state.next_look)
+        return fence
 
     async def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
         """Sends it once: to send it again might be to run it twice."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Dict, Generic, NamedTuple, Optional, Sequence, TypedDict, TypeVar
 
 from ._detached import Detached
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class ReadWrite(Generic[R]):
+    """The right to read, and the right to write."""
+
+    read: R
+    write: R
 
 
 class Factory(Generic[R]):
@@ -54,6 +62,10 @@ class Factory(Generic[R]):
     def write(self, name: Name, **options: Unpack[Options]) -> R:
         """The right to write: alone, when all readers who came before have left. It is what :meth:`lock` is."""
         return self.lock(name, **options)
+
+    def read_write(self, name: Name, **options: Unpack[Options]) -> ReadWrite[R]:
+        """Both sides of one lock."""
+        return ReadWrite(self.read(name, **options), self.write(name, **options))
 
     def several(self, names: Sequence[Name], **options: Unpack[Options]) -> R:
         """All of these locks or none, by one grant with one fence. Whoever waits is in all queues, and holds none.

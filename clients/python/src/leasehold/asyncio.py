@@ -12,6 +12,7 @@ from ._detached import Detached
 from ._hold import Entered, Hold, Scope, Signal, given_back
 from ._hub import Hub
 from ._pending import LeaseState, Pending
+from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._time import now
 from ._wanted import Factory, Options, TryOptions, Wanted, adopted, candidate_of, key_of
@@ -69,6 +70,15 @@ class Lease(Hold):
     async def extend_by(self, duration: Duration) -> bool:
         """The same, with ``duration`` more than what is left."""
         return await self.extend(self.valid_for() + between("duration", duration))
+
+    async def upgrade(self) -> Optional[int]:
+        """From a reader to a writer, ahead of those who wait: the new fence. None if others hold the lock as well, at
+        once: two readers that both waited to write would wait for each other. The lease is as it was then."""
+        return await self._hub.reshare(self._state, EXCLUSIVE)
+
+    async def downgrade(self) -> Optional[int]:
+        """From a writer to a reader: other readers come in. Its fence, which stays."""
+        return await self._hub.reshare(self._state, UNLIMITED)
 
     async def guard(self, *command: Word) -> Reply:
         """See :meth:`leasehold.Lease.guard`."""

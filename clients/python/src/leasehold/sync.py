@@ -11,6 +11,7 @@ from . import _fork
 from ._detached import Detached
 from ._hold import Entered, Hold, Signal, given_back
 from ._pending import LeaseState, Pending
+from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
@@ -73,6 +74,17 @@ class Lease(Hold):
     def extend_by(self, duration: Duration) -> bool:
         """The same, with ``duration`` more than what is left."""
         return self.extend(self.valid_for() + between("duration", duration))
+
+    def upgrade(self) -> Optional[int]:
+        """From a reader to a writer, ahead of those who wait: the new fence. None if others hold the lock as well, at
+        once: two readers that both waited to write would wait for each other. The lease is as it was then."""
+        self.check()
+        return self._running.ask(lambda: self._hub.reshare(self._state, EXCLUSIVE))
+
+    def downgrade(self) -> Optional[int]:
+        """From a writer to a reader: other readers come in. Its fence, which stays."""
+        self.check()
+        return self._running.ask(lambda: self._hub.reshare(self._state, UNLIMITED))
 
     def guard(self, *command: Word) -> Reply:
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
