@@ -13,9 +13,9 @@ import redis
 from redis import exceptions as redis_errors
 
 import leasehold
-from leasehold import Loss, Settings, _lines, _plain, _resp, _time
+from leasehold import Loss, Settings, _lines, _plain, _questions, _resp, _time
 from leasehold._pending import Granted, LeaseState, Pending
-from leasehold._questions import Acquire, Claim, Extend, Look, Release, Ticket, Wait, words
+from leasehold._questions import Claim
 from leasehold._routes import SlotMap
 from leasehold._target import Alone, Clustered, Watched, target_of
 from leasehold._time import Backoff, within
@@ -84,15 +84,15 @@ def test_rests_double_up_to_the_limit() -> None:
 
 def test_questions_are_the_commands_of_the_module() -> None:
     claim, readers, three = Claim(b"k", b"o"), Claim(b"k", b"o", 0), Claim(b"k", b"o", 3)
-    assert words(Acquire(claim, 5)) == [b"LOCK.ACQUIRE", b"k", b"o", 5000]
-    assert words(Acquire(readers, 5))[4:] == [b"SHARE", 0]
-    assert words(Wait(claim, 5, None))[4:] == [b"BLOCK", 0]
-    assert words(Wait(three, 5, 0.0001))[4:] == [b"SHARE", 3, b"BLOCK", 1]
-    assert words(Ticket(claim, 5, 15, b"c"))[4:] == [b"TICKET", 15000, b"NOTIFY", b"c"]
-    assert words(Extend(claim, 5, 7)) == [b"LOCK.EXTEND", b"k", b"o", 5000, 7]
-    assert words(Release(claim, 7)) == [b"LOCK.RELEASE", b"k", b"o", 7]
-    assert words(Release(claim, None)) == [b"LOCK.RELEASE", b"k", b"o"]
-    assert words(Look(b"k")) == [b"LOCK.INFO", b"k"]
+    assert _questions.acquire(claim, 5).words == [b"LOCK.ACQUIRE", b"k", b"o", 5000]
+    assert _questions.acquire(readers, 5).words[4:] == [b"SHARE", 0]
+    assert _questions.wait(claim, 5, None).words[4:] == [b"BLOCK", 0]
+    assert _questions.wait(three, 5, 0.0001).words[4:] == [b"SHARE", 3, b"BLOCK", 1]
+    assert _questions.ticket(claim, 5, 15, b"c").words[4:] == [b"TICKET", 15000, b"NOTIFY", b"c"]
+    assert _questions.extend(claim, 5, 7).words == [b"LOCK.EXTEND", b"k", b"o", 5000, 7]
+    assert _questions.release(claim, 7).words == [b"LOCK.RELEASE", b"k", b"o", 7]
+    assert _questions.release(claim, None).words == [b"LOCK.RELEASE", b"k", b"o"]
+    assert _questions.look(b"k").words == [b"LOCK.INFO", b"k"]
 
 
 def test_the_last_fence_is_kept_in_the_slot_of_the_lock() -> None:

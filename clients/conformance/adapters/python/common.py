@@ -156,6 +156,31 @@ def reply(came: Any) -> Any:
     return came.decode(errors="replace") if isinstance(came, bytes) else came
 
 
+def text(name: bytes) -> str:
+    return name.decode(errors="replace")
+
+
+def holders(found: Any) -> Any:
+    return [{"owner": text(each.owner), "fence": str(each.fence)} for each in found]
+
+
+def waiters(found: Any) -> Any:
+    return [{"owner": text(each.owner)} for each in found]
+
+
+def top(found: Any) -> Any:
+    return [{"name": text(each.name), "waiters": each.waits, "refused": each.refused} for each in found]
+
+
+def log(found: Any) -> Any:
+    return [{"event": each.event, "name": text(each.name), "owner": text(each.owner)} for each in found]
+
+
+def led(observer: str, found: Any) -> None:
+    who = leader(found) or {"candidate": None, "fence": None}
+    write({"event": "leader", "observer": observer, **who})
+
+
 def leader(found: Any) -> Any:
     return None if found is None else {"candidate": found.candidate, "fence": str(found.fence)}
 

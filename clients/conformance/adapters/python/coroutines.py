@@ -98,6 +98,26 @@ class Adapter:
     async def info(self, request: Dict[str, Any]) -> Any:
         return common.info(await self.locks.info(common.name_of(request)))
 
+    async def holders(self, request: Dict[str, Any]) -> Any:
+        return common.holders(await self.locks.holders(common.name_of(request)))
+
+    async def waiters(self, request: Dict[str, Any]) -> Any:
+        return common.waiters(await self.locks.waiters(common.name_of(request)))
+
+    async def top(self, request: Dict[str, Any]) -> Any:
+        return common.top(await self.locks.top())
+
+    async def log(self, request: Dict[str, Any]) -> Any:
+        return common.log(await self.locks.log())
+
+    async def observe(self, request: Dict[str, Any]) -> Any:
+        async def look() -> None:
+            async for leader in self.locks.election(request["name"], "nobody").observe():
+                common.led(request["observer"], leader)
+
+        self.telling.add(asyncio.ensure_future(look()))
+        return {}
+
     async def campaign(self, request: Dict[str, Any]) -> Any:
         ttl = common.seconds(request["ttl"])
         term = await self.locks.election(request["name"], request["candidate"], ttl=ttl).campaign()

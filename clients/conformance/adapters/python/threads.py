@@ -101,6 +101,26 @@ class Adapter:
     def info(self, request: Dict[str, Any]) -> Any:
         return common.info(self.locks.info(common.name_of(request)))
 
+    def holders(self, request: Dict[str, Any]) -> Any:
+        return common.holders(self.locks.holders(common.name_of(request)))
+
+    def waiters(self, request: Dict[str, Any]) -> Any:
+        return common.waiters(self.locks.waiters(common.name_of(request)))
+
+    def top(self, request: Dict[str, Any]) -> Any:
+        return common.top(self.locks.top())
+
+    def log(self, request: Dict[str, Any]) -> Any:
+        return common.log(self.locks.log())
+
+    def observe(self, request: Dict[str, Any]) -> Any:
+        def look() -> None:
+            for leader in self.locks.election(request["name"], "nobody").observe():
+                common.led(request["observer"], leader)
+
+        threading.Thread(target=look, daemon=True).start()
+        return {}
+
     def campaign(self, request: Dict[str, Any]) -> Any:
         ttl = common.seconds(request["ttl"])
         term = self.locks.election(request["name"], request["candidate"], ttl=ttl).campaign()

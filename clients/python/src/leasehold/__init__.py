@@ -3,36 +3,24 @@
 :class:`Leasehold` is for programs of threads, :class:`leasehold.asyncio.Leasehold` for those of asyncio.
 """
 
-from ._detached import Detached as Detached
+# fmt: off
+from ._detached import Detached as Detached  # noqa: I001
 from ._wanted import ReadWrite as ReadWrite
-from .errors import Busy as Busy
-from .errors import Closed as Closed
-from .errors import LeaseholdError as LeaseholdError
-from .errors import LockLost as LockLost
-from .errors import NeedsModule as NeedsModule
-from .errors import NotPermitted as NotPermitted
-from .errors import OutOfMemory as OutOfMemory
-from .errors import QueueFull as QueueFull
-from .errors import ReadOnly as ReadOnly
-from .errors import Refused as Refused
-from .errors import SettingError as SettingError
-from .errors import TooFewReplicas as TooFewReplicas
-from .errors import Unanswered as Unanswered
-from .errors import Unreachable as Unreachable
-from .errors import WrongPassword as WrongPassword
-from .errors import WrongType as WrongType
-from .outcomes import Leader as Leader
-from .outcomes import LockInfo as LockInfo
-from .outcomes import Loss as Loss
-from .outcomes import Released as Released
-from .settings import Duration as Duration
-from .settings import Name as Name
-from .settings import Settings as Settings
-from .sync import Election as Election
-from .sync import Leadership as Leadership
-from .sync import Lease as Lease
-from .sync import Leasehold as Leasehold
-from .sync import LockRequest as LockRequest
-from .sync import LossSignal as LossSignal
+from .errors import (
+    Busy as Busy, Closed as Closed, LeaseholdError as LeaseholdError, LockLost as LockLost,
+    NeedsModule as NeedsModule, NotPermitted as NotPermitted, OutOfMemory as OutOfMemory, QueueFull as QueueFull,
+    ReadOnly as ReadOnly, Refused as Refused, SettingError as SettingError, TooFewReplicas as TooFewReplicas,
+    Unanswered as Unanswered, Unreachable as Unreachable, WrongPassword as WrongPassword, WrongType as WrongType,
+)
+from .outcomes import (
+    Contended as Contended, Holder as Holder, Leader as Leader, LockInfo as LockInfo, LogEntry as LogEntry,
+    Loss as Loss, Released as Released, Waiter as Waiter,
+)
+from .settings import Duration as Duration, Name as Name, Settings as Settings
+from .sync import (
+    Election as Election, Leadership as Leadership, Lease as Lease, Leasehold as Leasehold,
+    LockRequest as LockRequest, LossSignal as LossSignal,
+)
+# fmt: on
 
 __version__ = "0.2.0"

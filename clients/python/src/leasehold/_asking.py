@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as Silent
 
 from ._lines import Line
-from ._questions import Claim, Question, words
+from ._questions import Claim, Question
 from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
@@ -152,7 +152,7 @@ class Asking:
         if is_asking:
             # In one step, so nothing comes between the two on this line. A cluster has no other dialect half-way.
             line.ask(pack((b"ASKING",)), limit)
-            reply = await line.ask(pack(words(question)), limit)
+            reply = await line.ask(pack(question.words), limit)
             if isinstance(reply, RedisError):
                 raise reply
             return reply

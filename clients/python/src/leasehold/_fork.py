@@ -1,9 +1,5 @@
-"""What a child process must forget, because it is its parent's: connections, leases, threads.
-
-A child that used a connection of its parent would mix up the answers of both, and one that held its sockets
-open would keep the parent's requests in the queues of servers. A lock that the parent holds is not held by
-the child: it would not be renewed there.
-"""
+"""What a child process must forget, because it is its parent's: connections, leases, threads. With its connections the
+child would mix up answers, and keep requests in the queues of servers; what the parent holds is not renewed there."""
 
 from __future__ import annotations
 

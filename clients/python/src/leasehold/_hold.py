@@ -91,7 +91,6 @@ class Hold:
 
 @contextlib.contextmanager
 def given_back(hold: Hold) -> Iterator[None]:
-    """What became of the work is worth more than what becomes of the release."""
     try:
         yield
     except LeaseholdError as error:
@@ -99,8 +98,6 @@ def given_back(hold: Hold) -> Iterator[None]:
 
 
 class Entered(Generic[E]):
-    """Several threads or tasks may use one request at the same time."""
-
     __slots__ = ("_blocks",)
 
     def __init__(self) -> None:
@@ -154,7 +151,6 @@ class Scope:
             self._task.cancel()
 
     def end(self) -> bool:
-        """Whether it was cancelled because of the loss."""
         self._is_over = True
         return self._has_cancelled
 

@@ -9,10 +9,11 @@ from typing import Any, Coroutine, Dict, List, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import RedisError
 
+from . import _questions
 from ._asking import Home
 from ._lines import Line
 from ._pending import LeaseState, Pending, give_up, in_full
-from ._questions import UNLIMITED, Acquire, Claim, Extend, Guarded, Question, Release, words
+from ._questions import UNLIMITED, Claim, Question
 from ._resp import Reply, Word, number, pack
 from ._target import Target
 from ._time import now, wake
@@ -136,7 +137,9 @@ class Holding(Home):
 
             def question(asked: float) -> Question:
                 state.about_to_extend(asked, ttl)
-                return Acquire(state.claim, ttl) if binds else Extend(state.claim, ttl, state.fence)
+                return (
+                    _questions.acquire(state.claim, ttl) if binds else _questions.extend(state.claim, ttl, state.fence)
+                )
 
             is_answered = False
             try:
@@ -168,7 +171,8 @@ class Holding(Home):
             loss = state.loss
             if loss is not None:
                 raise LockLost(state.name, loss)
-            question = Acquire(state.claim._replace(share=share), state.ttl)
+            claim = state.claim._replace(share=share)
+            question = _questions.acquire(claim, state.ttl)
             limits = self.asking.limits(state.ttl, min(now() + self.limits.within, state.end))
             asking = self.asking_for(state.claim)
             answer = await asking.ask(state.claim.key, lambda _: question, limits, state.unanswered)
@@ -180,7 +184,7 @@ class Holding(Home):
                 state.lose(Loss.TAKEN)
                 self.spawn(give_up(self, Pending(state.wanted)))
                 raise LockLost(state.name, state.loss or Loss.TAKEN)
-            state.claim, state.fence = question.claim, fence
+            state.claim, state.fence = claim, fence
             state.extended(answer.asked, state.ttl)
             self.bind(state, answer.line)
         self.look_by(state.next_look)
@@ -211,7 +215,7 @@ class Holding(Home):
             line = None if server is None else server.line_now
             if line is not None and line.has_module:
                 parting = Parting(self, state)
-                packed = pack(words(Release(state.claim, state.fence)))
+                packed = pack(_questions.release(state.claim, state.fence).words)
                 line.send(packed, (parting,), min(self.limits.response, limit))
                 await parting.told
         while True:
@@ -224,7 +228,6 @@ class Holding(Home):
                 raise Unreachable(f"the release of {state.name!r} was not answered, and goes on in the background")
 
     def may_release_at_once(self, state: LeaseState) -> bool:
-        """Whether one request is all that there is to do."""
         return state.hold_until is None and not state.unanswered and state.loss is None
 
     def known_release(self, state: LeaseState) -> Optional[Released]:
@@ -257,14 +260,14 @@ class Holding(Home):
         hold_until = state.hold_until
         if hold_until is not None and was_held and hold_until > now():
 
-            def rest(asked: float) -> Extend:
-                return Extend(state.claim, max(0.001, hold_until - asked), state.fence)
+            def rest(asked: float) -> Question:
+                return _questions.extend(state.claim, max(0.001, hold_until - asked), state.fence)
 
             answer = await self.asking.ask(state.claim.key, rest, limits)
             return Released.LATER if number(answer.reply) == 1 else Released.LATE
-        answer = await self.asking.ask(state.claim.key, lambda _: Release(state.claim, state.fence), limits)
+        answer = await self.asking.ask(state.claim.key, lambda _: _questions.release(state.claim, state.fence), limits)
         for line in state.unanswered:
-            self.spawn(line.last_word(in_full(line, Release(state.claim, None)), self.limits.response))
+            self.spawn(line.last_word(in_full(line, _questions.release(state.claim, None)), self.limits.response))
         # An earlier try of this release may have been the one that released it.
         is_all = number(answer.reply) == len(state.claim.keys)
         is_released = is_all or was_asked or (answer.is_repeated and answer.asked < end)
@@ -279,19 +282,20 @@ class Holding(Home):
 
     def _claim(self, state: LeaseState) -> None:
         limits = self.asking.limits(state.ttl, state.end, outlasts=True)
-        self.spawn(self.asking.ask(state.claim.key, lambda _: Extend(state.claim, state.ttl, state.fence), limits))
+        self.spawn(
+            self.asking.ask(state.claim.key, lambda _: _questions.extend(state.claim, state.ttl, state.fence), limits)
+        )
 
     def drop(self, state: LeaseState) -> None:
-        """Nobody has the lease any more, and nobody released it."""
         if self.is_closed or state.was_detached or state.is_released or state.loss is Loss.FORKED:
             return
         log.warning("the lease of %r was dropped without a release, and is released now", state.name)
         self.begin_release(state, Loss.RELEASED)
 
 
-def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Guarded:
+def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Question:
     its_words = tuple(octets("command", word) if isinstance(word, str) else word for word in command)
-    return Guarded(state.claim, state.fence, its_words)
+    return _questions.guarded(state.claim, state.fence, its_words)
 
 
 def released_by(claim: Claim, reply: Reply) -> Released:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, List, Optional, Set, Union
 
-from . import _fork
+from . import _fork, _questions
+from ._asking import Answer
+from ._detached import Detached
 from ._direct import Channel
 from ._holding import Holding
 from ._pending import Granted, LeaseState, Pending, give_up
 from ._plain import parse
-from ._questions import Look
-from ._resp import Reply, fields, number
+from ._questions import Question
+from ._resp import Reply, Word, fields, listed, read
 from ._target import Target
 from ._tickets import Queuing
 from ._time import LONGEST_TIMER, now, valid_until
 from ._waiting import acknowledged, granted, place_at_once
-from ._wanted import Wanted
+from ._wanted import adopted, key_of
 from .errors import Closed, LockLost
-from .outcomes import LockInfo, Loss, Released
-from .settings import Name, Settings
+from .outcomes import Contended, Holder, LockInfo, LogEntry, Loss, Released, Waiter
+from .settings import Duration, Name, Settings
 
 log = logging.getLogger("leasehold")
 
@@ -70,9 +72,10 @@ class Hub(Holding):
         self.look_by(state.next_look)
         return state
 
-    async def adopt(self, wanted: Wanted, fence: int) -> LeaseState:
-        """It is held as soon as the server says so."""
+    async def adopt(self, detached: Union[Detached, str], ttl: Optional[Duration], renew: bool) -> LeaseState:
         self.check_open()
+        its = detached if isinstance(detached, Detached) else Detached.parse(detached)
+        wanted, fence = adopted(self.settings, its, ttl, renew), its.fence
         state = LeaseState(Pending(wanted), Granted(fence, now(), wanted.ttl))
         try:
             is_held = await self.extend(state, wanted.ttl, now() + self.limits.within)
@@ -93,7 +96,6 @@ class Hub(Holding):
             self._give_back_by(pending.wanted.name, now() + pending.wanted.ttl, give_up(self, pending))
 
     def drop_all(self, ended: Callable[[], None] = lambda: None) -> None:
-        """Nobody has the client any more, and nobody closed it."""
         if self.is_closed:
             return
 
@@ -113,11 +115,41 @@ class Hub(Holding):
 
         self.call(begin)
 
-    async def info(self, key: bytes) -> Optional[LockInfo]:
+    async def info(self, name: Name) -> Optional[LockInfo]:
+        """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
+        answer = await self._see(_questions.look(key_of(self.settings, name)))
+        if not isinstance(answer.reply, list):
+            return None
+        if answer.line.has_module:
+            return read(LockInfo, {b"holders": 1, b"share": 1, **fields(answer.reply)})
+        held, left = answer.reply
+        fence, owner = parse(held if isinstance(held, bytes) else b"")
+        return read(LockInfo, {b"owner": owner, b"fence": fence, b"ttl": left, b"holders": 1, b"share": 1})
+
+    async def holders(self, name: Name, count: int = 100) -> List[Holder]:
+        """Those who hold the lock, the oldest grant first; a count of -1: all. It needs the module."""
+        return listed(Holder, await self._list(name, b"LOCK.HOLDERS", key_of(self.settings, name), b"COUNT", count))
+
+    async def waiters(self, name: Name, count: int = 100) -> List[Waiter]:
+        """Those who wait for the lock, the next one first; a count of -1: all. It needs the module."""
+        return listed(Waiter, await self._list(name, b"LOCK.WAITERS", key_of(self.settings, name), b"COUNT", count))
+
+    async def top(self, count: int = 10, node_of: Name = b"") -> List[Contended]:
+        """The locks that were waited for most; a count of -1: all. In a cluster those of the node that has the lock
+        ``node_of``. It needs the module."""
+        return listed(Contended, await self._list(node_of, b"LOCK.TOP", count))
+
+    async def log(self, count: int = 10, node_of: Name = b"") -> List[LogEntry]:
+        """What went wrong with locks, the latest first: of the same server as :meth:`top`."""
+        return listed(LogEntry, await self._list(node_of, b"LOCK.LOG", count))
+
+    async def _list(self, name: Name, *command: Word) -> Reply:
+        return (await self._see(_questions.listing(key_of(self.settings, name), *command))).reply
+
+    async def _see(self, question: Question) -> Answer:
         self.check_open()
         limits = self.asking.limits(self.limits.within, now() + self.limits.within)
-        answer = await self.asking.ask(key, lambda _: Look(key), limits)
-        return info_of(answer.reply, answer.line.has_module)
+        return await self.asking.ask(question.key, lambda _: question, limits)
 
     async def close(self, timeout: float) -> List[Name]:
         """The names of the locks that could not be released in time. It goes on to its end when whoever closes is
@@ -169,32 +201,6 @@ class Hub(Holding):
 
 
 _LAST: Set[Hub] = set()  # Those of clients that nobody has any more, while they give back what they hold
-
-
-def info_of(reply: Reply, has_module: bool) -> Optional[LockInfo]:
-    if not isinstance(reply, list):
-        return None
-    if not has_module:
-        held, left = reply
-        fence, owner = parse(held if isinstance(held, bytes) else b"")
-        return LockInfo(owner, fence, _seconds(left), 1, 1, None)
-    told = fields(reply)
-    owner_told = told.get(b"owner")
-    owner = owner_told if isinstance(owner_told, bytes) else b""
-    counts = {name: number(told.get(name)) for name in (b"fence", b"holders", b"share", b"waiters")}
-    holders, share = counts[b"holders"], counts[b"share"]
-    return LockInfo(
-        owner,
-        counts[b"fence"] or 0,
-        _seconds(told.get(b"ttl")),
-        1 if holders is None else holders,
-        1 if share is None else share,
-        counts[b"waiters"],
-    )
-
-
-def _seconds(left: Reply) -> Optional[float]:
-    return left / 1000 if isinstance(left, int) and left >= 0 else None
 
 
 def _is_done(release: asyncio.Future[Optional[Released]]) -> bool:

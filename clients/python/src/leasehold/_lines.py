@@ -1,9 +1,8 @@
 """Connections of event loops: one on which many ask at the same time, and one on which grants are told of.
 
-Answers come in the order of the requests. Who gives up a request leaves it in its place, and the answer is dropped when
-it comes. A line on which an answer is overdue is retired: nobody asks on it any more, but it stays open for its last
-words. A request for a lock that a silent server has not read yet is so followed by its release, on the same connection
-and behind it: whenever the server goes on, nothing stays behind.
+Answers come in the order of the requests, also to those who have given up. A line on which an answer is overdue is
+retired: nobody asks on it any more, but it stays open for its last words. A request that a silent server has not read
+yet is so followed by its release: whenever the server goes on, nothing stays behind.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ W = TypeVar("W", bound="Wire")
 
 
 class Sink(Protocol):
-    """Where an answer goes to: a future, or what behaves like one."""
-
     def done(self) -> bool: ...
     def set_result(self, result: Reply, /) -> None: ...
     def set_exception(self, exception: BaseException, /) -> None: ...
@@ -191,9 +188,9 @@ Place = Tuple[bytes, bytes]  # An owner and the key of a lock
 class Subscription(Wire):
     """One for all places that a client has in the queues of a server. A message may be lost, and one may come late."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, channel: Optional[bytes] = None) -> None:
         super().__init__(writer)
-        self.channel = f"leasehold:{uuid.uuid4()}".encode()
+        self.channel = channel or f"leasehold:{uuid.uuid4()}".encode()
         self._before = pack((b"message", self.channel, b""))[:-5]  # What comes before the length of each message
         self.listeners: Dict[Place, Listener] = {}
         self.places: Optional[object] = None  # Those in the queues of this server, kept together
@@ -226,7 +223,7 @@ class Subscription(Wire):
             self._subscribed.set_exception(reply)
         # Anything else answers a PING, also if it is refused: the server is there.
 
-    def _tell(self, message: bytes) -> None:
+    def _tell(self, message: bytes, /) -> None:
         parsed = parse(message)
         if parsed is not None:
             listener = self.listeners.get(parsed[1])

@@ -7,11 +7,11 @@ import enum
 import threading
 from typing import Callable, List, NamedTuple, Optional, Set, Tuple, Union
 
+from . import _questions
 from ._asking import Home
 from ._direct import Channel
 from ._lines import Line
-from ._plain import script_for
-from ._questions import Question, Release, words
+from ._questions import Question
 from ._resp import number, pack
 from ._time import now, valid_until
 from ._wanted import Wanted
@@ -155,8 +155,6 @@ server hears of that end and of the release in either order."""
 
 
 class Pending:
-    """What a server may know of a request that is not granted yet."""
-
     __slots__ = ("bond", "full", "may_hold", "parked", "unanswered", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
@@ -194,7 +192,7 @@ async def give_up(home: Home, pending: Pending) -> None:
         parked.close()
     limit = home.limits.response
     lines = [line for line in pending.unanswered if line is not parked]
-    release = Release(claim, None)
+    release = _questions.release(claim, None)
     heard: List[bool] = await asyncio.gather(*(line.last_word(in_full(line, release), limit) for line in lines))
     if heard and all(heard) and parked is None:
         # Behind the request, on the same connection: nothing can come after it.
@@ -213,8 +211,7 @@ async def give_up(home: Home, pending: Pending) -> None:
 
 
 def in_full(line: Union[Line, Channel], question: Question) -> bytes:
-    """What it takes on this connection, whatever is known of the server."""
     if line.has_module:
-        return pack(words(question))
-    script, rest = script_for(question)
+        return pack(question.words)
+    script, rest = question.call()
     return pack([b"EVAL", script.text, *rest])

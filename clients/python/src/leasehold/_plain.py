@@ -1,15 +1,9 @@
-"""A server without the module: scripts on the same keys, with the same values and the same meaning.
+"""A server without the module: scripts on the same keys, with the same values, as the Rust client has them, too.
 
-A fence is the larger of the server's clock in microseconds plus a margin and the last fence of this lock
-plus one. The last one is kept in a key beside the lock for a day: after that the clock is far ahead of it.
-The margin is that of the module, whose fences are ahead of the clock by as much after it has started: so
-fences grow when a server without the module takes over from one that has it, and the other way round.
-
-A server may be given the module while it runs. From then on a lock that a script granted would pass by the queue, and
-its fence would be ahead of those of the module. So the script looks first: by Redis 7 and Valkey it can ask whether
-this user may run a command, which fails for one that there is not.
-
-The Rust client speaks the same dialect: a change here is a change there.
+A fence is the larger of the server's clock in microseconds plus a margin and the last fence of this lock plus one, kept
+beside the lock for a day. The margin is that of the module: so fences grow when a server without the module
+takes over from one that has it, and the other way round. A server may be given the module while it runs. Then a lock
+that a script granted would pass by the queue, so the script looks first whether this user may run such a command.
 """
 
 from __future__ import annotations
@@ -18,10 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import List, Tuple
 
-from ._questions import EXCLUSIVE, Acquire, Extend, Guarded, Look, Question, Release, Ticket, Wait
 from ._resp import Word
-from .errors import NeedsModule
-from .settings import millis
 
 DAY_MILLIS = 86_400_000
 MARGIN_MICROS = 15_000_000
@@ -97,33 +88,11 @@ if not held then return false end
 return {held, redis.call('PTTL', KEYS[1])}""")
 
 
-def script_for(question: Question) -> Tuple[Script, List[Word]]:
-    """The script, and what follows it in EVAL. Nobody waits here: whoever asks to wait is told of the present."""
-    if needs_module(question):
-        what = "guarded commands" if isinstance(question, Guarded) else "several holders, and ephemeral holds,"
-        raise NeedsModule("ERR", f"{what} need the module leasehold, which this server does not have")
-    if isinstance(question, Look):
-        return LOOK, [1, question.key]
-    claim = question.claim
-    keys, owner = claim.keys, claim.owner
-    if isinstance(question, Extend):
-        return EXTEND, [len(keys), *keys, value(owner, question.fence), millis(question.ttl)]
-    if isinstance(question, Release):
-        held = [] if question.fence is None else [value(owner, question.fence)]
-        return RELEASE, [len(keys), *keys, owner, *held]
-    assert not isinstance(question, Guarded)
-    arguments = (owner, millis(question.ttl), DAY_MILLIS, MARGIN_MICROS)
-    return ACQUIRE, [2 * len(keys), *keys, *map(beside, keys), *arguments]
-
-
-def needs_module(question: Question) -> bool:
-    if isinstance(question, (Acquire, Wait, Ticket)):
-        return question.claim.share != EXCLUSIVE or question.claim.grace is not None
-    return isinstance(question, Guarded)
+def acquire(keys: Tuple[bytes, ...], owner: bytes, ttl: int) -> Tuple[Script, List[Word]]:
+    return ACQUIRE, [2 * len(keys), *keys, *map(beside, keys), owner, ttl, DAY_MILLIS, MARGIN_MICROS]
 
 
 def value(owner: bytes, fence: int) -> bytes:
-    """What the key holds. A fence of 0 is that of a lock that another kind of client wrote."""
     return owner if fence == 0 else b"%016d:%s" % (fence, owner)
 
 

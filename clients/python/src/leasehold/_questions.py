@@ -1,17 +1,18 @@
-"""What is asked of a server, in the words of the module. Pure.
-
-The fallback for servers without the module has other words for the same questions: see ``_plain``.
-"""
+"""What is asked of a server: in the words of the module, and by scripts where there is none. Pure."""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, List, NamedTuple, Optional, Tuple, Union
 
+from . import _plain
 from ._resp import Word
+from .errors import NeedsModule
 from .settings import millis
 
 UNLIMITED = 0
 EXCLUSIVE = 1
+
+Call = Tuple[_plain.Script, List[Word]]
 
 
 class Claim(NamedTuple):
@@ -26,76 +27,75 @@ class Claim(NamedTuple):
         return (self.key, *self.also)
 
 
-class Acquire(NamedTuple):
-    claim: Claim
-    ttl: float
-
-
-class Wait(NamedTuple):
-    """Waits on its connection for so long; None: without limit."""
-
-    claim: Claim
-    ttl: float
-    patience: Optional[float]
-
-
-class Ticket(NamedTuple):
-    """Keeps a place in the queue for so long, and is told on that channel when it is granted; None: it is not told."""
-
-    claim: Claim
-    ttl: float
-    kept: float
-    channel: Optional[bytes]
-
-
-class Extend(NamedTuple):
-    claim: Claim
-    ttl: float
-    fence: int
-
-
-class Release(NamedTuple):
-    """Without a fence: whatever this owner holds, and its place in the queue."""
-
-    claim: Claim
-    fence: Optional[int]
-
-
-class Look(NamedTuple):
+class Question(NamedTuple):
     key: bytes
+    words: List[Word]
+    plain: Union[Callable[[], Call], str]  # The script, and what follows it in EVAL; or what needs the module
+
+    @property
+    def needs_module(self) -> bool:
+        return isinstance(self.plain, str)
+
+    def call(self) -> Call:
+        if isinstance(self.plain, str):
+            raise NeedsModule("ERR", f"{self.plain} need the module leasehold, which this server does not have")
+        return self.plain()
 
 
-class Guarded(NamedTuple):
-    """Runs a command if this owner holds the lock by this fence."""
-
-    claim: Claim
-    fence: int
-    command: Tuple[Word, ...]
-
-
-Question = Union[Acquire, Wait, Ticket, Extend, Release, Look, Guarded]
-
-
-def words(question: Question) -> List[Word]:
-    if isinstance(question, Look):
-        return [b"LOCK.INFO", question.key]
-    key, owner, share, keys, grace = question.claim
-    also: List[Word] = [b"ALSO", len(keys), *keys] if keys else []
-    if isinstance(question, Release):
-        fence: List[Word] = [] if question.fence is None else [question.fence]
-        return [b"LOCK.RELEASE", key, owner, *fence, *also]
-    if isinstance(question, Extend):
-        return [b"LOCK.EXTEND", key, owner, millis(question.ttl), question.fence, *also]
-    if isinstance(question, Guarded):
-        return [b"LOCK.GUARD", key, owner, question.fence, *question.command]
-    asked: List[Word] = [b"LOCK.ACQUIRE", key, owner, millis(question.ttl)]
+def acquire(claim: Claim, ttl: float, *options: Word) -> Question:
+    """By scripts nobody waits: whoever asks to wait is told of the present."""
+    key, owner, share, also, grace = claim
+    asked: List[Word] = [b"LOCK.ACQUIRE", key, owner, millis(ttl)]
     if share != EXCLUSIVE:
         asked += [b"SHARE", share]
     if grace is not None:
         asked += [b"EPHEMERAL", round(grace * 1000)]
-    if isinstance(question, Wait):
-        asked += [b"BLOCK", 0 if question.patience is None else millis(question.patience)]
-    if isinstance(question, Ticket):
-        asked += [b"TICKET", millis(question.kept)]
-        asked += [] if question.channel is None else [b"NOTIFY", question.channel]
-    return asked + also
+    asked += options
+    if share != EXCLUSIVE or grace is not None:
+        return Question(key, _with(also, asked), "several holders, and ephemeral holds,")
+    return Question(key, _with(also, asked), lambda: _plain.acquire(claim.keys, owner, millis(ttl)))
+
+
+def wait(claim: Claim, ttl: float, patience: Optional[float]) -> Question:
+    """Waits on its connection for so long; None: without limit."""
+    return acquire(claim, ttl, b"BLOCK", 0 if patience is None else millis(patience))
+
+
+def ticket(claim: Claim, ttl: float, kept: float, channel: Optional[bytes]) -> Question:
+    """Keeps a place in the queue for so long, and is told on that channel when it is granted; None: it is not told."""
+    return acquire(claim, ttl, b"TICKET", millis(kept), *((b"NOTIFY", channel) if channel is not None else ()))
+
+
+def extend(claim: Claim, ttl: float, fence: int) -> Question:
+    its_words: List[Word] = [b"LOCK.EXTEND", claim.key, claim.owner, millis(ttl), fence]
+    held = _plain.value(claim.owner, fence)
+    return Question(claim.key, _with(claim.also, its_words), lambda: (_plain.EXTEND, _of(claim, held, millis(ttl))))
+
+
+def release(claim: Claim, fence: Optional[int]) -> Question:
+    """Without a fence: whatever this owner holds, and its place in the queue."""
+    its_fence: List[Word] = [] if fence is None else [fence]
+    held: List[Word] = [] if fence is None else [_plain.value(claim.owner, fence)]
+    its_words = [b"LOCK.RELEASE", claim.key, claim.owner, *its_fence]
+    return Question(claim.key, _with(claim.also, its_words), lambda: (_plain.RELEASE, _of(claim, claim.owner, *held)))
+
+
+def look(key: bytes) -> Question:
+    return Question(key, [b"LOCK.INFO", key], lambda: (_plain.LOOK, [1, key]))
+
+
+def listing(key: bytes, *command: Word) -> Question:
+    return Question(key, [*command], "lists of holders, of waiters and of events")
+
+
+def guarded(claim: Claim, fence: int, command: Tuple[Word, ...]) -> Question:
+    """Runs a command if this owner holds the lock by this fence."""
+    return Question(claim.key, [b"LOCK.GUARD", claim.key, claim.owner, fence, *command], "guarded commands")
+
+
+def _of(claim: Claim, *arguments: Word) -> List[Word]:
+    return [len(claim.keys), *claim.keys, *arguments]
+
+
+def _with(also: Tuple[bytes, ...], its_words: List[Word]) -> List[Word]:
+    return [*its_words, b"ALSO", len(also), *also] if also else its_words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError, ResponseError
@@ -12,6 +12,7 @@ from .errors import SettingError
 Reply = Union[None, int, bytes, RedisError, List["Reply"]]  # Errors are values here: those who asked raise them
 Word = Union[bytes, str, int]
 Words = Sequence[Word]
+E = TypeVar("E")
 
 
 def pack(words: Words) -> bytes:
@@ -128,3 +129,24 @@ def fields(reply: Reply) -> Dict[bytes, Reply]:
         return {}
     names, values = reply[0::2], reply[1::2]
     return {name: value for name, value in zip(names, values) if isinstance(name, bytes)}
+
+
+_READ: Dict[str, Callable[[Reply], object]] = {
+    "bytes": lambda told: told if isinstance(told, bytes) else b"",
+    "str": lambda told: told.decode(errors="replace") if isinstance(told, bytes) else "",
+    "int": lambda told: number(told) or 0,
+    "float": lambda told: (number(told) or 0) / 1000,
+    "Optional[float]": lambda told: told / 1000 if isinstance(told, int) and told >= 0 else None,
+    "Optional[int]": number,
+}
+_NAMES = {"name": b"key", "lasted": b"ms"}
+
+
+def read(kind: Callable[..., E], told: Dict[bytes, Reply]) -> E:
+    """What a server lists, as the fields of a class: in seconds, where it counts milliseconds."""
+    names = ((_NAMES.get(name, name.replace("_", "-").encode()), form) for name, form in kind.__annotations__.items())
+    return kind(*(_READ[str(getattr(form, "__forward_arg__", form))](told.get(name)) for name, form in names))
+
+
+def listed(kind: Callable[..., E], reply: Reply) -> List[E]:
+    return [read(kind, fields(each)) for each in (reply if isinstance(reply, list) else [])]

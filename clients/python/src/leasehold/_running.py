@@ -7,33 +7,123 @@ locks now, and keeps places in queues for more waits than may take a connection 
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
+import atexit
+import concurrent.futures
+import logging
 import math
 import threading
-from typing import Callable, Coroutine, List, Optional, Tuple, TypeVar, Union
+from typing import Callable, Coroutine, List, Optional, Set, Tuple, TypeVar, Union
 
 from redis.exceptions import RedisError
 
+from . import _fork, _questions
 from ._direct import Channel
 from ._holding import guarded, released_by
-from ._hub import Hub, info_of
+from ._hub import Hub
 from ._pending import Granted, LeaseState, Pending, is_fresh
-from ._questions import Acquire, Look, Question, Release, Wait
 from ._resp import Reply, Word, number
 from ._server import Server
 from ._target import Target
-from ._thread import OPEN, LoopThread
 from ._time import now, valid_until
 from ._verdict import Verdict, public, verdict
 from ._waiting import LATE
 from ._wanted import Wanted
-from .errors import LockLost, Unanswered
-from .outcomes import LockInfo, Loss, Released
+from .errors import Closed, LeaseholdError, LockLost, Unanswered, Unreachable
+from .outcomes import Loss, Released
 from .settings import Name, Settings
+
+log = logging.getLogger("leasehold")
 
 L = TypeVar("L")
 T = TypeVar("T")
 
+GRACE = 2.0  # How much longer than a request may take its caller waits for the thread. It has not run for as long then.
+
+LAST_STEPS = 2.0  # How long what is left on the loop may take to end
+
+
+class LoopThread:
+    def __init__(self) -> None:
+        self.loop = asyncio.SelectorEventLoop()
+        self._asking = threading.RLock()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="leasehold", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self.loop.close()
+            raise LeaseholdError(f"no thread can be started: {error}") from error
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self._end_all()
+        finally:
+            self.loop.close()
+
+    def _end_all(self) -> None:
+        """Whoever waits for a task is told, and no connection stays open."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_STEPS))
+
+    def call(self, work: Callable[[], Coroutine[object, object, T]], limit: Optional[float]) -> T:
+        """Its result. If the caller is interrupted, such as by Ctrl-C, the work is cancelled."""
+        with self._asking:
+            if self._is_stopped:
+                raise Closed
+            future = asyncio.run_coroutine_threadsafe(work(), self.loop)
+        try:
+            return future.result(None if limit is None else _at_most(limit + GRACE))
+        except concurrent.futures.CancelledError:
+            raise Closed from None
+        except concurrent.futures.TimeoutError as error:
+            if future.done():
+                raise
+            raise Unreachable(f"no answer within {limit} s") from error
+        finally:
+            future.cancel()
+
+    def stop(self, limit: float) -> None:
+        with self._asking:
+            if not self._is_stopped:
+                self._is_stopped = True
+                self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_at_most(limit))
+
+
+def _at_most(limit: float) -> float:
+    return min(limit, threading.TIMEOUT_MAX)
+
+
+Close = Callable[[float], object]
+
+LIMIT = 1.0  # How long a program that ends may be kept from it by each client, in seconds
+
+
+class Open:
+    def __init__(self) -> None:
+        self.closes: Set[Close] = set()
+        _fork.remember(self)
+
+    def close_all(self) -> None:
+        while self.closes:
+            try:
+                self.closes.pop()(LIMIT)
+            except Exception as error:
+                log.debug("not closed when the program ended: %s", error)
+
+    def forget_in_child(self) -> None:
+        _fork.OF_PARENTS.append(self.closes)
+        self.__init__()  # type: ignore[misc]
+
+
+OPEN = Open()
+atexit.register(OPEN.close_all)
 
 _Came = Union[Granted, bool]  # What came of a request of the thread; False: others have it, True: ask in another way
 
@@ -107,11 +197,11 @@ class Running:
         hub, wanted, deadline = self.hub, pending.wanted, self._deadline(begun, pending.wanted)
         asked = now()
         left = deadline - asked
-        question: Question = Acquire(wanted.claim, wanted.ttl)
+        question = _questions.acquire(wanted.claim, wanted.ttl)
         limit: Optional[float] = min(hub.asking.each(wanted.ttl), left)
         if waits:
             patience = None if math.isinf(left) else max(left, 0.001)
-            question = Wait(wanted.claim, wanted.ttl, patience)
+            question = _questions.wait(wanted.claim, wanted.ttl, patience)
             limit = None if patience is None else patience + LATE
             if hub.settings.tickets and not server.tickets.is_closed:
                 # Then a ticket takes over the place: a connection may be stuck, and others want to wait.
@@ -154,7 +244,7 @@ class Running:
             return known
         server = self._routes.known(state.claim.key)
         if server is not None and hub.may_release_at_once(state):
-            packed = server.known_words(Release(state.claim, state.fence))
+            packed = server.known_words(_questions.release(state.claim, state.fence))
             state.releasing = threading.Lock()
             with state.releasing:
                 if packed is not None and state.lose(Loss.RELEASED):
@@ -227,18 +317,6 @@ class Running:
                 return channel
             channel.close()
 
-    def info(self, key: bytes) -> Optional[LockInfo]:
-        hub = self.hub
-        server = self._routes.known(key)
-        packed = None if server is None else server.known_words(Look(key))
-        if server is not None and packed is not None:
-            has_module, limit = server.has_module, self.hub.limits.response
-            with contextlib.suppress(RedisError, OSError):
-                reply = server.pool.ask(server.pool.take(limit), packed, limit)
-                if not isinstance(reply, RedisError):
-                    return info_of(reply, has_module)
-        return self.ask(lambda: hub.info(key))
-
     def close(self, limit: float) -> List[Name]:
         OPEN.closes.discard(self.close)
         try:
@@ -247,7 +325,6 @@ class Running:
             self.thread.stop(limit)
 
     def drop(self) -> None:
-        """Nobody has the client any more, and nobody closed it. Called from anywhere, so that it waits for nothing."""
         OPEN.closes.discard(self.close)
         self.hub.drop_all(self.thread.loop.stop)
 

@@ -11,8 +11,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from ._direct import Pool
 from ._lines import Line, Subscription, Wire, open_wire
-from ._plain import Script, needs_module, script_for
-from ._questions import Guarded, Question, words
+from ._plain import Script
+from ._questions import Question
 from ._resp import Reply, Word, pack
 from ._target import Address, Endpoint
 from ._time import looked_at, now, within
@@ -43,7 +43,6 @@ class TicketOffice:
         self._unheard_since = None
 
     def not_heard(self) -> None:
-        """No connection could be opened for being told of grants."""
         if self._unheard_since is None:
             self._unheard_since = now()
         elif now() - self._unheard_since >= UNHEARD_FOR:
@@ -52,6 +51,7 @@ class TicketOffice:
 
 
 W = TypeVar("W", bound=Wire)
+S = TypeVar("S", bound=Subscription)
 
 
 class Shared(Generic[W]):
@@ -97,12 +97,13 @@ class Server:
         self.address = address
         self.tickets = TicketOffice()
         self.pool = Pool(endpoint, address)
+        self.database = int(str(endpoint.options.get("db") or 0))
         self._endpoint = endpoint
         self._response = response
         self._line: Shared[Line] = Shared(self._open_shared_line)
-        self._subscription: Shared[Subscription] = Shared(self._subscribe)
+        self._subscription: Shared[Subscription] = Shared(lambda: self.subscribed(Subscription))
         self.has_module = True  # As far as is known
-        self._lines: Set[Line] = set()
+        self._lines: Set[Wire] = set()
         self._scripts: Set[str] = set()
 
     @property
@@ -157,9 +158,10 @@ class Server:
             return self.has_module
         return isinstance(known, list) and len(known) == 1 and known[0] is not None
 
-    async def _subscribe(self) -> Subscription:
+    async def subscribed(self, kind: Callable[[asyncio.StreamWriter], S]) -> S:
         connection = self._endpoint.open(self.address, self._response)
-        subscription = await open_wire(connection, self._response, Subscription)
+        subscription = await open_wire(connection, self._response, kind)
+        self._lines = {each for each in self._lines if not each.is_closed} | {subscription}
         try:
             await within(self._response, subscription.begin())
         except BaseException:
@@ -170,10 +172,10 @@ class Server:
     def known_words(self, question: Question) -> Optional[bytes]:
         """In the words that this server knows, if they are known. Called from any thread."""
         if self.has_module:
-            return pack(words(question))
-        if needs_module(question):
+            return pack(question.words)
+        if question.needs_module:
             return None
-        script, rest = script_for(question)
+        script, rest = question.call()
         return pack([b"EVALSHA", script.digest, *rest]) if script.digest in self._scripts else None
 
     def learn(self, error: RedisError) -> None:
@@ -187,19 +189,19 @@ class Server:
 
     async def ask(self, line: Line, question: Question, limit: float) -> Reply:
         if line.has_module:
-            reply = await line.ask(pack(words(question)), limit)
+            reply = await line.ask(pack(question.words), limit)
             if not isinstance(reply, RedisError):
                 return reply
             if verdict(reply) is Verdict.UNKNOWN_COMMAND:
-                if isinstance(question, Guarded) and "LOCK.GUARD" not in str(reply):
+                if question.words[0] == b"LOCK.GUARD" and "LOCK.GUARD" not in str(reply):
                     # It is the guarded command that the server does not know.
                     raise public(reply)
                 line.has_module = self.has_module = False
             raise reply
-        if needs_module(question) and await self._has_module(line):
+        if question.needs_module and await self._has_module(line):
             line.has_module = self.has_module = True
             return await self.ask(line, question, limit)
-        script, rest = script_for(question)
+        script, rest = question.call()
         try:
             return await self._run(line, script, rest, limit)
         except ResponseError as error:

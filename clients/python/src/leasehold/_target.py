@@ -1,9 +1,6 @@
-"""Where a client of redis-py connects to, and how. Its pools and retries are left alone.
-
-A pool hands a connection to one user at a time, and its retries send a request again by themselves: a
-release would wait for a connection that waiters hold, and a wait would begin anew with its whole patience.
-So this package opens a few connections of its own, with the same addresses, passwords and certificates.
-"""
+"""Where a client of redis-py connects to, and how. This package opens a few connections of its own, with the same
+addresses, passwords and certificates: a pool hands a connection to one user at a time, and its retries send a request
+again by themselves."""
 
 from __future__ import annotations
 

@@ -1,15 +1,8 @@
 """Waiting by a ticket: a place in the server's queue for which no connection waits.
 
-::
-
-    connection for requests   ACQUIRE … TICKET     ACQUIRE … TICKET
-                              nil                  nil: a slice later
-    subscription                                             the message: granted
-
-Nobody waits for the answers that are nil: :class:`Queuing` hears them, and its task hears of what ends the wait.
-
-**The message is the grant**: it came after the last request that was answered nil, so a lease that is counted from
-before that one ends before the server's. A message may be lost: asking again keeps the place, and is the truth.
+Nobody waits for the answers that are nil: :class:`Queuing` hears them, and its task hears of what ends the wait. **The
+message is the grant**: it came after the last request that was answered nil, so a lease that is counted from before
+that one ends before the server's. A message may be lost: asking again keeps the place, and is the truth.
 """
 
 from __future__ import annotations
@@ -22,10 +15,11 @@ from typing import Dict, Optional, Union
 
 from redis.exceptions import RedisError
 
+from . import _questions
 from ._asking import Home
 from ._lines import Line, Subscription
 from ._pending import Granted, Pending, Waited
-from ._questions import Ticket, words
+from ._questions import Question
 from ._resp import Reply, number, pack
 from ._server import Server
 from ._time import RETRY, ROOM, now, valid_until
@@ -113,7 +107,6 @@ class Queuing:
         return Waited.OVER
 
     def ask_on(self, line: Line, server: Server, subscription: Subscription) -> None:
-        """By one request that nobody waits for: whatever comes of it is told."""
         self.enter(server, subscription)
         self.pending.may_hold = True
         request, each = Request(self, line), self._home.asking.each(self.pending.wanted.ttl)
@@ -133,11 +126,11 @@ class Queuing:
             return None
         return Granted(fence, answer.asked, wanted.ttl)
 
-    def question(self, asked: float) -> Ticket:
+    def question(self, asked: float) -> Question:
         wanted = self.pending.wanted
         self.asked, self.counted = min(self.asked, asked), min(self.counted, wanted.ttl, self.kept)
         channel = None if self._places is None else self._places.subscription.channel
-        return Ticket(wanted.claim, wanted.ttl, self.kept, channel)
+        return _questions.ticket(wanted.claim, wanted.ttl, self.kept, channel)
 
     def not_yet(self, asked: float) -> None:
         # What was granted since the last answer, and lost again by now, is not what a message tells of from now on.
@@ -226,7 +219,6 @@ class Queuing:
         return self._told is None or self._told.done()
 
     def _look_at(self, refusal: Refused) -> None:
-        """Whether it is the ticket that is refused, and not the request."""
         longest = _LONGEST.search(refusal.reason)
         if longest is not None and self.server is not None:
             self.server.tickets.longest = int(longest[1]) / 1000
@@ -260,7 +252,7 @@ class Request:
         self._line = line
         self._asked = now()
         self._is_over = False
-        self.packed = pack(words(place.question(self._asked)))
+        self.packed = pack(place.question(self._asked).words)
         # If the lock is released before this arrives, it is granted once more.
         place.pending.unanswered.add(line)
         place.pending.bond = line

@@ -24,29 +24,23 @@ class Verdict(enum.Enum):
 
 
 # redis-py cuts the code off the text of the errors that it has a class for. Subclasses come first.
+# fmt: off
 _CODES = (
-    (redis_errors.MovedError, "MOVED"),
-    (redis_errors.AskError, "ASK"),
-    (redis_errors.ReadOnlyError, "READONLY"),
-    (redis_errors.TryAgainError, "TRYAGAIN"),
-    (redis_errors.MasterDownError, "MASTERDOWN"),
-    (redis_errors.ClusterDownError, "CLUSTERDOWN"),
-    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
-    (redis_errors.BusyLoadingError, "LOADING"),
-    (redis_errors.NoScriptError, "NOSCRIPT"),
-    (redis_errors.NoPermissionError, "NOPERM"),
+    (redis_errors.MovedError, "MOVED"), (redis_errors.AskError, "ASK"),
+    (redis_errors.ReadOnlyError, "READONLY"), (redis_errors.TryAgainError, "TRYAGAIN"),
+    (redis_errors.MasterDownError, "MASTERDOWN"), (redis_errors.ClusterDownError, "CLUSTERDOWN"),
+    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"), (redis_errors.BusyLoadingError, "LOADING"),
+    (redis_errors.NoScriptError, "NOSCRIPT"), (redis_errors.NoPermissionError, "NOPERM"),
     (redis_errors.OutOfMemoryError, "OOM"),
 )
 
 _ELSEWHERE = {"READONLY", "UNBLOCKED"}
 _AGAIN = {"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF"}
 _OTHERS = {
-    "MOVED": Verdict.MOVED,
-    "ASK": Verdict.ASK,
-    "REPLACED": Verdict.REPLACED,
-    "NOSCRIPT": Verdict.UNKNOWN_SCRIPT,
-    "LEASEHOLD": Verdict.HAS_MODULE,
+    "MOVED": Verdict.MOVED, "ASK": Verdict.ASK, "REPLACED": Verdict.REPLACED,
+    "NOSCRIPT": Verdict.UNKNOWN_SCRIPT, "LEASEHOLD": Verdict.HAS_MODULE,
 }
+# fmt: on
 
 
 def code_of(error: BaseException) -> Tuple[str, str]:
@@ -91,7 +85,6 @@ def redirection_in(error: BaseException) -> Optional[Tuple[str, int, Tuple[str, 
 
 
 def public(error: BaseException) -> LeaseholdError:
-    """What the caller is told when there is no other try."""
     if isinstance(error, LeaseholdError):
         return error
     code, text = code_of(error)

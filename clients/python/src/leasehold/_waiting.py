@@ -7,10 +7,10 @@ from typing import List, Optional, Union
 
 from redis.exceptions import RedisError
 
+from . import _questions
 from ._asking import Answer, Home
 from ._lines import Line
 from ._pending import Granted, Pending, Waited, in_full, is_fresh
-from ._questions import Acquire, Extend, Wait, words
 from ._resp import Word, number, pack
 from ._tickets import Elsewise, Queuing
 from ._time import POLL, RETRY, ROOM, looked_at, now, valid_until, within
@@ -102,7 +102,7 @@ async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[
 
 async def _try(home: Home, pending: Pending, until: float) -> Answer:
     wanted = pending.wanted
-    question = Acquire(wanted.claim, wanted.ttl)
+    question = _questions.acquire(wanted.claim, wanted.ttl)
     limits = home.asking.limits(wanted.ttl, until)
     try:
         answer = await home.asking_for(wanted.claim).ask(
@@ -120,7 +120,7 @@ async def acknowledged(home: Home, wanted: Wanted, grant: Granted, copies: Copie
     """By replicas, on a connection beside the others: ``WAIT`` stops what comes behind it, and counts what was written
     on its own connection. So the lease is written once more there."""
     line, limit, millis_left = None, home.limits.response, millis(copies.limit)
-    question = Extend(wanted.claim, wanted.ttl, grant.fence)
+    question = _questions.extend(wanted.claim, wanted.ttl, grant.fence)
     waiting: List[Word] = [b"WAIT", copies.replicas, millis_left]
     if copies.is_durable:
         waiting = [b"WAITAOF", 1, copies.replicas, millis_left]
@@ -173,8 +173,8 @@ async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, 
             return Waited.NO_QUEUE
         pending.parked, pending.may_hold = line, True
         asked, left = now(), deadline - now()
-        question = Wait(wanted.claim, wanted.ttl, None if math.isinf(left) else max(left, 0.001))
-        reply = await home.asking.until_closed(line.ask(pack(words(question)), left + LATE))
+        question = _questions.wait(wanted.claim, wanted.ttl, None if math.isinf(left) else max(left, 0.001))
+        reply = await home.asking.until_closed(line.ask(pack(question.words), left + LATE))
         if isinstance(reply, RedisError):
             raise reply
         fence = number(reply)

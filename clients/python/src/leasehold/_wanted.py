@@ -27,20 +27,9 @@ class ReadWrite(Generic[R]):
 
 
 class Factory(Generic[R]):
-    def __init__(
-        self,
-        client: AnyClient,
-        settings: Optional[Settings] = None,
-        *,
-        prefix: Optional[Name] = None,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-    ) -> None:
-        """``prefix``, ``ttl`` and ``wait`` are those of :class:`Settings`, which has more of them."""
-        given: Dict[str, Any] = {"prefix": prefix, "ttl": ttl, "wait": wait}
-        self._settings = replace(
-            settings or Settings(), **{name: its for name, its in given.items() if its is not None}
-        )
+    def __init__(self, client: AnyClient, settings: Optional[Settings] = None, **defaults: Unpack[Defaults]) -> None:
+        given: Dict[str, Any] = {name: its for name, its in defaults.items() if its is not None}
+        self._settings = replace(settings or Settings(), **given)
         self._target = target_of(client)
         self._is_closed = False
         self._begin()
@@ -84,6 +73,14 @@ LONGEST_OWNER = 255
 MOST_ALSO = 128
 
 
+class Defaults(TypedDict, total=False):
+    """Those of :class:`Settings`, which has more of them."""
+
+    prefix: Optional[Name]
+    ttl: Optional[Duration]
+    wait: Optional[Duration]
+
+
 class TryOptions(TypedDict, total=False):
     """How a lock is asked for. What is None or left out is as in :class:`Settings`."""
 
@@ -95,10 +92,8 @@ class TryOptions(TypedDict, total=False):
     ephemeral: Optional[Duration]
     """How long the lock stays held after its program has died, or its connection to the server has ended: 0 or more. It
     needs the module."""
-    replicas: int
-    """How many replicas have to acknowledge the grant; :class:`TooFewReplicas` if fewer do."""
-    replicas_within: Optional[Duration]
-    """How long they may take; ``Settings.response`` if it is left out."""
+    replicas: int  # How many replicas have to acknowledge the grant; :class:`TooFewReplicas` if fewer do
+    replicas_within: Optional[Duration]  # How long they may take; ``Settings.response`` if it is left out
     durable: bool
     """Whether it has to be in the append-only files of the server and of these replicas: Redis 7.2, Valkey."""
     owner: Name
@@ -124,32 +119,28 @@ class Wanted:
         settings: Settings,
         name: Name,
         share: int = EXCLUSIVE,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-        owner: Optional[Name] = None,
-        ephemeral: Optional[Duration] = None,
-        replicas: int = 0,
-        replicas_within: Optional[Duration] = None,
-        durable: bool = False,
         also: Sequence[Name] = (),
         candidate: Optional[Name] = None,
+        **options: Unpack[Options],
     ) -> None:
+        unknown = options.keys() - Options.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"unknown: {', '.join(unknown)}")
+        given: Dict[str, Any] = {what: its for what, its in options.items() if its is not None}
         self.name: Name = name if not also else ", ".join(map(_text, (name, *also)))
         keys = tuple(key_of(settings, each) for each in (name, *also))
         if len(also) > MOST_ALSO or len(set(keys)) < len(keys):
             raise SettingError(f"names: they must be different, and at most {MOST_ALSO + 1}")
-        self.ttl = between("ttl", settings.ttl if ttl is None else ttl, SHORTEST_TTL)
-        self.wait = patience("wait", settings.wait if wait is None else wait)
-        self.renew = renew
-        self.hold_at_least = 0.0 if hold_at_least is None else between("hold_at_least", hold_at_least, 0)
-        grace = None if ephemeral is None else between("ephemeral", ephemeral, 0)
+        self.ttl = between("ttl", given.get("ttl", settings.ttl), SHORTEST_TTL)
+        self.wait = patience("wait", given.get("wait", settings.wait))
+        self.renew: bool = given.get("renew", True)
+        self.hold_at_least = between("hold_at_least", given.get("hold_at_least", 0.0), 0)
+        grace = between("ephemeral", given["ephemeral"], 0) if "ephemeral" in given else None
         self.claim = Claim(keys[0], b"", share, keys[1:], grace)  # It has an owner as soon as it is asked for
-        limit = between("replicas_within", settings.response if replicas_within is None else replicas_within)
-        self.copies = Copies(integer("replicas", replicas, 0), limit, durable) if replicas or durable else None
-        self._owner = None if owner is None else octets("owner", owner)
+        replicas, is_durable = integer("replicas", given.get("replicas", 0), 0), bool(given.get("durable"))
+        limit = between("replicas_within", given.get("replicas_within", settings.response))
+        self.copies = Copies(replicas, limit, is_durable) if replicas or is_durable else None
+        self._owner = octets("owner", given["owner"]) if "owner" in given else None
         if self._owner is not None and (not 0 < len(self._owner) <= LONGEST_OWNER or self._owner == b"*"):
             raise SettingError(f"owner: it must be from 1 to {LONGEST_OWNER} bytes long, and not *")
         self._candidate = None if candidate is None else octets("candidate", candidate)

@@ -1,27 +1,45 @@
-"""Locks for programs of asyncio. See :class:`Leasehold`."""
+"""Locks for programs of asyncio: what :mod:`leasehold` has for those of threads, to be awaited."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 from types import TracebackType
-from typing import TYPE_CHECKING, AsyncIterator, Awaitable, Callable, List, Optional, Tuple, Type, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    List,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
 
 from . import _fork
 from ._detached import Detached
 from ._hold import Entered, Hold, Scope, Signal, given_back
 from ._hub import Hub
+from ._observing import Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._time import now
-from ._wanted import Factory, Options, TryOptions, Wanted, adopted, candidate_of, key_of
-from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
-from .outcomes import Leader, LockInfo, Loss, Released
+from ._wanted import Factory, Options, TryOptions, Wanted, candidate_of
+from .errors import Busy, Closed, LockLost, SettingError
+from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, between, patience
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Concatenate, ParamSpec, Unpack
+
+    P = ParamSpec("P")
 
 __all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
 
@@ -58,34 +76,26 @@ class Lease(Hold):
 
     @property
     def signal(self) -> LossSignal:
-        """Tells of its loss."""
         if self._signal is None:
             self._signal = LossSignal(self._hub, self._state)
         return self._signal
 
     async def extend(self, ttl: Optional[Duration] = None) -> bool:
-        """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
         return await self._hub.extend(self._state, self._ttl(ttl), now() + self._hub.limits.within)
 
     async def extend_by(self, duration: Duration) -> bool:
-        """The same, with ``duration`` more than what is left."""
         return await self.extend(self.valid_for() + between("duration", duration))
 
     async def upgrade(self) -> Optional[int]:
-        """From a reader to a writer, ahead of those who wait: the new fence. None if others hold the lock as well, at
-        once: two readers that both waited to write would wait for each other. The lease is as it was then."""
         return await self._hub.reshare(self._state, EXCLUSIVE)
 
     async def downgrade(self) -> Optional[int]:
-        """From a writer to a reader: other readers come in. Its fence, which stays."""
         return await self._hub.reshare(self._state, UNLIMITED)
 
     async def guard(self, *command: Word) -> Reply:
-        """See :meth:`leasehold.Lease.guard`."""
         return await self._hub.guard(self._state, command)
 
     async def release(self) -> Released:
-        """Gives the lock back. It takes ``Settings.within`` at most, and goes on in the background after that."""
         return await self._hub.release(self._state, self._hub.limits.within)
 
     async def __aenter__(self) -> Lease:
@@ -118,7 +128,6 @@ class LockRequest:
         self._entered: Entered[Tuple[Lease, Scope]] = Entered()
 
     async def acquire(self) -> Lease:
-        """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
         return await self._granted(Lease)
 
     async def _granted(self, kind: Type[L]) -> L:
@@ -129,13 +138,11 @@ class LockRequest:
         return kind(self._locks, hub, state)
 
     async def try_acquire(self) -> Optional[Lease]:
-        """The lock, or None if somebody else has it."""
         hub = self._locks._hub_here()
         state = await hub.acquire(Pending(self._asked.wanted(is_try=True)), now())
         return None if state is None else Lease(self._locks, hub, state)
 
     async def run(self, work: Callable[[Lease], Awaitable[T]]) -> T:
-        """Does the work under the lock. Its result is the result, whatever becomes of the release."""
         async with self as lease:
             return await work(lease)
 
@@ -161,6 +168,16 @@ class LockRequest:
             raise LockLost(lease.name, loss) from error
 
 
+def _by_hub(
+    ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Leasehold, P], Coroutine[Any, Any, T]]:
+    @functools.wraps(ask)
+    async def method(locks: Leasehold, /, *words: P.args, **options: P.kwargs) -> T:
+        return await ask(locks._hub_here(), *words, **options)
+
+    return method
+
+
 class Leasehold(Factory[LockRequest]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
 
@@ -176,32 +193,26 @@ class Leasehold(Factory[LockRequest]):
         return LockRequest(self, asked)
 
     async def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
-        """The same as ``lock(…).acquire()``."""
         return await self.lock(name, **options).acquire()
 
     async def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
-        """The same as ``lock(…).try_acquire()``."""
         return await self.lock(name, **options).try_acquire()
 
-    async def adopt(
-        self, detached: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True
-    ) -> Lease:
+    async def adopt(self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True) -> Lease:
         """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
         :class:`LockLost` if it is held no more."""
-        its = detached if isinstance(detached, Detached) else Detached.parse(detached)
-        wanted = adopted(self._settings, its, ttl, renew)
         hub = self._hub_here()
-        return Lease(self, hub, await hub.adopt(wanted, its.fence))
+        return Lease(self, hub, await hub.adopt(held, ttl, renew))
 
-    async def info(self, name: Name) -> Optional[LockInfo]:
-        """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
-        hub = self._hub_here()
-        return await hub.info(key_of(self._settings, name))
+    info = _by_hub(Hub.info)
+    holders = _by_hub(Hub.holders)
+    waiters = _by_hub(Hub.waiters)
+    top = _by_hub(Hub.top)
+    log = _by_hub(Hub.log)
 
     def election(
         self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
     ) -> Election:
-        """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
         asked = Wanted(self._settings, name, candidate=candidate, **options)
         return Election(self, asked, between("look_every", look_every))
 
@@ -250,27 +261,14 @@ class Election:
         self._look_every = look_every
 
     async def campaign(self) -> Leadership:
-        """Waits until this candidate leads. Candidates queue, and lead in the order of their coming."""
         return await LockRequest(self._locks, self._asked)._granted(Leadership)
 
     async def leader(self) -> Optional[Leader]:
-        """Who leads at this moment: None between two terms."""
         info = await self._locks.info(self._asked.name)
         return None if info is None else Leader(candidate_of(info.owner), info.fence)
 
     async def observe(self) -> AsyncIterator[Optional[Leader]]:
-        """Who leads, and then each who differs from the one before; None: nobody. It looks every ``look_every``,
-        so that terms shorter than that may be missed. While no server answers it says nothing."""
-        last: Union[Leader, str, None] = "not known"
-        while True:
-            try:
-                leader = await self.leader()
-            except Closed:
-                return
-            except LeaseholdError as error:
-                log.debug("nobody says who leads: %s", error)
-            else:
-                if leader != last:
-                    last = leader
-                    yield leader
-            await asyncio.sleep(self._look_every)
+        leaders = Leaders(self._locks._hub_here(), self._asked.name, self._look_every)
+        with contextlib.closing(leaders), contextlib.suppress(Closed):
+            while True:
+                yield await leaders.next()

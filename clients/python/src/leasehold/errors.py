@@ -104,15 +104,12 @@ def _again(kind: Type[LeaseholdError], words: Tuple[object, ...], facts: Dict[st
     return error
 
 
+# fmt: off
 _BY_CODE = {
-    "NOAUTH": WrongPassword,
-    "WRONGPASS": WrongPassword,
-    "NOPERM": NotPermitted,
-    "OOM": OutOfMemory,
-    "WRONGTYPE": WrongType,
-    "READONLY": ReadOnly,
-    "QUEUEFULL": QueueFull,
+    "NOAUTH": WrongPassword, "WRONGPASS": WrongPassword, "NOPERM": NotPermitted, "OOM": OutOfMemory,
+    "WRONGTYPE": WrongType, "READONLY": ReadOnly, "QUEUEFULL": QueueFull,
 }
+# fmt: on
 
 
 def refused(code: str, reason: str) -> Refused:

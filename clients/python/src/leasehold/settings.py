@@ -20,22 +20,16 @@ SHORTEST_TTL = 0.003  # seconds: clocks may differ by two milliseconds
 class Settings:
     """Defaults for all requests of a client."""
 
-    prefix: Name = b""
-    """What the name of every lock begins with on the server."""
-    ttl: Duration = 30.0
-    """How long a lease lasts unless it is renewed."""
+    prefix: Name = b""  # What the name of every lock begins with on the server
+    ttl: Duration = 30.0  # How long a lease lasts unless it is renewed
     wait: Optional[Duration] = None
     """How long ``acquire`` waits for a lock that others hold; None or infinity: without limit."""
     response: Duration = 1.0
     """How long to wait for each answer of a server. For a short ttl it is less: a fifth of that."""
-    within: Duration = 3.0
-    """How long a request that does not wait, and a release, goes on trying when servers fail."""
-    unreachable_after: Duration = 30.0
-    """How long a request that waits goes on while no server answers."""
-    slice: Duration = 5.0
-    """How often a place in the queue is asked for again. It is kept for three times as long."""
-    tickets: bool = True
-    """Whether to wait by tickets. If not, or where there are none, each wait takes a connection."""
+    within: Duration = 3.0  # How long a request that does not wait, and a release, goes on trying when servers fail
+    unreachable_after: Duration = 30.0  # How long a request that waits goes on while no server answers
+    slice: Duration = 5.0  # How often a place in the queue is asked for again. It is kept for three times as long.
+    tickets: bool = True  # Whether to wait by tickets. If not, or where there are none, each wait takes a connection.
     wait_connections: int = 16
     """How many connections may wait at a time: those of threads, and where requests do not wait by tickets."""
     confirm: bool = False

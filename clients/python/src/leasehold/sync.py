@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import threading
-import time
-from typing import TYPE_CHECKING, Callable, Iterator, List, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Type, TypeVar, Union
 
 from . import _fork
 from ._detached import Detached
 from ._hold import Entered, Hold, Signal, given_back
+from ._hub import Hub
+from ._observing import Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
-from ._wanted import Factory, Options, TryOptions, Wanted, adopted, candidate_of, key_of
-from .errors import Busy, Closed, LeaseholdError, LockLost
-from .outcomes import Leader, LockInfo, Loss, Released
+from ._wanted import Factory, Options, TryOptions, Wanted, candidate_of
+from .errors import Busy, Closed, LockLost
+from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, between, patience
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Concatenate, ParamSpec, Unpack
+
+    P = ParamSpec("P")
 
 __all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
 
@@ -156,6 +161,15 @@ class LockRequest:
         _give_back(self._entered.leave(threading.get_ident()))
 
 
+def _by_hub(ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Leasehold, P], T]:
+    @functools.wraps(ask)
+    def method(locks: Leasehold, /, *words: P.args, **options: P.kwargs) -> T:
+        running = locks._run()
+        return running.ask(lambda: ask(running.hub, *words, **options))
+
+    return method
+
+
 class Leasehold(Factory[LockRequest]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
 
@@ -180,17 +194,17 @@ class Leasehold(Factory[LockRequest]):
         """The same as ``lock(…).try_acquire()``."""
         return self.lock(name, **options).try_acquire()
 
-    def adopt(self, detached: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True) -> Lease:
+    def adopt(self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True) -> Lease:
         """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
         :class:`LockLost` if it is held no more."""
-        its = detached if isinstance(detached, Detached) else Detached.parse(detached)
-        wanted = adopted(self._settings, its, ttl, renew)
         running = self._run()
-        return Lease(self, running, running.ask(lambda: running.hub.adopt(wanted, its.fence)))
+        return Lease(self, running, running.ask(lambda: running.hub.adopt(held, ttl, renew)))
 
-    def info(self, name: Name) -> Optional[LockInfo]:
-        """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
-        return self._run().info(key_of(self._settings, name))
+    info = _by_hub(Hub.info)
+    holders = _by_hub(Hub.holders)
+    waiters = _by_hub(Hub.waiters)
+    top = _by_hub(Hub.top)
+    log = _by_hub(Hub.log)
 
     def election(
         self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
@@ -264,18 +278,14 @@ class Election:
         return None if info is None else Leader(candidate_of(info.owner), info.fence)
 
     def observe(self) -> Iterator[Optional[Leader]]:
-        """Who leads, and then each who differs from the one before; None: nobody. It looks every ``look_every``,
-        so that terms shorter than that may be missed. While no server answers it says nothing."""
-        last: Union[Leader, str, None] = "not known"
-        while True:
-            try:
-                leader = self.leader()
-            except Closed:
-                return
-            except LeaseholdError as error:
-                log.debug("nobody says who leads: %s", error)
-            else:
-                if leader != last:
-                    last = leader
-                    yield leader
-            time.sleep(self._look_every)
+        """Who leads, and then each who differs from the one before; None: nobody. While no server answers it says
+        nothing. Where the server publishes key events it is told; elsewhere it looks every ``look_every``, and may miss
+        terms that are shorter."""
+        running = self._locks._run()
+        leaders = Leaders(running.hub, self._asked.name, self._look_every)
+        try:
+            with contextlib.suppress(Closed):
+                while True:
+                    yield running.thread.call(leaders.next, None)
+        finally:
+            running.hub.call(leaders.close)
