@@ -176,6 +176,11 @@ def log(found: Any) -> Any:
     return [{"event": each.event, "name": text(each.name), "owner": text(each.owner)} for each in found]
 
 
+def step(event: Any) -> None:
+    name = event.name if isinstance(event.name, str) else text(event.name)
+    write({"event": "step", "step": event.step, "name": name, "fence": str(event.fence)})
+
+
 def led(observer: str, found: Any) -> None:
     who = leader(found) or {"candidate": None, "fence": None}
     write({"event": "leader", "observer": observer, **who})

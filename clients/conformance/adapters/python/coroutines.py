@@ -1,6 +1,7 @@
 """The package for Python from asyncio, as the driver of the conformance scenarios talks to it."""
 
 import asyncio
+import dataclasses
 import json
 import sys
 from typing import Any, Dict
@@ -22,8 +23,14 @@ class Adapter:
         self.telling: "set[asyncio.Task[Any]]" = set()
 
     async def open(self, request: Dict[str, Any]) -> Any:
-        client = common.client_of(redis.asyncio, Sentinel, ClusterNode, request)
-        self.locks = Leasehold(client, Settings(**common.in_seconds(request.get("settings", {}))))
+        self.client = common.client_of(redis.asyncio, Sentinel, ClusterNode, request)
+        self.settings = Settings(**common.in_seconds(request.get("settings", {})))
+        self.locks = Leasehold(self.client, self.settings)
+        return {}
+
+    async def events(self, request: Dict[str, Any]) -> Any:
+        # What is told of is fixed when a client is made.
+        self.locks = Leasehold(self.client, dataclasses.replace(self.settings, on_event=common.step))
         return {}
 
     async def acquire(self, request: Dict[str, Any]) -> Any:

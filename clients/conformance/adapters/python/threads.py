@@ -1,5 +1,6 @@
 """The package for Python from threads, as the driver of the conformance scenarios talks to it."""
 
+import dataclasses
 import os
 import queue
 import signal
@@ -22,8 +23,14 @@ class Adapter:
         self.is_interruptible = False
 
     def open(self, request: Dict[str, Any]) -> Any:
-        client = common.client_of(redis, Sentinel, ClusterNode, request)
-        self.locks = Leasehold(client, Settings(**common.in_seconds(request.get("settings", {}))))
+        self.client = common.client_of(redis, Sentinel, ClusterNode, request)
+        self.settings = Settings(**common.in_seconds(request.get("settings", {})))
+        self.locks = Leasehold(self.client, self.settings)
+        return {}
+
+    def events(self, request: Dict[str, Any]) -> Any:
+        # What is told of is fixed when a client is made.
+        self.locks = Leasehold(self.client, dataclasses.replace(self.settings, on_event=common.step))
         return {}
 
     def acquire(self, request: Dict[str, Any]) -> Any:

@@ -13,8 +13,8 @@ from .errors import (
     Unanswered as Unanswered, Unreachable as Unreachable, WrongPassword as WrongPassword, WrongType as WrongType,
 )
 from .outcomes import (
-    Contended as Contended, Holder as Holder, Leader as Leader, LockInfo as LockInfo, LogEntry as LogEntry,
-    Loss as Loss, Released as Released, Waiter as Waiter,
+    Contended as Contended, Event as Event, Holder as Holder, Leader as Leader, LockInfo as LockInfo,
+    LogEntry as LogEntry, Loss as Loss, Released as Released, Waiter as Waiter,
 )
 from .settings import Duration as Duration, Name as Name, Settings as Settings
 from .sync import (

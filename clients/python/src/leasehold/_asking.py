@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, Set, Tuple, TypeVar
 
@@ -19,7 +20,9 @@ from ._server import Server
 from ._target import Target
 from ._time import RETRY, now, wake, within
 from ._verdict import Verdict, code_of, public, verdict
+from ._wanted import Wanted
 from .errors import Closed, Unanswered
+from .outcomes import Event
 from .settings import Settings, seconds
 
 T = TypeVar("T")
@@ -69,10 +72,10 @@ class Asking:
         finally:
             self.open.discard(what)
 
-    async def pause(self, rest: float) -> None:
+    async def pause(self, rest: float, deadline: float = math.inf) -> None:
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Reply] = loop.create_future()
-        timer = loop.call_later(max(0.0, min(rest, 1e6)), wake, over)
+        timer = loop.call_later(max(0.0, min(rest, deadline - now(), 1e6)), wake, over)
         try:
             await self.until_closed(over)
         finally:
@@ -200,10 +203,13 @@ class Home:
     def asking_for(self, claim: Claim) -> Asking:
         return self.asking if claim.grace is None else self.bound
 
-    @property
-    def waiting(self) -> int:
-        """How many wait by tickets, at most."""
-        return len(self.requests)
+    def tell(self, step: str, wanted: Wanted, since: float, fence: int = 0, until: Optional[float] = None) -> None:
+        if self.settings.on_event is not None:
+            seconds = (now() if until is None else until) - since
+            try:
+                self.settings.on_event(Event(step, wanted.name, wanted.claim.owner, fence, seconds))
+            except Exception:
+                log.exception("on_event has failed")
 
     def call(self, what: Callable[..., object], *words: object) -> None:
         """From any thread; nothing if the loop has ended."""

@@ -69,7 +69,6 @@ class Channel:
         return not select.select([self._sock], [], [], 0)[0]
 
     async def last_word(self, packed: bytes, _limit: float) -> bool:
-        """Behind what was asked, and not answered. Nobody hears what comes of it."""
         self.close(packed)
         return False
 
@@ -84,7 +83,6 @@ class Channel:
         self._sock.close()
 
     def forget_in_child(self) -> None:
-        """Closes the child's copy, and leaves the connection to the parent."""
         number = self._sock.detach()
         if number >= 0:
             os.close(number)

@@ -171,7 +171,6 @@ class Scope:
 
 
 def _cancellations(task: asyncio.Task[object]) -> int:
-    """How often it was cancelled and not heard of; 0 where tasks do not count."""
     if sys.version_info >= (3, 11):
         return task.cancelling()
     return 0

@@ -160,6 +160,8 @@ class Holding(Home):
                 self.bind(state, answer.line)
             is_extended = state.extended(answer.asked, ttl)
         self.look_by(state.next_look)
+        if is_extended:
+            self.tell("renewed", state.wanted, now(), state.fence, state.end)
         return is_extended
 
     async def reshare(self, state: LeaseState, share: int) -> Optional[int]:

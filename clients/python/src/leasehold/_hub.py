@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Callable, Dict, List, Optional, Set, Union
+from typing import Callable, Dict, List, Optional, Union
 
 from . import _fork, _questions
 from ._asking import Answer
@@ -39,6 +39,7 @@ class Hub(Holding):
         given back."""
         self.check_open()
         self.requests.add(pending)
+        self.tell("asked", pending.wanted, pending.begun)
         state: Optional[LeaseState] = None
         grant: Optional[Granted] = None
         queuing: Optional[Queuing] = None
@@ -58,8 +59,10 @@ class Hub(Holding):
             if queuing is not None:
                 queuing.leave()
             self.requests.discard(pending)
-            if state is None and pending.may_hold:
-                self.give_up(pending)
+            if state is None:
+                self.tell("refused", pending.wanted, pending.begun)
+                if pending.may_hold:
+                    self.give_up(pending)
 
     def granted(self, pending: Pending, grant: Granted) -> LeaseState:
         """Also called by threads. It is looked after from now on."""
@@ -69,14 +72,28 @@ class Hub(Holding):
             # Whoever closed it may have looked for leases before.
             self.leases.discard(state)
             raise Closed
-        self.look_by(state.next_look)
+        self._follow(state, pending.begun)
         return state
+
+    def _follow(self, state: LeaseState, begun: float) -> None:
+        self.look_by(state.next_look)
+        if self.settings.on_event is not None:
+            self.tell("granted", state.wanted, begun, state.fence)
+            since = now()
+            state.when_lost(lambda: self._ended(state, since))
+
+    def _ended(self, state: LeaseState, since: float) -> None:
+        if state.loss in (Loss.EXPIRED, Loss.TAKEN):
+            self.tell("lost", state.wanted, since, state.fence)
+        elif state.loss in (Loss.RELEASED, Loss.CLOSED):
+            self.tell("released", state.wanted, since, state.fence)
 
     async def adopt(self, detached: Union[Detached, str], ttl: Optional[Duration], renew: bool) -> LeaseState:
         self.check_open()
         its = detached if isinstance(detached, Detached) else Detached.parse(detached)
         wanted, fence = adopted(self.settings, its, ttl, renew), its.fence
-        state = LeaseState(Pending(wanted), Granted(fence, now(), wanted.ttl))
+        begun = now()
+        state = LeaseState(Pending(wanted), Granted(fence, begun, wanted.ttl))
         try:
             is_held = await self.extend(state, wanted.ttl, now() + self.limits.within)
         except BaseException:
@@ -88,7 +105,7 @@ class Hub(Holding):
         if self.is_closed:
             self.begin_release(state, Loss.CLOSED)
             raise Closed
-        self.look_by(state.next_look)
+        self._follow(state, begun)
         return state
 
     def give_up(self, pending: Pending) -> None:
@@ -99,19 +116,13 @@ class Hub(Holding):
         if self.is_closed:
             return
 
-        async def close() -> None:
-            if self.requests or self.leases:
-                log.warning("a client was dropped and not closed, and gives back what it holds")
-            try:
-                await self.close(self.limits.within)
-            finally:
-                _LAST.discard(self)
-                ended()
-
         def begin() -> None:
             # The loop has it alone.
-            _LAST.add(self)
-            self._last = asyncio.ensure_future(close())
+            if self.requests or self.leases:
+                log.warning("a client was dropped and not closed, and gives back what it holds")
+            _LAST[self] = closing = asyncio.ensure_future(self.close(self.limits.within))
+            closing.add_done_callback(lambda _: _LAST.pop(self))
+            closing.add_done_callback(lambda _: ended())
 
         self.call(begin)
 
@@ -200,7 +211,7 @@ class Hub(Holding):
             state.forget_in_child()
 
 
-_LAST: Set[Hub] = set()  # Those of clients that nobody has any more, while they give back what they hold
+_LAST: Dict[Hub, asyncio.Future[List[Name]]] = {}
 
 
 def _is_done(release: asyncio.Future[Optional[Released]]) -> bool:

@@ -306,7 +306,6 @@ async def _connect(connection: AbstractConnection) -> None:
 
 
 def _taken_from(connection: AbstractConnection) -> Optional[asyncio.StreamWriter]:
-    """redis-py has opened it, and has done with it."""
     writer = connection._writer
     connection._writer = connection._reader = None
     return writer

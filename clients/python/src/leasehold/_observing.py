@@ -20,8 +20,7 @@ from .settings import Name
 
 log = logging.getLogger("leasehold")
 
-SAFETY = 30
-"""So many times ``look_every`` may pass without a look where key events tell: a slot may have moved meanwhile."""
+SAFETY = 30  # So many times ``look_every`` may pass without a look where key events tell: a slot may have moved
 
 
 class Watch(Subscription):

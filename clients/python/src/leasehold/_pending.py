@@ -24,25 +24,8 @@ LONGEST_WAY = 60.0  # How long an extension may be on its way after nobody waits
 class LeaseState:
     # fmt: off
     __slots__ = (
-        "__weakref__",
-        "_alone",
-        "_loss",
-        "_told",
-        "_unanswered",
-        "claim",
-        "end",
-        "fence",
-        "hold_until",
-        "is_claimed",
-        "is_extending",
-        "name",
-        "release",
-        "released",
-        "releasing",
-        "renew_at",
-        "renews",
-        "ttl",
-        "unanswered",
+        "__weakref__", "_alone", "_loss", "_told", "_unanswered", "claim", "end", "fence", "hold_until", "is_claimed",
+        "is_extending", "name", "release", "released", "releasing", "renew_at", "renews", "ttl", "unanswered",
         "wanted", "was_detached",
     )
     # fmt: on
@@ -155,13 +138,15 @@ server hears of that end and of the release in either order."""
 
 
 class Pending:
-    __slots__ = ("bond", "full", "may_hold", "parked", "unanswered", "wanted")
+    __slots__ = ("begun", "bond", "full", "is_queued", "may_hold", "parked", "unanswered", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.unanswered: Set[Union[Line, Channel]] = set()
         self.parked: Optional[Line] = None
         self.bond: Optional[Line] = None  # Where it was asked for last, with tickets or at once
+        self.begun = now()
+        self.is_queued = False  # Somebody else has it, and this waits
         self.may_hold = False  # It may hold the lock, or a place in the queue
         self.full: Optional[QueueFull] = None  # The server had no place for it when it asked last
 
@@ -183,6 +168,12 @@ class Waited(enum.Enum):
 def is_fresh(asked: float, ttl: float) -> bool:
     """Whether so little of the lease has passed that it need not be asked for once more."""
     return now() < asked + ttl / 4
+
+
+def queued(home: Home, pending: Pending) -> None:
+    if not pending.is_queued:
+        pending.is_queued = True
+        home.tell("queued", pending.wanted, pending.begun)
 
 
 async def give_up(home: Home, pending: Pending) -> None:

@@ -89,7 +89,6 @@ def listing(key: bytes, *command: Word) -> Question:
 
 
 def guarded(claim: Claim, fence: int, command: Tuple[Word, ...]) -> Question:
-    """Runs a command if this owner holds the lock by this fence."""
     return Question(claim.key, [b"LOCK.GUARD", claim.key, claim.owner, fence, *command], "guarded commands")
 
 

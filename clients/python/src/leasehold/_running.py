@@ -64,7 +64,6 @@ class LoopThread:
             self.loop.close()
 
     def _end_all(self) -> None:
-        """Whoever waits for a task is told, and no connection stays open."""
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()
@@ -164,7 +163,9 @@ class Running:
     def _acquire_directly(self, pending: Pending, begun: float) -> _Came:
         hub, wanted = self.hub, pending.wanted
         server = self._routes.known(wanted.claim.key)
-        if server is None or wanted.claim.grace is not None or wanted.copies is not None:
+        # The loop tells of events, too.
+        is_special = wanted.claim.grace is not None or wanted.copies is not None or hub.settings.on_event is not None
+        if server is None or is_special:
             return True
         may_wait = wanted.wait > 0 and server.has_module
         waits = may_wait and hub.room.acquire(blocking=False)

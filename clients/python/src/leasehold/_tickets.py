@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from . import _questions
 from ._asking import Home
 from ._lines import Line, Subscription
-from ._pending import Granted, Pending, Waited
+from ._pending import Granted, Pending, Waited, queued
 from ._questions import Question
 from ._resp import Reply, number, pack
 from ._server import Server
@@ -76,7 +76,9 @@ class Queuing:
             try:
                 if self._places is not None and self._places.subscription.is_closed:
                     # What was told meanwhile is lost: so all ask, and not all at once.
-                    await self._rest(random.random() * min(1.0, self._home.waiting / ASKED_A_SECOND))
+                    await self._home.asking.pause(
+                        random.random() * min(1.0, len(self._home.requests) / ASKED_A_SECOND), self._deadline
+                    )
                 answer = await self._ask()
                 if answer is not None:
                     return answer
@@ -99,7 +101,7 @@ class Queuing:
                 # Otherwise others held it when the server had time to answer.
                 rest = RETRY.rest(tries)
             tries += 1
-            await self._rest(rest)
+            await self._home.asking.pause(rest, self._deadline)
         if last is None and not self.was_answered:
             last = Unreachable("no server that grants locks answered in time")
         if last is not None:
@@ -137,6 +139,7 @@ class Queuing:
         if now() >= valid_until(self.asked, self.counted):
             self._is_doubtful = True
         self.asked, self.was_answered = asked, True
+        queued(self._home, self.pending)
         if self._places is not None:
             self._places.answered(self)
 
@@ -148,7 +151,7 @@ class Queuing:
         self.enter(server, server.subscription_now or await self._subscription_of(server, limit))
 
     def enter(self, server: Server, subscription: Optional[Subscription]) -> None:
-        slice_ = max(self._home.limits.slice, self._home.waiting / ASKED_A_SECOND)
+        slice_ = max(self._home.limits.slice, len(self._home.requests) / ASKED_A_SECOND)
         self.kept = min(max(KEPT_LEAST, slice_ * KEPT_TIMES), server.tickets.longest)
         self.server = server
         places = None if subscription is None else places_of(self._home, server, subscription)
@@ -178,8 +181,8 @@ class Queuing:
         """Until there is a reason to ask again, or it is granted."""
         told, home, asking = self._told, self._home, self._home.asking
         if told is None or self._places is None:
-            unheard = max(UNHEARD, home.waiting / ASKED_A_SECOND) * (1 - random.random() / 4)
-            await self._rest(min(self.kept / KEPT_TIMES, unheard))
+            unheard = max(UNHEARD, len(home.requests) / ASKED_A_SECOND) * (1 - random.random() / 4)
+            await self._home.asking.pause(min(self.kept / KEPT_TIMES, unheard), self._deadline)
             return None
         if asking.is_closed:
             raise Closed
@@ -201,9 +204,6 @@ class Queuing:
         if must_claim or not is_fresh_enough(self.asked, self.counted):
             return None
         return Granted(came, self.asked, self.counted)
-
-    async def _rest(self, rest: float) -> None:
-        await self._home.asking.pause(max(0.0, min(rest, self._deadline - now())))
 
     # What it is to those who tell of its grant.
 

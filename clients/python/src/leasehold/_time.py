@@ -85,6 +85,5 @@ def wake(waiting: asyncio.Future[Any]) -> None:
 
 
 def looked_at(ended: asyncio.Future[T]) -> None:
-    """Nobody waits for it any more: how it failed is not to be reported."""
     if not ended.cancelled():
         ended.exception()

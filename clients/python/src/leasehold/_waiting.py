@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from . import _questions
 from ._asking import Answer, Home
 from ._lines import Line
-from ._pending import Granted, Pending, Waited, in_full, is_fresh
+from ._pending import Granted, Pending, Waited, in_full, is_fresh, queued
 from ._resp import Word, number, pack
 from ._tickets import Elsewise, Queuing
 from ._time import POLL, RETRY, ROOM, looked_at, now, valid_until, within
@@ -63,14 +63,15 @@ async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[
                     return Granted(fence, answer.asked, wanted.ttl)
                 if now() >= deadline:
                     raise Unreachable("it was granted, and its lease was over when the answer came")
-                await _rest(home, RETRY.rest(tries), deadline)
+                await home.asking.pause(RETRY.rest(tries), deadline)
                 tries += 1
                 continue
             pending.may_hold = bool(pending.unanswered)
             if wanted.wait == 0 or now() >= deadline:
                 return _nothing(pending)
+            queued(home, pending)
             if not answer.line.has_module:
-                await _rest(home, POLL.rest(tries), deadline)
+                await home.asking.pause(POLL.rest(tries), deadline)
                 tries += 1
                 if now() >= deadline:
                     return None
@@ -94,7 +95,7 @@ async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[
         if waited is Waited.NO_TICKETS:
             by_ticket, must_ask = False, not was_answered
         elif waited is Waited.NOT_NOW:
-            await _rest(home, (ROOM if pending.full else RETRY).rest(tries), deadline)
+            await home.asking.pause((ROOM if pending.full else RETRY).rest(tries), deadline)
             tries += 1
             if now() >= deadline:
                 return _nothing(pending)
@@ -152,10 +153,6 @@ def _nothing(pending: Pending) -> Optional[Granted]:
     if pending.full is not None:
         raise pending.full
     return None
-
-
-async def _rest(home: Home, rest: float, deadline: float) -> None:
-    await home.asking.pause(max(0.0, min(rest, deadline - now())))
 
 
 async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, Waited]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Dict, Generic, NamedTuple, Optional, Sequence, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, NamedTuple, Optional, Sequence, TypedDict, TypeVar
 
 from ._detached import Detached
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
@@ -27,6 +27,8 @@ class ReadWrite(Generic[R]):
 
 
 class Factory(Generic[R]):
+    _kind: Callable[[Any, Wanted], R]
+
     def __init__(self, client: AnyClient, settings: Optional[Settings] = None, **defaults: Unpack[Defaults]) -> None:
         given: Dict[str, Any] = {name: its for name, its in defaults.items() if its is not None}
         self._settings = replace(settings or Settings(), **given)
@@ -37,16 +39,13 @@ class Factory(Generic[R]):
     def _begin(self) -> None:
         raise NotImplementedError
 
-    def _request(self, asked: Wanted) -> R:
-        raise NotImplementedError
-
     def lock(self, name: Name, **options: Unpack[Options]) -> R:
         """A lock that one holds at a time."""
-        return self._request(Wanted(self._settings, name, EXCLUSIVE, **options))
+        return self._kind(self, Wanted(self._settings, name, EXCLUSIVE, **options))
 
     def read(self, name: Name, **options: Unpack[Options]) -> R:
         """The right to read: readers hold a lock together, and a writer alone. It needs the module."""
-        return self._request(Wanted(self._settings, name, UNLIMITED, **options))
+        return self._kind(self, Wanted(self._settings, name, UNLIMITED, **options))
 
     def write(self, name: Name, **options: Unpack[Options]) -> R:
         """The right to write: alone, when all readers who came before have left. It is what :meth:`lock` is."""
@@ -61,12 +60,12 @@ class Factory(Generic[R]):
         In a cluster they have to be in one slot."""
         if isinstance(names, (str, bytes)) or not names:
             raise SettingError("names: they must be a list of at least one name")
-        return self._request(Wanted(self._settings, names[0], EXCLUSIVE, also=names[1:], **options))
+        return self._kind(self, Wanted(self._settings, names[0], EXCLUSIVE, also=names[1:], **options))
 
     def semaphore(self, name: Name, count: int, **options: Unpack[Options]) -> R:
         """One of ``count`` permits. If those who ask disagree on how many there are, the smallest number counts.
         More than one needs the module."""
-        return self._request(Wanted(self._settings, name, integer("permits", count, 1), **options))
+        return self._kind(self, Wanted(self._settings, name, integer("permits", count, 1), **options))
 
 
 LONGEST_OWNER = 255

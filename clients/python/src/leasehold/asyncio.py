@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 
-__all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
-
 T = TypeVar("T")
 L = TypeVar("L", bound="Lease")
 log = logging.getLogger("leasehold")
@@ -185,12 +183,11 @@ class Leasehold(Factory[LockRequest]):
     grants are told of, to each server. The client is not used, and need not be closed before.
     """
 
+    _kind = LockRequest
+
     def _begin(self) -> None:
         self._hub: Optional[Hub] = None
         _fork.remember(self)
-
-    def _request(self, asked: Wanted) -> LockRequest:
-        return LockRequest(self, asked)
 
     async def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
         return await self.lock(name, **options).acquire()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
+
+Name = Union[str, bytes]
 
 
 class Loss(enum.Enum):
@@ -30,6 +32,16 @@ class Released(enum.Enum):
     def in_time(self) -> bool:
         """Whether the lock was held up to the release."""
         return self is not Released.LATE
+
+
+class Event(NamedTuple):
+    """A step of a lock, for ``Settings.on_event``."""
+
+    step: str  # asked, queued, granted, refused (granted nothing); and then renewed, lost, released
+    name: Name
+    owner: bytes
+    fence: int  # 0 before it is granted
+    seconds: float  # Since it was asked for; for lost and released: since the grant; for renewed: until its lease ends
 
 
 class LockInfo(NamedTuple):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Optional, Union
+from typing import Callable, Optional, Union
 
 from .errors import SettingError
+from .outcomes import Event
+from .outcomes import Name as Name
 
 Duration = Union[int, float, timedelta]
-Name = Union[str, bytes]
 LONGEST = 100 * 365 * 86_400  # seconds: more is not taken by servers
 MOST = 99_999  # holders at a time, as servers count
 SHORTEST_TTL = 0.003  # seconds: clocks may differ by two milliseconds
@@ -22,18 +23,15 @@ class Settings:
 
     prefix: Name = b""  # What the name of every lock begins with on the server
     ttl: Duration = 30.0  # How long a lease lasts unless it is renewed
-    wait: Optional[Duration] = None
-    """How long ``acquire`` waits for a lock that others hold; None or infinity: without limit."""
-    response: Duration = 1.0
-    """How long to wait for each answer of a server. For a short ttl it is less: a fifth of that."""
+    wait: Optional[Duration] = None  # How long ``acquire`` waits; None or infinity: without limit
+    response: Duration = 1.0  # How long to wait for each answer; for a short ttl it is less: a fifth of that
     within: Duration = 3.0  # How long a request that does not wait, and a release, goes on trying when servers fail
     unreachable_after: Duration = 30.0  # How long a request that waits goes on while no server answers
     slice: Duration = 5.0  # How often a place in the queue is asked for again. It is kept for three times as long.
     tickets: bool = True  # Whether to wait by tickets. If not, or where there are none, each wait takes a connection.
-    wait_connections: int = 16
-    """How many connections may wait at a time: those of threads, and where requests do not wait by tickets."""
-    confirm: bool = False
-    """Whether a grant that was waited for is confirmed by the server before the work begins. It is one more request."""
+    wait_connections: int = 16  # How many connections may wait at a time, of threads or where there are no tickets
+    confirm: bool = False  # Whether the server confirms a grant that was waited for, before the work begins
+    on_event: Optional[Callable[[Event], object]] = None  # Is told of each step of a lock, at once, from any thread
 
     def __post_init__(self) -> None:
         for field in ("ttl", "response", "within", "unreachable_after", "slice"):

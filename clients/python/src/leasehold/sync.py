@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 
-__all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
-
 T = TypeVar("T")
 L = TypeVar("L", bound="Lease")
 log = logging.getLogger("leasehold")
@@ -178,13 +176,12 @@ class Leasehold(Factory[LockRequest]):
     closed before. A child process that was forked begins anew: what its parent holds, it does not.
     """
 
+    _kind = LockRequest
+
     def _begin(self) -> None:
         self._starting = threading.RLock()
         self._running: Optional[Running] = None
         _fork.remember(self)
-
-    def _request(self, asked: Wanted) -> LockRequest:
-        return LockRequest(self, asked)
 
     def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
         """The same as ``lock(…).acquire()``."""
