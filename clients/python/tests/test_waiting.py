@@ -133,7 +133,7 @@ def by_tickets(make: Make, server: Server, **settings: Any) -> Any:
     """A client that has no connections left to wait on, as those of threads do before they take tickets."""
     locks = make(server, settings=Settings(wait_connections=1, **settings))
     if make.style == "threads":  # type: ignore[attr-defined]
-        assert locks._run().hub.room.acquire(blocking=False)
+        assert locks._run().hub.take_room()
     return locks
 
 

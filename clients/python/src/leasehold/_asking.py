@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import threading
+from collections import deque
 from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import ConnectionError as Disconnected
@@ -63,7 +63,6 @@ class Asking:
         return max(LEAST_RESPONSE, min(self._response, ttl / 5))
 
     async def until_closed(self, what: asyncio.Future[T]) -> T:
-        """Its result, or :class:`Closed` as soon as the client is closed."""
         if self.is_closed:
             raise Closed
         self.open.add(what)
@@ -96,8 +95,7 @@ class Asking:
         prepare: Optional[Callable[[Server, Line, float], Awaitable[None]]] = None,
         may_repeat: bool = True,
     ) -> Answer:
-        """``prepare`` is called with the server of each try, and ``question`` then with its moment. Lines on which a
-        try was not answered are added to ``unanswered``. What is raised is meant for the caller of this package."""
+        """``prepare`` and ``question`` are called for each try. Lines that say nothing are added to ``unanswered``."""
         tries, is_repeated, once = 0, False, None
         last: Optional[BaseException] = None
         while True:
@@ -162,7 +160,6 @@ class Asking:
         return await server.ask(line, question, limit)
 
     def _after(self, error: BaseException, said: Verdict, tries: int) -> Optional[float]:
-        """How long to rest before the next try; None if it would come to the same."""
         if said is Verdict.REFUSED or said is Verdict.REPLACED:
             return None
         if said is Verdict.AGAIN and code_of(error)[0] == "QUEUEFULL":
@@ -194,7 +191,7 @@ class Home:
         """Those who ask for a lock at this moment, and leases that are released by one request."""
         self.is_closed = False
         self._background: Set[asyncio.Future[Any]] = set()
-        self.room = threading.Semaphore(settings.wait_connections)  # To wait on connections
+        self._room = deque(range(settings.wait_connections))  # To wait on connections
 
     def check_open(self) -> None:
         if self.is_closed:
@@ -202,6 +199,16 @@ class Home:
 
     def asking_for(self, claim: Claim) -> Asking:
         return self.asking if claim.grace is None else self.bound
+
+    def take_room(self) -> bool:
+        """Whether one more may wait on a connection. From any thread."""
+        try:
+            return self._room.pop() >= 0
+        except IndexError:
+            return False
+
+    def leave_room(self) -> None:
+        self._room.append(0)
 
     def tell(self, step: str, wanted: Wanted, since: float, fence: int = 0, until: Optional[float] = None) -> None:
         if self.settings.on_event is not None:

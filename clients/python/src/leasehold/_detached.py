@@ -15,9 +15,8 @@ _STRAY = re.compile(r"%(?![0-9A-Fa-f]{2})|[^!-~]")
 
 @dataclass(frozen=True)
 class Detached:
-    """A lock that was left held by :meth:`Lease.detach`. As text it goes into the payload of a job:
-    ``leasehold:<lock>:<owner>:<fence>``, several locks separated by commas, with each byte that is not a letter, a
-    digit or one of ``-._~`` as ``%`` and two digits."""
+    """A lock that was left held by :meth:`Lease.detach`. As text, for the payload of a job, it is
+    ``leasehold:<lock>:<owner>:<fence>``, several locks separated by commas, other bytes than ``-._~`` in percent."""
 
     keys: Tuple[bytes, ...]  # The locks as the server names them, prefix included
     owner: bytes

@@ -5,19 +5,14 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import List, Protocol
-
-
-class Inherited(Protocol):
-    def forget_in_child(self) -> None: ...
-
+from typing import Any, List
 
 OF_PARENTS: List[object] = []  # What a child leaves as it is, for as long as it lives
 
-_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
+_inherited: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def remember(what: Inherited) -> None:
+def remember(what: Any) -> None:
     _inherited.add(what)
 
 

@@ -107,8 +107,7 @@ class Entered(Generic[E]):
         self._blocks.append((who, what))
 
     def leave(self, who: object) -> E:
-        """The last one that was entered by the same thread or task. A generator may be closed by another one: then it
-        is the only one that there is."""
+        """The last one that was entered by the same thread or task; or, for a generator, the only one that there is."""
         blocks = list(self._blocks)
         left = [block for block in blocks if block[0] == who][-1:] or blocks
         if len(left) != 1:
@@ -123,8 +122,7 @@ _STOPS = (Loss.EXPIRED, Loss.TAKEN, Loss.CLOSED)
 
 
 class Scope:
-    """Work under a lock in a task of asyncio: it is cancelled when the lock is lost, and that is not mistaken for a
-    cancellation by somebody else."""
+    """Work under a lock: it is cancelled when the lock is lost, which is told from a cancellation by somebody else."""
 
     __slots__ = ("_has_cancelled", "_is_over", "_loop", "_others", "_state", "_task")
 
@@ -155,7 +153,6 @@ class Scope:
         return self._has_cancelled
 
     async def stopped_by(self, raised: Optional[Type[BaseException]]) -> Optional[Loss]:
-        """Why the work was stopped, if that is what ended it."""
         if sys.version_info >= (3, 11):
             self._task.uncancel()
         if raised is not None and issubclass(raised, asyncio.CancelledError):

@@ -73,7 +73,6 @@ class Holding(Home):
         self._looking = self.loop.call_later(rest, self._look)
 
     def _look(self) -> None:
-        """Renews leases that are due, and sees them end."""
         # Whoever adds a lease while this looks has it look again.
         self._look_at, here = math.inf, now()
         leases = list(self.leases)
@@ -233,7 +232,6 @@ class Holding(Home):
         return state.hold_until is None and not state.unanswered and state.loss is None
 
     def known_release(self, state: LeaseState) -> Optional[Released]:
-        """What its release came to, if that can be said without asking."""
         if state.was_detached:
             return Released.DETACHED
         if state.loss is Loss.FORKED:
@@ -305,8 +303,7 @@ def released_by(claim: Claim, reply: Reply) -> Released:
 
 
 class Parting:
-    """The one request that releases a lease: where its answer goes to. Whatever comes, and whoever waits, the lease is
-    released."""
+    """The one request that releases a lease: whatever comes, and whoever waits, it is released."""
 
     __slots__ = ("_asked", "_ended", "_holding", "_state", "told")
 

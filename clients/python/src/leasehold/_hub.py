@@ -35,8 +35,7 @@ class Hub(Holding):
         _fork.remember(self)
 
     async def acquire(self, pending: Pending, begun: float) -> Optional[LeaseState]:
-        """None when others have held the lock until patience ended. A lease that comes when nobody waits any more is
-        given back."""
+        """None when others have held the lock until patience ended."""
         self.check_open()
         self.requests.add(pending)
         self.tell("asked", pending.wanted, pending.begun)
@@ -83,10 +82,9 @@ class Hub(Holding):
             state.when_lost(lambda: self._ended(state, since))
 
     def _ended(self, state: LeaseState, since: float) -> None:
-        if state.loss in (Loss.EXPIRED, Loss.TAKEN):
-            self.tell("lost", state.wanted, since, state.fence)
-        elif state.loss in (Loss.RELEASED, Loss.CLOSED):
-            self.tell("released", state.wanted, since, state.fence)
+        if state.loss not in (Loss.DETACHED, Loss.FORKED):
+            step = "lost" if state.loss in (Loss.EXPIRED, Loss.TAKEN) else "released"
+            self.tell(step, state.wanted, since, state.fence)
 
     async def adopt(self, detached: Union[Detached, str], ttl: Optional[Duration], renew: bool) -> LeaseState:
         self.check_open()
@@ -146,8 +144,7 @@ class Hub(Holding):
         return listed(Waiter, await self._list(name, b"LOCK.WAITERS", key_of(self.settings, name), b"COUNT", count))
 
     async def top(self, count: int = 10, node_of: Name = b"") -> List[Contended]:
-        """The locks that were waited for most; a count of -1: all. In a cluster those of the node that has the lock
-        ``node_of``. It needs the module."""
+        """The most contended locks, of the server, or of the node that has ``node_of``; a count of -1: all."""
         return listed(Contended, await self._list(node_of, b"LOCK.TOP", count))
 
     async def log(self, count: int = 10, node_of: Name = b"") -> List[LogEntry]:
@@ -163,8 +160,7 @@ class Hub(Holding):
         return await self.asking.ask(question.key, lambda _: question, limits)
 
     async def close(self, timeout: float) -> List[Name]:
-        """The names of the locks that could not be released in time. It goes on to its end when whoever closes is
-        cancelled: by the loss of a lock of its own, for one."""
+        """The names of the locks that could not be released in time. It goes on when whoever closes is cancelled."""
         self.is_closed = True
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(timeout))

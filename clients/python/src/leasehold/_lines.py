@@ -55,9 +55,6 @@ class Wire(asyncio.Protocol):
         except (RedisError, ValueError) as error:
             self.close(error)
 
-    def eof_received(self) -> bool:
-        return False
-
     def connection_lost(self, exc: Optional[Exception]) -> None:
         self.close(exc if isinstance(exc, OSError) else Disconnected("the server closed the connection"))
 
@@ -75,8 +72,7 @@ class Wire(asyncio.Protocol):
         raise NotImplementedError
 
     def forget_in_child(self) -> None:
-        """Closes the child's copy of the socket, and leaves the connection to the parent. Its number stays taken, for
-        the transport that the child leaves as it is may close it one day."""
+        """Closes the copy of the child. Its number stays taken, for the transport may close it one day."""
         number = _number(self._transport)
         if number >= 0:
             nothing = os.open(os.devnull, os.O_RDWR)

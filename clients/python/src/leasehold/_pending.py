@@ -87,7 +87,6 @@ class LeaseState:
         return True
 
     def when_lost(self, tell: Callable[[], None]) -> None:
-        """It is called at once if it is over, and from whichever thread ends it."""
         with self._alone:
             if self._loss is None:
                 self._told.append(tell)
@@ -166,7 +165,6 @@ class Waited(enum.Enum):
 
 
 def is_fresh(asked: float, ttl: float) -> bool:
-    """Whether so little of the lease has passed that it need not be asked for once more."""
     return now() < asked + ttl / 4
 
 

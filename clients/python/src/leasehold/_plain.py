@@ -104,8 +104,7 @@ def parse(held: bytes) -> Tuple[int, bytes]:
 
 
 def beside(key: bytes) -> bytes:
-    """The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has
-    none there: a cluster refuses it."""
+    """The key of the last fence, in the slot of the lock; a cluster refuses a closing brace that closes nothing."""
     if _has_tag(key) or b"}" in key:
         return key + b":fence"
     return b"{" + key + b"}:fence"

@@ -68,16 +68,24 @@ def ticket(claim: Claim, ttl: float, kept: float, channel: Optional[bytes]) -> Q
 
 def extend(claim: Claim, ttl: float, fence: int) -> Question:
     its_words: List[Word] = [b"LOCK.EXTEND", claim.key, claim.owner, millis(ttl), fence]
-    held = _plain.value(claim.owner, fence)
-    return Question(claim.key, _with(claim.also, its_words), lambda: (_plain.EXTEND, _of(claim, held, millis(ttl))))
+
+    def call() -> Call:
+        return _plain.EXTEND, _of(claim, _plain.value(claim.owner, fence), millis(ttl))
+
+    return Question(claim.key, _with(claim.also, its_words), call)
 
 
 def release(claim: Claim, fence: Optional[int]) -> Question:
     """Without a fence: whatever this owner holds, and its place in the queue."""
-    its_fence: List[Word] = [] if fence is None else [fence]
-    held: List[Word] = [] if fence is None else [_plain.value(claim.owner, fence)]
-    its_words = [b"LOCK.RELEASE", claim.key, claim.owner, *its_fence]
-    return Question(claim.key, _with(claim.also, its_words), lambda: (_plain.RELEASE, _of(claim, claim.owner, *held)))
+    its_words: List[Word] = [b"LOCK.RELEASE", claim.key, claim.owner]
+    if fence is not None:
+        its_words.append(fence)
+
+    def call() -> Call:
+        held = [] if fence is None else [_plain.value(claim.owner, fence)]
+        return _plain.RELEASE, _of(claim, claim.owner, *held)
+
+    return Question(claim.key, _with(claim.also, its_words), call)
 
 
 def look(key: bytes) -> Question:

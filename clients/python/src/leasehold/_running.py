@@ -1,9 +1,6 @@
-"""How threads ask: each by itself, on a connection that it has for the time of the request.
-
-That is the whole of it as long as all goes well. Whatever goes wrong, or takes longer than one request, is left to the
-event loop in the thread that renews leases: it asks again in the name of the same owner, finds the server that grants
-locks now, and keeps places in queues for more waits than may take a connection each.
-"""
+"""How threads ask: each by itself, on a connection that it has for the time of the request. Whatever goes wrong, or
+takes longer than one request, is left to the event loop in the thread that renews leases: it asks again in the name of
+the same owner, finds the server that grants locks now, and keeps places in queues."""
 
 from __future__ import annotations
 
@@ -168,7 +165,7 @@ class Running:
         if server is None or is_special:
             return True
         may_wait = wanted.wait > 0 and server.has_module
-        waits = may_wait and hub.room.acquire(blocking=False)
+        waits = may_wait and hub.take_room()
         try:
             # Where no more may wait on connections, none is opened for a try.
             channel = server.pool.take_idle()
@@ -177,7 +174,7 @@ class Running:
             came = channel is None or self._ask_for_it(server, channel, pending, begun, waits)
         finally:
             if waits:
-                hub.room.release()
+                hub.leave_room()
         if not isinstance(came, Granted) or _is_good(came, waits):
             return came
         # It has waited for a good part of its lease, which begins anew when it is asked for once more.
@@ -198,9 +195,10 @@ class Running:
         hub, wanted, deadline = self.hub, pending.wanted, self._deadline(begun, pending.wanted)
         asked = now()
         left = deadline - asked
-        question = _questions.acquire(wanted.claim, wanted.ttl)
         limit: Optional[float] = min(hub.asking.each(wanted.ttl), left)
-        if waits:
+        if not waits:
+            question = _questions.acquire(wanted.claim, wanted.ttl)
+        else:
             patience = None if math.isinf(left) else max(left, 0.001)
             question = _questions.wait(wanted.claim, wanted.ttl, patience)
             limit = None if patience is None else patience + LATE
@@ -308,7 +306,6 @@ class Running:
         return self.ask(lambda: hub.guard(state, command))
 
     def _quiet(self, server: Server) -> Optional[Channel]:
-        """A connection that is not known to have ended: what is asked on it is not asked again."""
         while True:
             try:
                 channel = server.pool.take(self.hub.limits.response)

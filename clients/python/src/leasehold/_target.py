@@ -96,8 +96,6 @@ class Endpoint:
 
 
 class NamedConnection(sync_connection.Connection):
-    """It gives up the look-up of a name when its time is over."""
-
     def _connect(self) -> socket.socket:
         limit = float(self.socket_connect_timeout or 1.0)
         last: Optional[OSError] = None

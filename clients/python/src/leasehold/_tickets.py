@@ -243,8 +243,6 @@ def is_fresh_enough(asked: float, counted: float) -> bool:
 
 
 class Request:
-    """For a place, or to keep it: where its answer goes to."""
-
     __slots__ = ("_asked", "_is_over", "_line", "_place", "packed")
 
     def __init__(self, place: Queuing, line: Line) -> None:

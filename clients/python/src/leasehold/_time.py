@@ -27,11 +27,6 @@ def _best_clock() -> Callable[[], float]:
 now: Callable[[], float] = _best_clock()
 """Seconds since a moment that does not change while the machine runs, suspends included."""
 
-# asked              granted, by the server's clock                    its lease ends
-#   ├────────────────────┼────────────────────── ttl ─────────────────────┤
-#   ├────────────────────── ttl ──────────────────────┤
-#                                          valid until ┤ drift ┤
-#
 # The lease began at the earliest when it was asked for. Two clocks measure it: the drift is what they may differ by.
 DRIFT_PART = 0.01
 DRIFT_LEAST = 0.002

@@ -38,7 +38,6 @@ def place_at_once(home: Home, pending: Pending, begun: float) -> Optional[Queuin
 
 
 async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[Queuing]) -> Optional[Granted]:
-    """None when others have held the lock until patience ended."""
     wanted, settings, asking = pending.wanted, home.limits, home.asking
     deadline = begun + (settings.within if wanted.wait == 0 else wanted.wait)
     each = asking.each(wanted.ttl)
@@ -118,8 +117,7 @@ async def _try(home: Home, pending: Pending, until: float) -> Answer:
 
 
 async def acknowledged(home: Home, wanted: Wanted, grant: Granted, copies: Copies) -> Granted:
-    """By replicas, on a connection beside the others: ``WAIT`` stops what comes behind it, and counts what was written
-    on its own connection. So the lease is written once more there."""
+    """``WAIT`` stops what is behind it, and counts what came before on its connection: one beside the others."""
     line, limit, millis_left = None, home.limits.response, millis(copies.limit)
     question = _questions.extend(wanted.claim, wanted.ttl, grant.fence)
     waiting: List[Word] = [b"WAIT", copies.replicas, millis_left]
@@ -157,7 +155,7 @@ def _nothing(pending: Pending) -> Optional[Granted]:
 
 async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, Waited]:
     """On a connection of its own: for servers, modules and users without tickets. It waits for one lock at a time."""
-    if pending.wanted.claim.grace is not None or not home.room.acquire(blocking=False):
+    if pending.wanted.claim.grace is not None or not home.take_room():
         # There is no connection to wait on: it tries, now and then.
         return Waited.NOT_NOW
     line: Optional[Line] = None
@@ -183,7 +181,7 @@ async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, 
     except (RedisError, OSError) as error:
         return _after_parking(home, pending, error, deadline)
     finally:
-        home.room.release()
+        home.leave_room()
         if line is not None:
             line.close()
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, NamedTuple, Optional, Sequence, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Generic,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypedDict,
+    TypeVar,
+)
 
 from ._detached import Detached
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
@@ -56,15 +68,13 @@ class Factory(Generic[R]):
         return ReadWrite(self.read(name, **options), self.write(name, **options))
 
     def several(self, names: Sequence[Name], **options: Unpack[Options]) -> R:
-        """All of these locks or none, by one grant with one fence. Whoever waits is in all queues, and holds none.
-        In a cluster they have to be in one slot."""
+        """All of these locks or none, with one fence: in a cluster, of one slot. Whoever waits holds none."""
         if isinstance(names, (str, bytes)) or not names:
             raise SettingError("names: they must be a list of at least one name")
         return self._kind(self, Wanted(self._settings, names[0], EXCLUSIVE, also=names[1:], **options))
 
     def semaphore(self, name: Name, count: int, **options: Unpack[Options]) -> R:
-        """One of ``count`` permits. If those who ask disagree on how many there are, the smallest number counts.
-        More than one needs the module."""
+        """One of ``count`` permits: if those who ask disagree, the smallest count. More than one needs the module."""
         return self._kind(self, Wanted(self._settings, name, integer("permits", count, 1), **options))
 
 
@@ -118,28 +128,38 @@ class Wanted:
         settings: Settings,
         name: Name,
         share: int = EXCLUSIVE,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        renew: bool = True,
+        hold_at_least: Optional[Duration] = None,
+        owner: Optional[Name] = None,
+        ephemeral: Optional[Duration] = None,
+        replicas: int = 0,
+        replicas_within: Optional[Duration] = None,
+        durable: bool = False,
         also: Sequence[Name] = (),
         candidate: Optional[Name] = None,
-        **options: Unpack[Options],
     ) -> None:
-        unknown = options.keys() - Options.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"unknown: {', '.join(unknown)}")
-        given: Dict[str, Any] = {what: its for what, its in options.items() if its is not None}
-        self.name: Name = name if not also else ", ".join(map(_text, (name, *also)))
-        keys = tuple(key_of(settings, each) for each in (name, *also))
-        if len(also) > MOST_ALSO or len(set(keys)) < len(keys):
-            raise SettingError(f"names: they must be different, and at most {MOST_ALSO + 1}")
-        self.ttl = between("ttl", given.get("ttl", settings.ttl), SHORTEST_TTL)
-        self.wait = patience("wait", given.get("wait", settings.wait))
-        self.renew: bool = given.get("renew", True)
-        self.hold_at_least = between("hold_at_least", given.get("hold_at_least", 0.0), 0)
-        grace = between("ephemeral", given["ephemeral"], 0) if "ephemeral" in given else None
-        self.claim = Claim(keys[0], b"", share, keys[1:], grace)  # It has an owner as soon as it is asked for
-        replicas, is_durable = integer("replicas", given.get("replicas", 0), 0), bool(given.get("durable"))
-        limit = between("replicas_within", given.get("replicas_within", settings.response))
-        self.copies = Copies(replicas, limit, is_durable) if replicas or is_durable else None
-        self._owner = octets("owner", given["owner"]) if "owner" in given else None
+        self.name: Name = name
+        key = key_of(settings, name)
+        others: Tuple[bytes, ...] = ()
+        if also:
+            self.name = ", ".join(map(_text, (name, *also)))
+            others = tuple(key_of(settings, each) for each in also)
+            if len(also) > MOST_ALSO or len({key, *others}) <= len(also):
+                raise SettingError(f"names: they must be different, and at most {MOST_ALSO + 1}")
+        self.ttl = between("ttl", settings.ttl if ttl is None else ttl, SHORTEST_TTL)
+        self.wait = patience("wait", settings.wait if wait is None else wait)
+        self.renew = renew
+        self.hold_at_least = 0.0 if hold_at_least is None else between("hold_at_least", hold_at_least, 0)
+        grace = None if ephemeral is None else between("ephemeral", ephemeral, 0)
+        self.claim = Claim(key, b"", share, others, grace)  # It has an owner as soon as it is asked for
+        self.copies: Optional[Copies] = None
+        if replicas or durable:
+            limit = between("replicas_within", settings.response if replicas_within is None else replicas_within)
+            self.copies = Copies(integer("replicas", replicas, 0), limit, durable)
+        self._owner = None if owner is None else octets("owner", owner)
         if self._owner is not None and (not 0 < len(self._owner) <= LONGEST_OWNER or self._owner == b"*"):
             raise SettingError(f"owner: it must be from 1 to {LONGEST_OWNER} bytes long, and not *")
         self._candidate = None if candidate is None else octets("candidate", candidate)
@@ -153,7 +173,10 @@ class Wanted:
             owner = whom + _unique()
         its = object.__new__(Wanted)
         its.__dict__.update(self.__dict__)
-        its.claim, its.wait = self.claim._replace(owner=owner), 0.0 if is_try else self.wait
+        key, _, share, also, grace = self.claim
+        its.claim = Claim(key, owner, share, also, grace)
+        if is_try:
+            its.wait = 0.0
         return its
 
 

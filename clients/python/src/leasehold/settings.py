@@ -68,7 +68,8 @@ def patience(what: str, duration: Optional[Duration]) -> float:
     """None and infinity are no limit."""
     if duration is None or (isinstance(duration, float) and duration == math.inf):
         return math.inf
-    return between(what, duration, 0)
+    value = seconds(what, duration)
+    return math.inf if value > LONGEST else between(what, value, 0)
 
 
 def octets(what: str, name: Name) -> bytes:
