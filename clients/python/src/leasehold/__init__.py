@@ -4,7 +4,7 @@
 """
 
 # fmt: off
-from ._detached import Detached as Detached  # noqa: I001
+from ._wanted import Detached as Detached  # noqa: I001
 from ._wanted import ReadWrite as ReadWrite
 from .errors import (
     Busy as Busy, Closed as Closed, LeaseholdError as LeaseholdError, LockLost as LockLost,

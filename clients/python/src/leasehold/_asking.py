@@ -178,8 +178,6 @@ class Durations(NamedTuple):
 
 
 class Home:
-    """Create it on the loop on which it is to be used."""
-
     def __init__(self, target: Target, settings: Settings) -> None:
         self.settings = settings
         self.limits = Durations(*(seconds(name, getattr(settings, name)) for name in Durations._fields))

@@ -8,9 +8,9 @@ import logging
 import sys
 from typing import Any, Generic, Iterator, List, Optional, Tuple, Type, TypeVar, Union
 
-from ._detached import Detached
 from ._hub import Hub
 from ._pending import LeaseState
+from ._wanted import Detached
 from .errors import LeaseholdError, LockLost
 from .outcomes import Loss
 from .settings import SHORTEST_TTL, Duration, Name, between

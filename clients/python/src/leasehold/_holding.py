@@ -192,7 +192,6 @@ class Holding(Home):
         return fence
 
     async def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
-        """Sends it once: to send it again might be to run it twice."""
         self.check_open()
         loss = state.loss
         if loss is not None:
@@ -209,7 +208,6 @@ class Holding(Home):
         return answer.reply
 
     async def release(self, state: LeaseState, limit: float) -> Released:
-        """What is not answered in time goes on in the background."""
         until = now() + limit
         if state.release is None and not self.is_closed and self.may_release_at_once(state):
             server = self.asking.routes.known(state.claim.key)

@@ -98,7 +98,6 @@ class Line(Wire):
         return self._retired is None
 
     def ask(self, packed: bytes, limit: float) -> asyncio.Future[Reply]:
-        """The answer, which may be an error; or the connection fails, or says nothing in time."""
         if self._retired is not None:
             raise self._retired
         answer: asyncio.Future[Reply] = self._loop.create_future()
@@ -142,7 +141,6 @@ class Line(Wire):
             self._look_at(min(due_later))
 
     def retire(self, reason: Exception) -> None:
-        """Nobody asks here from now on. What was asked is not answered."""
         if self._retired is not None:
             return
         self._retired = reason

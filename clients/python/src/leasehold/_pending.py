@@ -32,12 +32,9 @@ class LeaseState:
 
     def __init__(self, pending: Pending, grant: Granted) -> None:
         wanted, here = pending.wanted, now()
-        self.wanted = wanted
-        self.name = wanted.name
-        self.claim = wanted.claim
+        self.wanted, self.name, self.claim = wanted, wanted.name, wanted.claim
         self.fence = grant.fence
-        self.ttl = wanted.ttl
-        self.renews = wanted.renew
+        self.ttl, self.renews = wanted.ttl, wanted.renew
         self.hold_until = here + wanted.hold_at_least if wanted.hold_at_least > 0 else None
         self.was_detached = False
         self.is_claimed = grant.ttl >= wanted.ttl

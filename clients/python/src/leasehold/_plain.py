@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import List, Tuple
+from typing import Any, Awaitable, Callable, List, Tuple
 
-from ._resp import Word
+from redis.exceptions import ResponseError
+
+from ._resp import Reply, Word, number
+from .errors import NeedsModule
 
 DAY_MILLIS = 86_400_000
 MARGIN_MICROS = 15_000_000
@@ -114,3 +117,49 @@ def _has_tag(key: bytes) -> bool:
     _, opening, rest = key.partition(b"{")
     tag, closing, _ = rest.partition(b"}")
     return bool(opening and closing and tag)
+
+
+Ask = Callable[..., Awaitable[Reply]]
+
+
+async def without_scripts(ask: Ask, script: Script, rest: List[Any]) -> Reply:
+    """The same for a user who may not run any, by ``SET … IFEQ``, and ``DELEX`` or ``DELIFEQ``: a lock is taken without
+    a fence, which is made while the lock is held, and put in if it is held still. So fences grow with the clock."""
+    count, key = rest[:2]
+    words = rest[1 + count :]
+    if count > (2 if script is ACQUIRE else 1):
+        raise NeedsModule("NOPERM", "several locks at once need the module leasehold, or the right to run scripts")
+    if script is ACQUIRE:
+        return await _acquire(ask, key, rest[2], *words)
+    if script is EXTEND:
+        return int(await ask(b"SET", key, words[0], b"IFEQ", words[0], b"PX", words[1]) == b"OK")
+    held = words[1] if len(words) > 1 else await ask(b"GET", key)
+    if script is LOOK:
+        return None if held is None else [held, await ask(b"PTTL", key)]
+    if not isinstance(held, bytes) or words[0] not in (held, parse(held)[1]):
+        return 0
+    for command in ((b"DELEX", key, b"IFEQ", held), (b"DELIFEQ", key, held)):
+        try:
+            return await ask(*command)
+        except ResponseError as error:
+            if "unknown command" not in str(error) and not str(error).startswith("NOPERM"):
+                raise
+    return int(await ask(b"SET", key, held, b"IFEQ", held, b"PX", 1) == b"OK")
+
+
+async def _acquire(ask: Ask, key: Word, beside: Word, owner: bytes, ttl: int, day: int, margin: int) -> Reply:
+    taken = b"%016d:%b" % (0, owner)
+    held = taken if await ask(b"SET", key, taken, b"NX", b"PX", ttl) == b"OK" else await ask(b"GET", key)
+    if not isinstance(held, bytes) or owner not in (held, parse(held)[1]):
+        return None
+    if held != taken:
+        left = number(await ask(b"PTTL", key)) or 0
+        if 0 <= left < ttl:
+            await ask(b"SET", key, held, b"IFEQ", held, b"PX", ttl)
+        return parse(held)[0]
+    time, last = await ask(b"TIME"), await ask(b"GET", beside)
+    seconds, micros = time  # type: ignore[misc]
+    fence = max(int(seconds) * 1_000_000 + int(micros) + margin, int(last or 0) + 1)  # type: ignore[arg-type]
+    await ask(b"SET", beside, fence, b"PX", day)
+    its_value = value(owner, fence)
+    return fence if await ask(b"SET", key, its_value, b"IFEQ", held, b"PX", ttl) == b"OK" else None

@@ -32,10 +32,6 @@ class Question(NamedTuple):
     words: List[Word]
     plain: Union[Callable[[], Call], str]  # The script, and what follows it in EVAL; or what needs the module
 
-    @property
-    def needs_module(self) -> bool:
-        return isinstance(self.plain, str)
-
     def call(self) -> Call:
         if isinstance(self.plain, str):
             raise NeedsModule("ERR", f"{self.plain} need the module leasehold, which this server does not have")

@@ -124,7 +124,6 @@ def number(reply: Reply) -> Optional[int]:
 
 
 def fields(reply: Reply) -> Dict[bytes, Reply]:
-    """Names and values in turn. They are read by name, for later servers have more of them."""
     if not isinstance(reply, list):
         return {}
     names, values = reply[0::2], reply[1::2]

@@ -76,7 +76,6 @@ class Routes:
         return server
 
     def known(self, key: bytes) -> Optional[Server]:
-        """If it need not be asked for. Called from any thread."""
         if self._alone is not None:
             return self._alone
         if isinstance(self._target, Watched):

@@ -11,12 +11,12 @@ from redis.exceptions import RedisError, ResponseError
 
 from ._direct import Pool
 from ._lines import Line, Subscription, Wire, open_wire
-from ._plain import Script
+from ._plain import Script, without_scripts
 from ._questions import Question
 from ._resp import Reply, Word, pack
 from ._target import Address, Endpoint
 from ._time import looked_at, now, within
-from ._verdict import Verdict, public, verdict
+from ._verdict import Verdict, code_of, public, verdict
 
 REFUSAL_LASTS = 60.0
 """How long a server that has refused tickets is not asked for any: its operator may change what a user may do."""
@@ -25,8 +25,6 @@ UNHEARD_FOR = 10.0  # For so long places are kept without being told of grants. 
 
 
 class TicketOffice:
-    """Whether a server gives tickets to this user, and for how long. The first request tells."""
-
     def __init__(self) -> None:
         self._refused_until = 0.0
         self._unheard_since: Optional[float] = None
@@ -105,6 +103,7 @@ class Server:
         self.has_module = True  # As far as is known
         self._lines: Set[Wire] = set()
         self._scripts: Set[str] = set()
+        self._is_scriptless = False  # This user may not run any
 
     @property
     def line_now(self) -> Optional[Line]:
@@ -173,7 +172,7 @@ class Server:
         """In the words that this server knows, if they are known. Called from any thread."""
         if self.has_module:
             return pack(question.words)
-        if question.needs_module:
+        if isinstance(question.plain, str):
             return None
         script, rest = question.call()
         return pack([b"EVALSHA", script.digest, *rest]) if script.digest in self._scripts else None
@@ -198,7 +197,7 @@ class Server:
                     raise public(reply)
                 line.has_module = self.has_module = False
             raise reply
-        if question.needs_module and await self._has_module(line):
+        if isinstance(question.plain, str) and await self._has_module(line):
             line.has_module = self.has_module = True
             return await self.ask(line, question, limit)
         script, rest = question.call()
@@ -218,11 +217,24 @@ class Server:
             if verdict(reply) is not Verdict.UNKNOWN_SCRIPT:
                 raise reply
             self._scripts.clear()
-        reply = await line.ask(pack([b"EVAL", script.text, *rest]), limit)
-        if isinstance(reply, RedisError):
-            raise reply
-        self._scripts.add(script.digest)
-        return reply
+        if not self._is_scriptless:
+            reply = await line.ask(pack([b"EVAL", script.text, *rest]), limit)
+            if not isinstance(reply, RedisError):
+                self._scripts.add(script.digest)
+                return reply
+            # It changes nothing, and shows whether the server has what is needed instead.
+            probe = pack([b"SET", rest[1], b"", b"IFEQ", b"leasehold: no lock", b"PX", 1])
+            if code_of(reply)[0] != "NOPERM" or isinstance(await line.ask(probe, limit), RedisError):
+                raise reply
+            self._is_scriptless = True
+
+        async def ask(*its_words: Word) -> Reply:
+            reply = await line.ask(pack(its_words), limit)
+            if isinstance(reply, RedisError):
+                raise reply
+            return reply
+
+        return await without_scripts(ask, script, rest)
 
     def close(self) -> None:
         self.pool.close()

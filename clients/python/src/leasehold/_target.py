@@ -188,16 +188,12 @@ def _endpoint(kind: object, given: Mapping[str, object]) -> Endpoint:
 
 def _tls(given: Mapping[str, object]) -> Dict[str, object]:
     known = inspect.signature(async_connection.SSLConnection.__init__).parameters
-    options: Dict[str, object] = {}
-    for name, value in given.items():
-        if not name.startswith("ssl_") or value is None:
-            continue
-        if name in known:
-            options[name] = value
-        elif value:
+    its = {name: value for name, value in given.items() if name.startswith("ssl_") and value is not None}
+    for name, value in its.items():
+        if name not in known and value:
             # To leave it out would be to trust more than the caller does.
             raise SettingError(f"client: {name} is not known to the asynchronous connections of redis-py")
-    return options
+    return {name: value for name, value in its.items() if name in known}
 
 
 def _asynchronous(kind: object) -> Type[async_connection.AbstractConnection]:

@@ -178,7 +178,6 @@ class Queuing:
         return subscription
 
     async def until_told(self) -> Optional[Granted]:
-        """Until there is a reason to ask again, or it is granted."""
         told, home, asking = self._told, self._home, self._home.asking
         if told is None or self._places is None:
             unheard = max(UNHEARD, len(home.requests) / ASKED_A_SECOND) * (1 - random.random() / 4)

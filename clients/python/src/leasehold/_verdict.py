@@ -76,7 +76,6 @@ def verdict(error: BaseException) -> Verdict:
 
 
 def redirection_in(error: BaseException) -> Optional[Tuple[str, int, Tuple[str, int]]]:
-    """``MOVED`` or ``ASK``, the slot, and where it is. Older versions of redis-py leave that to read for others."""
     parts = code_of(error)[1].split(" ")
     if len(parts) != 3 or parts[0] not in ("MOVED", "ASK"):
         return None

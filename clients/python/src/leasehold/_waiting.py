@@ -24,7 +24,6 @@ LATE = 0.1  # How much later than patience the answer may come that it has ended
 
 
 def place_at_once(home: Home, pending: Pending, begun: float) -> Optional[Queuing]:
-    """Who may have to wait asks for a place at once, if there are the connections for it and if one tells of grants."""
     claim, may_wait = pending.wanted.claim, pending.wanted.wait and home.settings.tickets
     server = home.asking_for(claim).routes.known(claim.key) if may_wait else None
     if server is None or server.tickets.is_closed:

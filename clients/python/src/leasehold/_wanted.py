@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from typing import (
     TYPE_CHECKING,
@@ -17,12 +18,37 @@ from typing import (
     TypedDict,
     TypeVar,
 )
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from ._detached import Detached
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
 from ._target import AnyClient, target_of
 from .errors import SettingError
 from .settings import SHORTEST_TTL, Duration, Name, Settings, between, integer, octets, patience
+
+_TEXT = re.compile(r"leasehold:([^:]*):([^:]+):([0-9]{1,16})")
+_STRAY = re.compile(r"%(?![0-9A-Fa-f]{2})|[^!-~]")
+
+
+@dataclass(frozen=True)
+class Detached:
+    """A lock that was left held by :meth:`Lease.detach`. As text, for the payload of a job, it is
+    ``leasehold:<lock>:<owner>:<fence>``, several locks separated by commas, other bytes than ``-._~`` in percent."""
+
+    keys: Tuple[bytes, ...]  # The locks as the server names them, prefix included
+    owner: bytes
+    fence: int
+
+    def __str__(self) -> str:
+        keys = ",".join(quote_from_bytes(key, safe="") for key in self.keys)
+        return f"leasehold:{keys}:{quote_from_bytes(self.owner, safe='')}:{self.fence}"
+
+    @classmethod
+    def parse(cls, text: str) -> Detached:
+        found = _TEXT.fullmatch(text)
+        if found is None or _STRAY.search(text):
+            raise SettingError("detached: it must be leasehold:<lock>:<owner>:<fence>")
+        return cls(tuple(map(unquote_to_bytes, found[1].split(","))), unquote_to_bytes(found[2]), int(found[3]))
+
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -95,19 +121,12 @@ class TryOptions(TypedDict, total=False):
 
     ttl: Optional[Duration]  # How long its lease lasts
     renew: bool  # Whether it is renewed
-    hold_at_least: Optional[Duration]
-    """For so long from the grant it is held, although it is released before: for jobs that several hosts start at
-    about the same time. A program that dies holds it for its ttl."""
-    ephemeral: Optional[Duration]
-    """How long the lock stays held after its program has died, or its connection to the server has ended: 0 or more. It
-    needs the module."""
+    hold_at_least: Optional[Duration]  # For so long from the grant it is held, although it is released before
+    ephemeral: Optional[Duration]  # How long it is held after the end of its program or of the connection: 0 or more
     replicas: int  # How many replicas have to acknowledge the grant; :class:`TooFewReplicas` if fewer do
     replicas_within: Optional[Duration]  # How long they may take; ``Settings.response`` if it is left out
-    durable: bool
-    """Whether it has to be in the append-only files of the server and of these replicas: Redis 7.2, Valkey."""
-    owner: Name
-    """As whom it is asked for. Whoever asks again with it gets the same grant: two leases of one owner are one hold. If
-    it is left out, each request has an owner of its own."""
+    durable: bool  # Whether it has to be in the append-only files of the server and of these replicas
+    owner: Name  # As whom: whoever asks again with it gets the same grant. Otherwise each request has another one.
 
 
 class Options(TryOptions, total=False):

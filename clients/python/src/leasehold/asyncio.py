@@ -23,15 +23,13 @@ from typing import (
 )
 
 from . import _fork
-from ._detached import Detached
 from ._hold import Entered, Hold, Scope, Signal, given_back
-from ._hub import Hub
-from ._observing import Leaders
+from ._hub import Hub, Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._time import now
-from ._wanted import Factory, Options, TryOptions, Wanted, candidate_of
+from ._wanted import Detached, Factory, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LockLost, SettingError
 from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, between, patience

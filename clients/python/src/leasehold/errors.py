@@ -19,8 +19,7 @@ class Busy(LeaseholdError):
 
     def __init__(self, name: Union[str, bytes], waited: float) -> None:
         super().__init__(f"the lock {name!r} was held by others for {waited:.3f} s")
-        self.name = name
-        self.waited = waited
+        self.name, self.waited = name, waited
 
 
 class Unreachable(LeaseholdError):
@@ -36,9 +35,7 @@ class TooFewReplicas(LeaseholdError):
 
     def __init__(self, name: Union[str, bytes], acknowledged: int, wanted: int) -> None:
         super().__init__(f"the lock {name!r} was acknowledged by {acknowledged} of {wanted} replicas, and given back")
-        self.name = name
-        self.acknowledged = acknowledged
-        self.wanted = wanted
+        self.name, self.acknowledged, self.wanted = name, acknowledged, wanted
 
 
 class Refused(LeaseholdError):
@@ -46,8 +43,7 @@ class Refused(LeaseholdError):
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(f"the server refused: {reason}")
-        self.code = code
-        self.reason = reason
+        self.code, self.reason = code, reason
 
 
 class WrongPassword(Refused):
@@ -83,8 +79,7 @@ class LockLost(LeaseholdError):
 
     def __init__(self, name: Union[str, bytes], loss: Loss) -> None:
         super().__init__(f"the lock {name!r} was lost: {loss.value}")
-        self.name = name
-        self.loss = loss
+        self.name, self.loss = name, loss
 
 
 class Closed(LeaseholdError):

@@ -9,16 +9,14 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Type, TypeVar, Union
 
 from . import _fork
-from ._detached import Detached
 from ._hold import Entered, Hold, Signal, given_back
-from ._hub import Hub
-from ._observing import Leaders
+from ._hub import Hub, Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
-from ._wanted import Factory, Options, TryOptions, Wanted, candidate_of
+from ._wanted import Detached, Factory, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LockLost
 from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, between, patience
