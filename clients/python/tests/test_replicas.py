@@ -41,7 +41,7 @@ def test_a_lock_that_too_few_have_is_given_back(pair: Pair, make: Make, name: st
     primary, _ = pair
     locks = make(primary)
     with pytest.raises(TooFewReplicas) as few:
-        locks.acquire(name, ttl=60, replicas=2, replicas_within=0.5)
+        locks.acquire(name, ttl=60, replicas=2, replicas_within=3)
     assert (few.value.acknowledged, few.value.wanted, few.value.name) == (1, 2, name)
     eventually(lambda: primary.holder(name) is None, "it is given back")
 
