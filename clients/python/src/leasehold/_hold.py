@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import sys
-from typing import Any, Generic, Iterator, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Generic, List, Optional, Tuple, Type, TypeVar, Union
 
 from ._hub import Hub
 from ._pending import LeaseState
@@ -16,7 +14,6 @@ from .outcomes import Loss
 from .settings import SHORTEST_TTL, Duration, Name, between
 
 E = TypeVar("E")
-log = logging.getLogger("leasehold")
 
 
 class Signal:
@@ -87,14 +84,6 @@ class Hold:
         state = getattr(self, "_state", None)
         if state is not None and not (state.is_released or state.was_detached or state.loss is Loss.FORKED):
             self._hub.call(self._hub.drop, state)
-
-
-@contextlib.contextmanager
-def given_back(hold: Hold) -> Iterator[None]:
-    try:
-        yield
-    except LeaseholdError as error:
-        log.warning("the lock %r may be held until its lease ends: %s", hold.name, error)
 
 
 class Entered(Generic[E]):

@@ -297,7 +297,7 @@ def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Question:
 
 
 def released_by(claim: Claim, reply: Reply) -> Released:
-    return Released.RELEASED if number(reply) == len(claim.keys) else Released.LATE
+    return Released.RELEASED if number(reply) == 1 + len(claim.also) else Released.LATE
 
 
 class Parting:

@@ -47,9 +47,11 @@ def acquire(claim: Claim, ttl: float, *options: Word) -> Question:
     if grace is not None:
         asked += [b"EPHEMERAL", round(grace * 1000)]
     asked += options
+    if also:
+        asked += _also(claim)
     if share != EXCLUSIVE or grace is not None:
-        return Question(key, _with(also, asked), "several holders, and ephemeral holds,")
-    return Question(key, _with(also, asked), lambda: _plain.acquire(claim.keys, owner, millis(ttl)))
+        return Question(key, asked, "several holders, and ephemeral holds,")
+    return Question(key, asked, lambda: _plain.acquire(claim.keys, owner, millis(ttl)))
 
 
 def wait(claim: Claim, ttl: float, patience: Optional[float]) -> Question:
@@ -68,7 +70,7 @@ def extend(claim: Claim, ttl: float, fence: int) -> Question:
     def call() -> Call:
         return _plain.EXTEND, _of(claim, _plain.value(claim.owner, fence), millis(ttl))
 
-    return Question(claim.key, _with(claim.also, its_words), call)
+    return Question(claim.key, its_words + _also(claim) if claim.also else its_words, call)
 
 
 def release(claim: Claim, fence: Optional[int]) -> Question:
@@ -81,7 +83,7 @@ def release(claim: Claim, fence: Optional[int]) -> Question:
         held = [] if fence is None else [_plain.value(claim.owner, fence)]
         return _plain.RELEASE, _of(claim, claim.owner, *held)
 
-    return Question(claim.key, _with(claim.also, its_words), call)
+    return Question(claim.key, its_words + _also(claim) if claim.also else its_words, call)
 
 
 def look(key: bytes) -> Question:
@@ -100,5 +102,5 @@ def _of(claim: Claim, *arguments: Word) -> List[Word]:
     return [len(claim.keys), *claim.keys, *arguments]
 
 
-def _with(also: Tuple[bytes, ...], its_words: List[Word]) -> List[Word]:
-    return [*its_words, b"ALSO", len(also), *also] if also else its_words
+def _also(claim: Claim) -> List[Word]:
+    return [b"ALSO", len(claim.also), *claim.also]

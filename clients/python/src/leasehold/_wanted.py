@@ -142,6 +142,8 @@ class Copies(NamedTuple):
 class Wanted:
     """A lock, and how it is asked for: of a request, and then of each try with an owner of its own."""
 
+    __slots__ = ("_candidate", "_owner", "claim", "copies", "hold_at_least", "name", "renew", "ttl", "wait")
+
     def __init__(
         self,
         settings: Settings,
@@ -190,12 +192,10 @@ class Wanted:
         if owner is None:
             whom = b"%d:" % os.getpid() if self._candidate is None else self._candidate + b"/"
             owner = whom + _unique()
-        its = object.__new__(Wanted)
-        its.__dict__.update(self.__dict__)
-        key, _, share, also, grace = self.claim
-        its.claim = Claim(key, owner, share, also, grace)
-        if is_try:
-            its.wait = 0.0
+        its, claim = object.__new__(Wanted), self.claim
+        its.name, its.ttl, its.renew, its.copies = self.name, self.ttl, self.renew, self.copies
+        its.hold_at_least, its.wait = self.hold_at_least, 0.0 if is_try else self.wait
+        its.claim = Claim(claim.key, owner, claim.share, claim.also, claim.grace)
         return its
 
 

@@ -23,14 +23,14 @@ from typing import (
 )
 
 from . import _fork
-from ._hold import Entered, Hold, Scope, Signal, given_back
+from ._hold import Entered, Hold, Scope, Signal
 from ._hub import Hub, Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._time import now
 from ._wanted import Detached, Factory, Options, TryOptions, Wanted, candidate_of
-from .errors import Busy, Closed, LockLost, SettingError
+from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, between, patience
 
@@ -108,9 +108,12 @@ class Leadership(Lease):
 
 
 async def _give_back(lease: Lease) -> None:
-    with given_back(lease):
+    """What became of the work is worth more than what becomes of the release."""
+    try:
         if not (await lease._hub.release(lease._state, lease._hub.limits.within)).in_time:
             log.warning("the lock %r was lost before it was released", lease.name)
+    except LeaseholdError as error:
+        log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
 
 
 class LockRequest:

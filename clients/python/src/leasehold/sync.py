@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Type, TypeVar, Union
 
 from . import _fork
-from ._hold import Entered, Hold, Signal, given_back
+from ._hold import Entered, Hold, Signal
 from ._hub import Hub, Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
@@ -17,7 +17,7 @@ from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
 from ._wanted import Detached, Factory, Options, TryOptions, Wanted, candidate_of
-from .errors import Busy, Closed, LockLost
+from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, between, patience
 
@@ -113,9 +113,12 @@ class Leadership(Lease):
 
 
 def _give_back(lease: Lease) -> None:
-    with given_back(lease):
+    """What became of the work is worth more than what becomes of the release."""
+    try:
         if not (lease.release()).in_time:
             log.warning("the lock %r was lost before it was released", lease.name)
+    except LeaseholdError as error:
+        log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
 
 
 class LockRequest:
