@@ -87,7 +87,7 @@ class OnLoop:
         return call
 
     def _wrapped(self, value: Any) -> Any:
-        is_ours = type(value).__module__ == "leasehold.asyncio"
+        is_ours = type(value).__module__ == "leasehold.asyncio" or isinstance(value, leasehold.ReadWrite)
         return OnLoop(value, self._loop) if is_ours else value
 
 

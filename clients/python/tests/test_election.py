@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import List, Optional
 
+import pytest
 import redis
 import redis.asyncio
 
@@ -65,3 +67,49 @@ def test_who_observes_from_a_thread_sees_the_same(server: Server, name: str) -> 
         assert next(leaders) == Leader("host-1", term.fence)
         locks.close()
         assert next(leaders, None) is None
+
+
+@pytest.mark.parametrize("events", ["KEd", "KEA"], ids=["module", "plain"])
+def test_who_observes_is_told_where_there_are_key_events(
+    make: Make, request: pytest.FixtureRequest, name: str, events: str
+) -> None:
+    own_server: Server = request.getfixturevalue("own_server" if events == "KEd" else "plain_server")
+    with own_server.client() as client:
+        client.config_set("notify-keyspace-events", events)
+    locks = make(own_server)
+    kind = leasehold.Leasehold if make.style == "threads" else None  # type: ignore[attr-defined]
+    seen: List[Optional[Leader]] = []
+
+    def observe() -> None:
+        # A look by the clock would come after an hour.
+        with leasehold.Leasehold(redis.Redis.from_url(own_server.url)) as others:
+            for leader in others.election(name, "nobody", look_every=3600).observe():
+                seen.append(leader)
+                if len(seen) == 4:
+                    return
+
+    async def observe_here() -> None:
+        async with leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url)) as others:
+            async for leader in others.election(name, "nobody", look_every=3600).observe():
+                seen.append(leader)
+                if len(seen) == 4:
+                    return
+
+    thread = threading.Thread(target=observe if kind else lambda: asyncio.run(observe_here()), daemon=True)
+    thread.start()
+    eventually(lambda: seen == [None], "nobody leads")
+    term = locks.election(name, "host-1").campaign()
+    eventually(lambda: seen[1:] == [Leader("host-1", term.fence)], "it is told who leads")
+    own_server.kill_clients()
+    eventually(lambda: own_server.holder(name) is not None and len(watchers(own_server)) == 1, "it listens again")
+    term.resign()
+    eventually(lambda: seen[2:] == [None], "it is told that nobody does")
+    last = locks.election(name, "host-2").campaign()
+    eventually(lambda: seen[3:] == [Leader("host-2", last.fence)], "and who does then")
+    thread.join(10)
+    last.resign()
+
+
+def watchers(server: Server) -> List[str]:
+    with server.client() as client:
+        return [str(each) for each in client.pubsub_channels("__keyspace*")]

@@ -21,7 +21,6 @@ import leasehold.asyncio
 from conftest import Make
 from leasehold import Loss, Released, Settings
 from leasehold._pending import Pending
-from leasehold._wanted import Wanted
 from servers import Server, eventually
 from test_waiting import Waiter
 
@@ -346,7 +345,7 @@ def test_what_is_given_up_when_the_client_is_closed_opens_no_connection(own_serv
         hub = locks._hub
         assert hub is not None
         await locks.close()
-        pending = Pending(Wanted(locks.lock(name)._asked, False))
+        pending = Pending(locks.lock(name)._asked.wanted(is_try=False))
         pending.may_hold = True
         hub.give_up(pending)
         await asyncio.wait(list(hub._background), timeout=5)

@@ -76,9 +76,9 @@ def test_it_is_extended_and_shortened(make: Make, server: Server, name: str) -> 
 
 def test_what_is_kept_stays_until_its_lease_ends(make: Make, server: Server, name: str) -> None:
     lease = make(server).acquire(name, ttl=1)
-    lease.keep()
-    assert lease.loss is Loss.KEPT
-    assert lease.release() is Released.KEPT
+    lease.detach()
+    assert lease.loss is Loss.DETACHED
+    assert lease.release() is Released.DETACHED
     assert server.holder(name) is not None
     eventually(lambda: server.holder(name) is None, "the lease ends, for nobody renews it")
 
@@ -169,7 +169,7 @@ def test_one_that_waits_is_told_by_name_whatever_is_in_it(make: Make, server: Se
 def test_the_closed_client_leaves_nothing(make: Make, server: Server, name: str) -> None:
     locks = make(server)
     lease, kept = locks.acquire(name), locks.acquire(name + ".kept", ttl=1)
-    kept.keep()
+    kept.detach()
     assert locks.close() == []
     assert server.holder(name) is None
     assert lease.loss is Loss.CLOSED
@@ -192,6 +192,27 @@ def test_arguments_without_sense_are_refused_before_anything_is_asked(make: Make
         locks.lock("x", **wrong)
     with pytest.raises(leasehold.SettingError):
         locks.semaphore("x", 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "bounds"),
+    [
+        ({"ttl": 900719925474099}, "ttl: it must be from 0.003 to 3153600000 seconds"),
+        ({"ttl": 0.002}, "ttl: it must be from 0.003 to 3153600000 seconds"),
+        ({"wait": -1}, "wait: it must be from 0 to 3153600000 seconds"),
+        ({"hold_at_least": 1e10}, "hold_at_least: it must be from 0 to 3153600000 seconds"),
+        ({"ttl": "5"}, "ttl: it must be a number of seconds, or a timedelta"),
+    ],
+)
+def test_what_is_out_of_bounds_is_told_the_bounds(make: Make, server: Server, wrong: dict, bounds: str) -> None:
+    with pytest.raises(leasehold.SettingError, match=bounds):
+        make(server).lock("x", **wrong)
+    with pytest.raises(leasehold.SettingError, match="permits: it must be an integer from 1 to 99999"):
+        make(server).semaphore("x", 100_000)
+    with pytest.raises(leasehold.SettingError, match="wait_connections: it must be an integer from 1 to 99999"):
+        make(server, settings=leasehold.Settings(wait_connections=0))
+    with pytest.raises(leasehold.Refused, match="ttl must be at most 86400000 milliseconds"):
+        make(server).acquire("x", ttl=86_401)
 
 
 def test_text_that_is_not_unicode_is_refused_and_not_only_by_the_codec(make: Make, server: Server, name: str) -> None:

@@ -180,7 +180,7 @@ def test_a_lease_that_is_not_renewed_lasts_for_its_ttl(make: Make, own_server: S
         held.release()
         lease = waiter.end()
         assert lease.valid_for() > 50 or not options
-        lease.keep()
+        lease.detach()
         eventually(lambda: raw(own_server, "PTTL", name) > 50000, "all of it is claimed", 5)
         raw(own_server, "LOCK.RELEASE", name, lease.owner)
 

@@ -127,7 +127,7 @@ def test_a_full_queue_is_told_at_the_deadline(make: Make, own_server: Server, ti
         by_tickets(make, own_server) if tickets else make(own_server, settings=Settings(tickets=False))
         for _ in range(2)
     )
-    locks.acquire("x", ttl=60).keep()
+    locks.acquire("x", ttl=60).detach()
     came = []
 
     def wait() -> None:

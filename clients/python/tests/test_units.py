@@ -13,15 +13,14 @@ import redis
 from redis import exceptions as redis_errors
 
 import leasehold
-from leasehold import Loss, Settings, _lines, _plain, _resp, _time
-from leasehold._lease import LeaseState
-from leasehold._pending import Granted, Pending
-from leasehold._questions import Acquire, Extend, Look, Release, Ticket, Wait, words
+from leasehold import Loss, Settings, _lines, _plain, _questions, _resp, _time
+from leasehold._pending import Granted, LeaseState, Pending
+from leasehold._questions import Claim
 from leasehold._routes import SlotMap
 from leasehold._target import Alone, Clustered, Watched, target_of
 from leasehold._time import Backoff, within
 from leasehold._verdict import Verdict, public, redirection_in, verdict
-from leasehold._wanted import Asked, Wanted, candidate_of
+from leasehold._wanted import Wanted, candidate_of
 
 
 def test_a_lease_is_counted_from_the_asking_less_the_drift() -> None:
@@ -30,7 +29,7 @@ def test_a_lease_is_counted_from_the_asking_less_the_drift() -> None:
 
 
 def lease(ttl: float = 10, ago: float = 0, granted: Optional[float] = None) -> LeaseState:
-    pending = Pending(Wanted(Asked(Settings(), "x", ttl=ttl), False))
+    pending = Pending(Wanted(Settings(), "x", ttl=ttl).wanted(is_try=False))
     return LeaseState(pending, Granted(7, _time.now() - ago, ttl if granted is None else granted))
 
 
@@ -84,15 +83,16 @@ def test_rests_double_up_to_the_limit() -> None:
 
 
 def test_questions_are_the_commands_of_the_module() -> None:
-    assert words(b"k", Acquire(b"o", 5, 1)) == [b"LOCK.ACQUIRE", b"k", b"o", 5000]
-    assert words(b"k", Acquire(b"o", 5, 0))[4:] == [b"SHARE", 0]
-    assert words(b"k", Wait(b"o", 5, 1, None))[4:] == [b"BLOCK", 0]
-    assert words(b"k", Wait(b"o", 5, 3, 0.0001))[4:] == [b"SHARE", 3, b"BLOCK", 1]
-    assert words(b"k", Ticket(b"o", 5, 1, 15, b"c"))[4:] == [b"TICKET", 15000, b"NOTIFY", b"c"]
-    assert words(b"k", Extend(b"o", 5, 7)) == [b"LOCK.EXTEND", b"k", b"o", 5000, 7]
-    assert words(b"k", Release(b"o", 7)) == [b"LOCK.RELEASE", b"k", b"o", 7]
-    assert words(b"k", Release(b"o", None)) == [b"LOCK.RELEASE", b"k", b"o"]
-    assert words(b"k", Look()) == [b"LOCK.INFO", b"k"]
+    claim, readers, three = Claim(b"k", b"o"), Claim(b"k", b"o", 0), Claim(b"k", b"o", 3)
+    assert _questions.acquire(claim, 5).words == [b"LOCK.ACQUIRE", b"k", b"o", 5000]
+    assert _questions.acquire(readers, 5).words[4:] == [b"SHARE", 0]
+    assert _questions.wait(claim, 5, None).words[4:] == [b"BLOCK", 0]
+    assert _questions.wait(three, 5, 0.0001).words[4:] == [b"SHARE", 3, b"BLOCK", 1]
+    assert _questions.ticket(claim, 5, 15, b"c").words[4:] == [b"TICKET", 15000, b"NOTIFY", b"c"]
+    assert _questions.extend(claim, 5, 7).words == [b"LOCK.EXTEND", b"k", b"o", 5000, 7]
+    assert _questions.release(claim, 7).words == [b"LOCK.RELEASE", b"k", b"o", 7]
+    assert _questions.release(claim, None).words == [b"LOCK.RELEASE", b"k", b"o"]
+    assert _questions.look(b"k").words == [b"LOCK.INFO", b"k"]
 
 
 def test_the_last_fence_is_kept_in_the_slot_of_the_lock() -> None:
@@ -208,10 +208,10 @@ def test_where_to_connect_is_read_off_the_client() -> None:
 
 
 def test_a_candidate_is_known_by_its_name() -> None:
-    assert candidate_of(Asked(Settings(), "x", candidate="höst/1".encode()).owner()) == "höst/1"
+    assert candidate_of(Wanted(Settings(), "x", candidate="höst/1".encode()).wanted(True).claim.owner) == "höst/1"
     assert candidate_of(b"uuid") == "uuid"
     with pytest.raises(leasehold.SettingError):
-        Asked(Settings(), "x", candidate=b"x" * 219)
+        Wanted(Settings(), "x", candidate=b"x" * 219)
 
 
 def test_who_waits_no_longer_than_so_long_does_not_wait_for_the_end_of_what_it_cancelled() -> None:

@@ -157,7 +157,7 @@ def test_killed_connections_do_not_begin_the_patience_anew(
     make: Make, own_server: Server, name: str, tickets: bool
 ) -> None:
     locks = make(own_server, settings=Settings(tickets=tickets))
-    locks.acquire(name, ttl=60).keep()
+    locks.acquire(name, ttl=60).detach()
     waiter = Waiter(locks, name, wait=3)
     while not waiter.came:
         own_server.kill_clients()

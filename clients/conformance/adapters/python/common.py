@@ -15,13 +15,15 @@ from leasehold.outcomes import Loss  # noqa: E402
 _writing = threading.Lock()
 
 # In seconds there, in milliseconds in the protocol.
-DURATIONS = ("ttl", "wait", "response", "within", "unreachable_after", "slice", "hold_at_least")
+DURATIONS = ("ttl", "wait", "response", "within", "unreachable_after", "slice", "hold_at_least", "ephemeral", "replicas_within")
 
 KINDS = (
     (errors.Busy, "busy"),
+    (errors.Unanswered, "unanswered"),
     (errors.Unreachable, "unreachable"),
     (errors.LockLost, "lost"),
     (errors.Closed, "closed"),
+    (errors.TooFewReplicas, "too few replicas"),
     (errors.SettingError, "setting"),
     (errors.NotPermitted, "not permitted"),
     (errors.WrongPassword, "wrong password"),
@@ -37,7 +39,7 @@ LOSSES = {
     Loss.EXPIRED: "expired",
     Loss.TAKEN: "taken",
     Loss.RELEASED: "released",
-    Loss.KEPT: "released",
+    Loss.DETACHED: "released",
     Loss.CLOSED: "closed",
     Loss.FORKED: "forked",
 }
@@ -92,11 +94,13 @@ def name_of(request: Dict[str, Any]) -> Any:
 
 def lock_of(locks: Any, request: Dict[str, Any]) -> Any:
     """The lock that a request is about, with its options."""
-    names = ("ttl", "wait", "renew", "hold_at_least")
+    names = ("ttl", "wait", "renew", "hold_at_least", "owner", "ephemeral", "replicas", "replicas_within")
     if not isinstance(request.get("renew", True), bool):
         raise Unsupported("a lease is renewed until it ends, or not at all")
     options = in_seconds({name: request[name] for name in names if name in request})
     name, mode = name_of(request), request.get("mode", "lock")
+    if "also" in request:
+        return locks.several([name, *request["also"]], **options)
     if mode == "semaphore":
         return locks.semaphore(name, request["permits"], **options)
     return getattr(locks, mode)(name, **options)
@@ -110,6 +114,8 @@ def client_of(redis: Any, sentinel: Any, cluster_node: Any, request: Dict[str, A
     if "sentinel" in request:
         urls = request["sentinel"]["urls"]
         return sentinel([_address(url) for url in urls]).master_for(request["sentinel"]["service"])
+    if "quorum" in request:
+        raise Unsupported("a client has one server, or one cluster")
     encrypted = request["url"].startswith("rediss")
     files = {"ssl_ca_certs": "ca", "ssl_certfile": "certificate", "ssl_keyfile": "key"}
     tls = {option: request[name] for option, name in files.items() if encrypted and name in request}
@@ -144,6 +150,42 @@ def info(found: Any) -> Any:
         "holders": found.holders,
         "waiters": found.waiters,
     }
+
+
+def reply(came: Any) -> Any:
+    if isinstance(came, list):
+        return [reply(each) for each in came]
+    return came.decode(errors="replace") if isinstance(came, bytes) else came
+
+
+def text(name: bytes) -> str:
+    return name.decode(errors="replace")
+
+
+def holders(found: Any) -> Any:
+    return [{"owner": text(each.owner), "fence": str(each.fence)} for each in found]
+
+
+def waiters(found: Any) -> Any:
+    return [{"owner": text(each.owner)} for each in found]
+
+
+def top(found: Any) -> Any:
+    return [{"name": text(each.name), "waiters": each.waits, "refused": each.refused} for each in found]
+
+
+def log(found: Any) -> Any:
+    return [{"event": each.event, "name": text(each.name), "owner": text(each.owner)} for each in found]
+
+
+def step(event: Any) -> None:
+    name = event.name if isinstance(event.name, str) else text(event.name)
+    write({"event": "step", "step": event.step, "name": name, "fence": str(event.fence)})
+
+
+def led(observer: str, found: Any) -> None:
+    who = leader(found) or {"candidate": None, "fence": None}
+    write({"event": "leader", "observer": observer, **who})
 
 
 def leader(found: Any) -> Any:

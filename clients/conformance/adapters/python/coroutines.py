@@ -1,6 +1,7 @@
 """The package for Python from asyncio, as the driver of the conformance scenarios talks to it."""
 
 import asyncio
+import dataclasses
 import json
 import sys
 from typing import Any, Dict
@@ -22,8 +23,14 @@ class Adapter:
         self.telling: "set[asyncio.Task[Any]]" = set()
 
     async def open(self, request: Dict[str, Any]) -> Any:
-        client = common.client_of(redis.asyncio, Sentinel, ClusterNode, request)
-        self.locks = Leasehold(client, Settings(**common.in_seconds(request.get("settings", {}))))
+        self.client = common.client_of(redis.asyncio, Sentinel, ClusterNode, request)
+        self.settings = Settings(**common.in_seconds(request.get("settings", {})))
+        self.locks = Leasehold(self.client, self.settings)
+        return {}
+
+    async def events(self, request: Dict[str, Any]) -> Any:
+        # What is told of is fixed when a client is made.
+        self.locks = Leasehold(self.client, dataclasses.replace(self.settings, on_event=common.step))
         return {}
 
     async def acquire(self, request: Dict[str, Any]) -> Any:
@@ -70,15 +77,53 @@ class Adapter:
         extended = await self.leases[request["lease"]].extend(common.seconds(request["ttl"]))
         return {"outcome": "extended" if extended else "lost"}
 
+    async def upgrade(self, request: Dict[str, Any]) -> Any:
+        lease = self.leases[request["lease"]]
+        return {"held": False} if await lease.upgrade() is None else common.held(lease)
+
+    async def downgrade(self, request: Dict[str, Any]) -> Any:
+        lease = self.leases[request["lease"]]
+        return {"held": False} if await lease.downgrade() is None else common.held(lease)
+
+    async def guard(self, request: Dict[str, Any]) -> Any:
+        came = await self.leases[request["lease"]].guard(*request["command"])
+        return {"reply": common.reply(came)}
+
     async def release(self, request: Dict[str, Any]) -> Any:
         return {"outcome": (await self.leases[request["lease"]].release()).value}
 
-    async def keep(self, request: Dict[str, Any]) -> Any:
-        self.leases[request["lease"]].keep()
-        return {}
+    async def extend_by(self, request: Dict[str, Any]) -> Any:
+        extended = await self.leases[request["lease"]].extend_by(common.seconds(request["by"]))
+        return {"outcome": "extended" if extended else "lost"}
+
+    async def detach(self, request: Dict[str, Any]) -> Any:
+        return {"text": str(self.leases[request["lease"]].detach())}
+
+    async def adopt(self, request: Dict[str, Any]) -> Any:
+        return self.keep_lease(request, await self.locks.adopt(request["text"]))
 
     async def info(self, request: Dict[str, Any]) -> Any:
         return common.info(await self.locks.info(common.name_of(request)))
+
+    async def holders(self, request: Dict[str, Any]) -> Any:
+        return common.holders(await self.locks.holders(common.name_of(request)))
+
+    async def waiters(self, request: Dict[str, Any]) -> Any:
+        return common.waiters(await self.locks.waiters(common.name_of(request)))
+
+    async def top(self, request: Dict[str, Any]) -> Any:
+        return common.top(await self.locks.top())
+
+    async def log(self, request: Dict[str, Any]) -> Any:
+        return common.log(await self.locks.log())
+
+    async def observe(self, request: Dict[str, Any]) -> Any:
+        async def look() -> None:
+            async for leader in self.locks.election(request["name"], "nobody").observe():
+                common.led(request["observer"], leader)
+
+        self.telling.add(asyncio.ensure_future(look()))
+        return {}
 
     async def campaign(self, request: Dict[str, Any]) -> Any:
         ttl = common.seconds(request["ttl"])

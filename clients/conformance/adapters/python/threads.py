@@ -1,5 +1,6 @@
 """The package for Python from threads, as the driver of the conformance scenarios talks to it."""
 
+import dataclasses
 import os
 import queue
 import signal
@@ -22,8 +23,14 @@ class Adapter:
         self.is_interruptible = False
 
     def open(self, request: Dict[str, Any]) -> Any:
-        client = common.client_of(redis, Sentinel, ClusterNode, request)
-        self.locks = Leasehold(client, Settings(**common.in_seconds(request.get("settings", {}))))
+        self.client = common.client_of(redis, Sentinel, ClusterNode, request)
+        self.settings = Settings(**common.in_seconds(request.get("settings", {})))
+        self.locks = Leasehold(self.client, self.settings)
+        return {}
+
+    def events(self, request: Dict[str, Any]) -> Any:
+        # What is told of is fixed when a client is made.
+        self.locks = Leasehold(self.client, dataclasses.replace(self.settings, on_event=common.step))
         return {}
 
     def acquire(self, request: Dict[str, Any]) -> Any:
@@ -73,15 +80,53 @@ class Adapter:
         extended = self.leases[request["lease"]].extend(common.seconds(request["ttl"]))
         return {"outcome": "extended" if extended else "lost"}
 
+    def upgrade(self, request: Dict[str, Any]) -> Any:
+        lease = self.leases[request["lease"]]
+        return {"held": False} if lease.upgrade() is None else common.held(lease)
+
+    def downgrade(self, request: Dict[str, Any]) -> Any:
+        lease = self.leases[request["lease"]]
+        return {"held": False} if lease.downgrade() is None else common.held(lease)
+
+    def guard(self, request: Dict[str, Any]) -> Any:
+        came = self.leases[request["lease"]].guard(*request["command"])
+        return {"reply": common.reply(came)}
+
     def release(self, request: Dict[str, Any]) -> Any:
         return {"outcome": self.leases[request["lease"]].release().value}
 
-    def keep(self, request: Dict[str, Any]) -> Any:
-        self.leases[request["lease"]].keep()
-        return {}
+    def extend_by(self, request: Dict[str, Any]) -> Any:
+        extended = self.leases[request["lease"]].extend_by(common.seconds(request["by"]))
+        return {"outcome": "extended" if extended else "lost"}
+
+    def detach(self, request: Dict[str, Any]) -> Any:
+        return {"text": str(self.leases[request["lease"]].detach())}
+
+    def adopt(self, request: Dict[str, Any]) -> Any:
+        return self.keep_lease(request, self.locks.adopt(request["text"]))
 
     def info(self, request: Dict[str, Any]) -> Any:
         return common.info(self.locks.info(common.name_of(request)))
+
+    def holders(self, request: Dict[str, Any]) -> Any:
+        return common.holders(self.locks.holders(common.name_of(request)))
+
+    def waiters(self, request: Dict[str, Any]) -> Any:
+        return common.waiters(self.locks.waiters(common.name_of(request)))
+
+    def top(self, request: Dict[str, Any]) -> Any:
+        return common.top(self.locks.top())
+
+    def log(self, request: Dict[str, Any]) -> Any:
+        return common.log(self.locks.log())
+
+    def observe(self, request: Dict[str, Any]) -> Any:
+        def look() -> None:
+            for leader in self.locks.election(request["name"], "nobody").observe():
+                common.led(request["observer"], leader)
+
+        threading.Thread(target=look, daemon=True).start()
+        return {}
 
     def campaign(self, request: Dict[str, Any]) -> Any:
         ttl = common.seconds(request["ttl"])

@@ -3,55 +3,24 @@
 :class:`Leasehold` is for programs of threads, :class:`leasehold.asyncio.Leasehold` for those of asyncio.
 """
 
+# fmt: off
+from ._wanted import Detached as Detached  # noqa: I001
+from ._wanted import ReadWrite as ReadWrite
 from .errors import (
-    Busy,
-    Closed,
-    LeaseholdError,
-    LockLost,
-    NeedsModule,
-    NotPermitted,
-    OutOfMemory,
-    QueueFull,
-    ReadOnly,
-    Refused,
-    SettingError,
-    Unanswered,
-    Unreachable,
-    WrongPassword,
-    WrongType,
+    Busy as Busy, Closed as Closed, LeaseholdError as LeaseholdError, LockLost as LockLost,
+    NeedsModule as NeedsModule, NotPermitted as NotPermitted, OutOfMemory as OutOfMemory, QueueFull as QueueFull,
+    ReadOnly as ReadOnly, Refused as Refused, SettingError as SettingError, TooFewReplicas as TooFewReplicas,
+    Unanswered as Unanswered, Unreachable as Unreachable, WrongPassword as WrongPassword, WrongType as WrongType,
 )
-from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, Settings
-from .sync import Election, Leadership, Lease, Leasehold, LockRequest, LossSignal
+from .outcomes import (
+    Contended as Contended, Event as Event, Holder as Holder, Leader as Leader, LockInfo as LockInfo,
+    LogEntry as LogEntry, Loss as Loss, Released as Released, Waiter as Waiter,
+)
+from .settings import Duration as Duration, Name as Name, Settings as Settings
+from .sync import (
+    Election as Election, Leadership as Leadership, Lease as Lease, Leasehold as Leasehold,
+    LockRequest as LockRequest, LossSignal as LossSignal,
+)
+# fmt: on
 
-__all__ = [
-    "Busy",
-    "Closed",
-    "Duration",
-    "Election",
-    "Leader",
-    "Leadership",
-    "Lease",
-    "Leasehold",
-    "LeaseholdError",
-    "LockInfo",
-    "LockLost",
-    "LockRequest",
-    "Loss",
-    "LossSignal",
-    "Name",
-    "NeedsModule",
-    "NotPermitted",
-    "OutOfMemory",
-    "QueueFull",
-    "ReadOnly",
-    "Refused",
-    "Released",
-    "SettingError",
-    "Settings",
-    "Unanswered",
-    "Unreachable",
-    "WrongPassword",
-    "WrongType",
-]
 __version__ = "0.2.0"

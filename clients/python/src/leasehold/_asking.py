@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Awaitable, Callable, NamedTuple, Optional, Set, Tuple, TypeVar
+import logging
+import math
+from collections import deque
+from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as Silent
 
 from ._lines import Line
-from ._questions import Question, words
+from ._questions import Claim, Question
 from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
+from ._target import Target
 from ._time import RETRY, now, wake, within
 from ._verdict import Verdict, code_of, public, verdict
+from ._wanted import Wanted
 from .errors import Closed, Unanswered
+from .outcomes import Event
+from .settings import Settings, seconds
 
 T = TypeVar("T")
+log = logging.getLogger("leasehold")
+
 
 LEAST_RESPONSE = 0.02
 
@@ -28,20 +37,15 @@ _AT_ONCE = (Verdict.MOVED, Verdict.ASK, Verdict.UNKNOWN_COMMAND, Verdict.UNKNOWN
 
 class Answer(NamedTuple):
     reply: Reply
-    asked: float
-    """The moment before the try was sent that was answered."""
-    has_module: bool
-    is_repeated: bool
-    """An earlier try was not answered, and may have been carried out."""
+    asked: float  # The moment before the try was sent that was answered
+    line: Line
+    is_repeated: bool  # An earlier try was not answered, and may have been carried out
 
 
 class Limits(NamedTuple):
-    each: float
-    """For the answer to each try."""
-    until: float
-    """For all of them."""
-    outlasts: bool = False
-    """Whether it goes on while the client is closed: what gives back does."""
+    each: float  # For the answer to each try
+    until: float  # For all of them
+    outlasts: bool = False  # Whether it goes on while the client is closed: what gives back does
 
 
 class Asking:
@@ -49,8 +53,7 @@ class Asking:
         self.routes = routes
         self._response = response
         self.is_closed = False
-        self.open: Set[asyncio.Future[Any]] = set()
-        """What those wait for who are told of the end of the client."""
+        self.open: Set[asyncio.Future[Any]] = set()  # What those wait for who are told of the end of the client
 
     def limits(self, ttl: float, until: float, outlasts: bool = False) -> Limits:
         """For a short ttl an answer may take a fifth of that: two renewals may fail before the lease is over."""
@@ -60,7 +63,6 @@ class Asking:
         return max(LEAST_RESPONSE, min(self._response, ttl / 5))
 
     async def until_closed(self, what: asyncio.Future[T]) -> T:
-        """Its result, or :class:`Closed` as soon as the client is closed."""
         if self.is_closed:
             raise Closed
         self.open.add(what)
@@ -69,10 +71,10 @@ class Asking:
         finally:
             self.open.discard(what)
 
-    async def pause(self, rest: float) -> None:
+    async def pause(self, rest: float, deadline: float = math.inf) -> None:
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Reply] = loop.create_future()
-        timer = loop.call_later(max(0.0, min(rest, 1e6)), wake, over)
+        timer = loop.call_later(max(0.0, min(rest, deadline - now(), 1e6)), wake, over)
         try:
             await self.until_closed(over)
         finally:
@@ -93,8 +95,7 @@ class Asking:
         prepare: Optional[Callable[[Server, Line, float], Awaitable[None]]] = None,
         may_repeat: bool = True,
     ) -> Answer:
-        """``prepare`` is called with the server of each try, and ``question`` then with its moment. Lines on which a
-        try was not answered are added to ``unanswered``. What is raised is meant for the caller of this package."""
+        """``prepare`` and ``question`` are called for each try. Lines that say nothing are added to ``unanswered``."""
         tries, is_repeated, once = 0, False, None
         last: Optional[BaseException] = None
         while True:
@@ -119,10 +120,10 @@ class Asking:
                 if unanswered is not None:
                     unanswered.add(line)
                 limit = min(limits.each, limits.until - asked)
-                reply = await self._ask(server, line, key, question(asked), limit, is_asking)
+                reply = await self._ask(server, line, question(asked), limit, is_asking)
                 if unanswered is not None:
                     unanswered.discard(line)
-                return Answer(reply, asked, line.has_module, is_repeated)
+                return Answer(reply, asked, line, is_repeated)
             except (RedisError, OSError) as error:
                 said = verdict(error)
                 is_repeated = is_repeated or (sent is not None and said is Verdict.BROKEN)
@@ -148,20 +149,17 @@ class Asking:
             server = await within(limits.until - now(), self.routes.server_of(key))
         return server, await server.line(min(self._response, limits.until - now()))
 
-    async def _ask(
-        self, server: Server, line: Line, key: bytes, question: Question, limit: float, is_asking: bool
-    ) -> Reply:
+    async def _ask(self, server: Server, line: Line, question: Question, limit: float, is_asking: bool) -> Reply:
         if is_asking:
             # In one step, so nothing comes between the two on this line. A cluster has no other dialect half-way.
             line.ask(pack((b"ASKING",)), limit)
-            reply = await line.ask(pack(words(key, question)), limit)
+            reply = await line.ask(pack(question.words), limit)
             if isinstance(reply, RedisError):
                 raise reply
             return reply
-        return await server.ask(line, key, question, limit)
+        return await server.ask(line, question, limit)
 
     def _after(self, error: BaseException, said: Verdict, tries: int) -> Optional[float]:
-        """How long to rest before the next try; None if it would come to the same."""
         if said is Verdict.REFUSED or said is Verdict.REPLACED:
             return None
         if said is Verdict.AGAIN and code_of(error)[0] == "QUEUEFULL":
@@ -170,3 +168,69 @@ class Asking:
             return 0.0
         self.routes.failed(error)
         return RETRY.rest(tries)
+
+
+class Durations(NamedTuple):
+    response: float
+    within: float
+    unreachable_after: float
+    slice: float
+
+
+class Home:
+    def __init__(self, target: Target, settings: Settings) -> None:
+        self.settings = settings
+        self.limits = Durations(*(seconds(name, getattr(settings, name)) for name in Durations._fields))
+        self.asking = Asking(Routes(target, self.limits.response), self.limits.response)
+        # Ephemeral holds end with the connection on which they were asked for: these have one of their own.
+        self.bound = Asking(Routes(target, self.limits.response), self.limits.response)
+        self.loop = asyncio.get_running_loop()
+        self.requests: Set[object] = set()
+        """Those who ask for a lock at this moment, and leases that are released by one request."""
+        self.is_closed = False
+        self._background: Set[asyncio.Future[Any]] = set()
+        self._room = deque(range(settings.wait_connections))  # To wait on connections
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise Closed
+
+    def asking_for(self, claim: Claim) -> Asking:
+        return self.asking if claim.grace is None else self.bound
+
+    def take_room(self) -> bool:
+        """Whether one more may wait on a connection. From any thread."""
+        try:
+            return self._room.pop() >= 0
+        except IndexError:
+            return False
+
+    def leave_room(self) -> None:
+        self._room.append(0)
+
+    def tell(self, step: str, wanted: Wanted, since: float, fence: int = 0, until: Optional[float] = None) -> None:
+        if self.settings.on_event is not None:
+            seconds = (now() if until is None else until) - since
+            try:
+                self.settings.on_event(Event(step, wanted.name, wanted.claim.owner, fence, seconds))
+            except Exception:
+                log.exception("on_event has failed")
+
+    def call(self, what: Callable[..., object], *words: object) -> None:
+        """From any thread; nothing if the loop has ended."""
+        try:
+            self.loop.call_soon_threadsafe(what, *words)
+        except RuntimeError:
+            pass
+
+    def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+
+        def ended(ended: asyncio.Future[T]) -> None:
+            self._background.discard(ended)
+            if not ended.cancelled() and ended.exception() is not None:
+                log.debug("in the background: %r", ended.exception())
+
+        task.add_done_callback(ended)
+        return task

@@ -23,8 +23,6 @@ MOST_IDLE = 16
 
 
 class Channel:
-    """A connection that is open."""
-
     __slots__ = ("__weakref__", "_limit", "_parser", "_sock", "has_module")
 
     def __init__(self, sock: socket.socket) -> None:
@@ -71,7 +69,6 @@ class Channel:
         return not select.select([self._sock], [], [], 0)[0]
 
     async def last_word(self, packed: bytes, _limit: float) -> bool:
-        """Behind what was asked, and not answered. Nobody hears what comes of it."""
         self.close(packed)
         return False
 
@@ -86,7 +83,6 @@ class Channel:
         self._sock.close()
 
     def forget_in_child(self) -> None:
-        """Closes the child's copy, and leaves the connection to the parent."""
         number = self._sock.detach()
         if number >= 0:
             os.close(number)
@@ -127,6 +123,16 @@ class Pool:
         if sock is None:
             raise Disconnected("the connection was lost")
         return Channel(sock)
+
+    def ask(self, channel: Channel, packed: bytes, limit: Optional[float]) -> Reply:
+        """The channel is given back, or closed."""
+        try:
+            reply = channel.ask(packed, limit)
+        except BaseException:
+            channel.close()
+            raise
+        self.give_back(channel)
+        return reply
 
     def give_back(self, channel: Channel) -> None:
         self._idle.append(channel)

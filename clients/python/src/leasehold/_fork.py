@@ -1,28 +1,18 @@
-"""What a child process must forget, because it is its parent's: connections, leases, threads.
-
-A child that used a connection of its parent would mix up the answers of both, and one that held its sockets
-open would keep the parent's requests in the queues of servers. A lock that the parent holds is not held by
-the child: it would not be renewed there.
-"""
+"""What a child process must forget, because it is its parent's: connections, leases, threads. With its connections the
+child would mix up answers, and keep requests in the queues of servers; what the parent holds is not renewed there."""
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import List, Protocol
+from typing import Any, List
+
+OF_PARENTS: List[object] = []  # What a child leaves as it is, for as long as it lives
+
+_inherited: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-class Inherited(Protocol):
-    def forget_in_child(self) -> None: ...
-
-
-OF_PARENTS: List[object] = []
-"""What a child leaves as it is, for as long as it lives."""
-
-_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
-
-
-def remember(what: Inherited) -> None:
+def remember(what: Any) -> None:
     _inherited.add(what)
 
 

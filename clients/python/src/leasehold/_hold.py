@@ -7,17 +7,24 @@ import sys
 from typing import Any, Generic, List, Optional, Tuple, Type, TypeVar, Union
 
 from ._hub import Hub
-from ._lease import LeaseState
+from ._pending import LeaseState
+from ._wanted import Detached
 from .errors import LeaseholdError, LockLost
 from .outcomes import Loss
-from .settings import Duration, Name, positive
+from .settings import SHORTEST_TTL, Duration, Name, between
 
 E = TypeVar("E")
 
 
-class Hold:
-    """What leases have in common, whether they are used from threads or from coroutines."""
+class Signal:
+    _state: LeaseState
 
+    def is_set(self) -> bool:
+        """Whether it is lost. It looks at the clock: nobody need have noticed before."""
+        return self._state.loss is not None
+
+
+class Hold:
     def __init__(self, locks: object, hub: Hub, state: LeaseState) -> None:
         # As long as anybody has the lease, its client is not dropped.
         self._locks = locks
@@ -37,14 +44,11 @@ class Hold:
     @property
     def owner(self) -> bytes:
         """As whom the server knows this hold."""
-        return self._state.owner
+        return self._state.claim.owner
 
     def valid_for(self) -> float:
-        """For how many seconds the lock is held for certain; 0 when it is lost.
-
-        It is counted from before the server was asked, by a clock that nobody sets, and needs no server, thread
-        or loop: a program that was stopped for longer than its lease is told 0 by the first call.
-        """
+        """For how many seconds the lock is held for certain; 0 when it is lost. It is counted from before the server
+        was asked, by a clock that nobody sets, and needs no server, thread or loop, also after a stop."""
         return self._state.valid_for()
 
     @property
@@ -63,12 +67,14 @@ class Hold:
         if loss is not None:
             raise LockLost(self.name, loss)
 
-    def keep(self) -> None:
-        """Renews it no more, and leaves the lock to its lease: it is not released either."""
-        self._hub.keep(self._state)
+    def detach(self) -> Detached:
+        """Renews it no more, and leaves the lock held until its lease ends. Whoever is given what this returns, here
+        or in another program, can adopt the lock: renew it again, and release it."""
+        self._hub.detach(self._state)
+        return Detached(self._state.claim.keys, self.owner, self.fence)
 
     def _ttl(self, ttl: Optional[Duration]) -> float:
-        return self._state.ttl if ttl is None else positive("ttl", ttl)
+        return self._state.ttl if ttl is None else between("ttl", ttl, SHORTEST_TTL)
 
     def __repr__(self) -> str:
         state: Union[str, Loss] = self._state.loss or f"valid for {self._state.valid_for():.3f} s"
@@ -76,13 +82,11 @@ class Hold:
 
     def __del__(self) -> None:
         state = getattr(self, "_state", None)
-        if state is not None and not (state.is_released or state.was_kept or state.loss is Loss.FORKED):
+        if state is not None and not (state.is_released or state.was_detached or state.loss is Loss.FORKED):
             self._hub.call(self._hub.drop, state)
 
 
 class Entered(Generic[E]):
-    """Several threads or tasks may use one request at the same time."""
-
     __slots__ = ("_blocks",)
 
     def __init__(self) -> None:
@@ -92,8 +96,7 @@ class Entered(Generic[E]):
         self._blocks.append((who, what))
 
     def leave(self, who: object) -> E:
-        """The last one that was entered by the same thread or task. A generator may be closed by another one: then it
-        is the only one that there is."""
+        """The last one that was entered by the same thread or task; or, for a generator, the only one that there is."""
         blocks = list(self._blocks)
         left = [block for block in blocks if block[0] == who][-1:] or blocks
         if len(left) != 1:
@@ -108,8 +111,7 @@ _STOPS = (Loss.EXPIRED, Loss.TAKEN, Loss.CLOSED)
 
 
 class Scope:
-    """Work under a lock in a task of asyncio: it is cancelled when the lock is lost, and that is not mistaken for a
-    cancellation by somebody else."""
+    """Work under a lock: it is cancelled when the lock is lost, which is told from a cancellation by somebody else."""
 
     __slots__ = ("_has_cancelled", "_is_over", "_loop", "_others", "_state", "_task")
 
@@ -136,12 +138,10 @@ class Scope:
             self._task.cancel()
 
     def end(self) -> bool:
-        """Whether it was cancelled because of the loss."""
         self._is_over = True
         return self._has_cancelled
 
     async def stopped_by(self, raised: Optional[Type[BaseException]]) -> Optional[Loss]:
-        """Why the work was stopped, if that is what ended it."""
         if sys.version_info >= (3, 11):
             self._task.uncancel()
         if raised is not None and issubclass(raised, asyncio.CancelledError):
@@ -157,7 +157,6 @@ class Scope:
 
 
 def _cancellations(task: asyncio.Task[object]) -> int:
-    """How often it was cancelled and not heard of; 0 where tasks do not count."""
     if sys.version_info >= (3, 11):
         return task.cancelling()
     return 0

@@ -5,84 +5,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import Any, Callable, Coroutine, Dict, List, NamedTuple, Optional, Set, Tuple, TypeVar
+from typing import Any, Coroutine, Dict, List, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import RedisError
 
-from ._asking import Asking
-from ._lease import LeaseState
-from ._pending import parting_words
-from ._questions import Extend, Guarded, Release, words
+from . import _questions
+from ._asking import Home
+from ._lines import Line
+from ._pending import LeaseState, Pending, give_up, in_full
+from ._questions import UNLIMITED, Claim, Question
 from ._resp import Reply, Word, number, pack
+from ._target import Target
 from ._time import now, wake
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import Loss, Released
-from .settings import Name, octets
+from .settings import Name, Settings, octets
 
 T = TypeVar("T")
 log = logging.getLogger("leasehold")
 
-LONGEST_SLEEP = 1.0
-"""The clock of event loops stands still in a suspend: a loss is noticed so long after it."""
+LONGEST_SLEEP = 1.0  # The clock of event loops stands still in a suspend: a loss is noticed so long after it
 
-LOOKS_PART = 0.05
-"""The part of its time that a loop may spend on looking through its leases."""
+LOOKS_PART = 0.05  # The part of its time that a loop may spend on looking through its leases
 
 EACH_LOOK = 1e-6
 
 _NOT_HELD = (Loss.EXPIRED, Loss.TAKEN, Loss.FORKED)
 
 
-class Limits(NamedTuple):
-    """The durations of the settings, in seconds."""
-
-    response: float
-    within: float
-    unreachable_after: float
-    slice: float
-
-
-class Holding:
-    """Create it on the loop on which it is to be used."""
-
-    def __init__(self, limits: Limits, asking: Asking) -> None:
-        self.limits = limits
-        self.asking = asking
-        self.loop = asyncio.get_running_loop()
+class Holding(Home):
+    def __init__(self, target: Target, settings: Settings) -> None:
+        super().__init__(target, settings)
         self.leases: Set[LeaseState] = set()
         self._look_at = math.inf
         self._looking: Optional[asyncio.TimerHandle] = None
-        self._background: Set[asyncio.Future[Any]] = set()
         self._giving_back: Dict[asyncio.Future[Any], Name] = {}
         """What is being released, and what may have been granted to those who gave up."""
-        self._not_released: List[Tuple[Name, float]] = []
-        """What a server refused to release, and when its lease ends."""
-        self.requests: Set[object] = set()
-        """Those who ask for a lock at this moment, and leases that are released by one request."""
-        self.is_closed = False
-
-    def check_open(self) -> None:
-        if self.is_closed:
-            raise Closed
-
-    def call(self, what: Callable[..., object], *words: object) -> None:
-        """From any thread; nothing if the loop has ended."""
-        try:
-            self.loop.call_soon_threadsafe(what, *words)
-        except RuntimeError:
-            pass
-
-    def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-
-        def ended(ended: asyncio.Future[T]) -> None:
-            self._background.discard(ended)
-            if not ended.cancelled() and ended.exception() is not None:
-                log.debug("in the background: %r", ended.exception())
-
-        task.add_done_callback(ended)
-        return task
+        self._not_released: List[Tuple[Name, float]] = []  # What a server refused to release, and when its lease ends
 
     def _give_back_by(self, name: Name, end: float, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
         """Whoever closes the client is told the name if it takes too long, or fails before the lease ends."""
@@ -114,7 +73,6 @@ class Holding:
         self._looking = self.loop.call_later(rest, self._look)
 
     def _look(self) -> None:
-        """Renews leases that are due, and sees them end."""
         # Whoever adds a lease while this looks has it look again.
         self._look_at, here = math.inf, now()
         leases = list(self.leases)
@@ -122,8 +80,8 @@ class Holding:
         for state in due:
             if state.loss is not None:
                 self._seen_lost(state)
-            elif state.is_due(here):
-                state.retry_renewal_at(math.inf)
+            elif state.renews and here >= state.renew_at:
+                state.renew_at = math.inf
                 self.spawn(self._renew(state))
         looks = [state.next_look for state in list(self.leases)]
         if looks:
@@ -139,14 +97,35 @@ class Holding:
         try:
             await self.extend(state, state.ttl, state.end)
         except LeaseholdError as error:
-            state.retry_renewal_at(now() + max(0.02, state.ttl / 10))
+            state.renew_at = now() + max(0.02, state.ttl / 10)
             if state.loss is None:
                 log.warning("the lock %r could not be renewed yet: %s", state.name, error)
         if state.loss is not None and state in self.leases:
             self._seen_lost(state)
         self.look_by(state.next_look)
 
-    async def extend(self, state: LeaseState, ttl: float, until: float) -> bool:
+    def bind(self, state: LeaseState, line: Optional[Line]) -> None:
+        """An ephemeral hold ends with the connection on which it was asked for: then it is asked for on another one."""
+        grace = state.claim.grace
+        if grace is None or state.loss is not None:
+            return
+
+        def ended() -> None:
+            if line is not None:
+                line.bonds.discard(ended)
+            if state in self.leases:
+                state.end = min(state.end, now() + grace)
+                ttl = state.ttl if state.renews else state.end - now()
+                self.spawn(self.extend(state, max(0.001, ttl), state.end, binds=True))
+                self.look_by(state.next_look)
+
+        if line is None or not line.is_usable:
+            ended()
+        else:
+            line.bonds.add(ended)
+            state.when_lost(lambda: line.bonds.discard(ended))
+
+    async def extend(self, state: LeaseState, ttl: float, until: float, binds: bool = False) -> bool:
         """Whether the lease ends a ttl from now. One at a time: two might arrive in either order."""
         self.check_open()
         if state.is_extending is None:
@@ -155,26 +134,64 @@ class Holding:
             if state.loss is not None:
                 return False
 
-            def question(asked: float) -> Extend:
+            def question(asked: float) -> Question:
                 state.about_to_extend(asked, ttl)
-                return Extend(state.owner, ttl, state.fence)
+                return (
+                    _questions.acquire(state.claim, ttl) if binds else _questions.extend(state.claim, ttl, state.fence)
+                )
 
             is_answered = False
             try:
-                answer = await self.asking.ask(state.key, question, self.asking.limits(ttl, min(until, state.end)))
+                answer = await (self.bound if binds else self.asking).ask(
+                    state.claim.key, question, self.asking.limits(ttl, min(until, state.end))
+                )
                 is_answered = not answer.is_repeated
             finally:
                 if not is_answered:
                     state.not_extended(ttl)
-            if number(answer.reply) != 1:
+            if number(answer.reply) != (state.fence if binds else 1):
                 state.lose(Loss.TAKEN)
+                if binds and number(answer.reply) is not None:
+                    # A later grant of the same owner, which nobody wants.
+                    self.spawn(give_up(self, Pending(state.wanted)))
                 return False
+            if binds:
+                self.bind(state, answer.line)
             is_extended = state.extended(answer.asked, ttl)
         self.look_by(state.next_look)
+        if is_extended:
+            self.tell("renewed", state.wanted, now(), state.fence, state.end)
         return is_extended
 
+    async def reshare(self, state: LeaseState, share: int) -> Optional[int]:
+        """The fence it has with that share; None: others hold it, too, and all is as it was."""
+        self.check_open()
+        if state.is_extending is None:
+            state.is_extending = asyncio.Lock()
+        async with state.is_extending:
+            loss = state.loss
+            if loss is not None:
+                raise LockLost(state.name, loss)
+            claim = state.claim._replace(share=share)
+            question = _questions.acquire(claim, state.ttl)
+            limits = self.asking.limits(state.ttl, min(now() + self.limits.within, state.end))
+            asking = self.asking_for(state.claim)
+            answer = await asking.ask(state.claim.key, lambda _: question, limits, state.unanswered)
+            fence = number(answer.reply)
+            if fence is None:
+                return None
+            if share == UNLIMITED and fence != state.fence:
+                # It was lost, and this is another grant.
+                state.lose(Loss.TAKEN)
+                self.spawn(give_up(self, Pending(state.wanted)))
+                raise LockLost(state.name, state.loss or Loss.TAKEN)
+            state.claim, state.fence = claim, fence
+            state.extended(answer.asked, state.ttl)
+            self.bind(state, answer.line)
+        self.look_by(state.next_look)
+        return fence
+
     async def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
-        """Sends it once: to send it again might be to run it twice."""
         self.check_open()
         loss = state.loss
         if loss is not None:
@@ -182,7 +199,7 @@ class Holding:
         question = guarded(state, command)
         limits = self.asking.limits(state.ttl, now() + self.limits.within)
         try:
-            answer = await self.asking.ask(state.key, lambda _: question, limits, may_repeat=False)
+            answer = await self.asking.ask(state.claim.key, lambda _: question, limits, may_repeat=False)
         except Refused as refused:
             if refused.code != "NOTHOLDER":
                 raise
@@ -191,14 +208,13 @@ class Holding:
         return answer.reply
 
     async def release(self, state: LeaseState, limit: float) -> Released:
-        """What is not answered in time goes on in the background."""
         until = now() + limit
         if state.release is None and not self.is_closed and self.may_release_at_once(state):
-            server = self.asking.routes.known(state.key)
+            server = self.asking.routes.known(state.claim.key)
             line = None if server is None else server.line_now
             if line is not None and line.has_module:
                 parting = Parting(self, state)
-                packed = pack(words(state.key, Release(state.owner, state.fence)))
+                packed = pack(_questions.release(state.claim, state.fence).words)
                 line.send(packed, (parting,), min(self.limits.response, limit))
                 await parting.told
         while True:
@@ -211,13 +227,11 @@ class Holding:
                 raise Unreachable(f"the release of {state.name!r} was not answered, and goes on in the background")
 
     def may_release_at_once(self, state: LeaseState) -> bool:
-        """Whether one request is all that there is to do."""
         return state.hold_until is None and not state.unanswered and state.loss is None
 
     def known_release(self, state: LeaseState) -> Optional[Released]:
-        """What its release came to, if that can be said without asking."""
-        if state.was_kept:
-            return Released.KEPT
+        if state.was_detached:
+            return Released.DETACHED
         if state.loss is Loss.FORKED:
             return Released.LATE
         if state.released is not None:
@@ -244,49 +258,50 @@ class Holding:
         hold_until = state.hold_until
         if hold_until is not None and was_held and hold_until > now():
 
-            def rest(asked: float) -> Extend:
-                return Extend(state.owner, max(0.001, hold_until - asked), state.fence)
+            def rest(asked: float) -> Question:
+                return _questions.extend(state.claim, max(0.001, hold_until - asked), state.fence)
 
-            answer = await self.asking.ask(state.key, rest, limits)
+            answer = await self.asking.ask(state.claim.key, rest, limits)
             return Released.LATER if number(answer.reply) == 1 else Released.LATE
-        answer = await self.asking.ask(state.key, lambda _: Release(state.owner, state.fence), limits)
+        answer = await self.asking.ask(state.claim.key, lambda _: _questions.release(state.claim, state.fence), limits)
         for line in state.unanswered:
-            self.spawn(line.last_word(parting_words(line, state.key, state.owner), self.limits.response))
+            self.spawn(line.last_word(in_full(line, _questions.release(state.claim, None)), self.limits.response))
         # An earlier try of this release may have been the one that released it.
-        is_released = number(answer.reply) == 1 or was_asked or (answer.is_repeated and answer.asked < end)
+        is_all = number(answer.reply) == len(state.claim.keys)
+        is_released = is_all or was_asked or (answer.is_repeated and answer.asked < end)
         return Released.RELEASED if is_released and was_held else Released.LATE
 
-    def keep(self, state: LeaseState) -> None:
-        if state.lose(Loss.KEPT):
-            state.was_kept = True
+    def detach(self, state: LeaseState) -> None:
+        if state.lose(Loss.DETACHED):
+            state.was_detached = True
             self.leases.discard(state)
             if not state.is_claimed:
                 self.call(self._claim, state)
 
     def _claim(self, state: LeaseState) -> None:
         limits = self.asking.limits(state.ttl, state.end, outlasts=True)
-        self.spawn(self.asking.ask(state.key, lambda _: Extend(state.owner, state.ttl, state.fence), limits))
+        self.spawn(
+            self.asking.ask(state.claim.key, lambda _: _questions.extend(state.claim, state.ttl, state.fence), limits)
+        )
 
     def drop(self, state: LeaseState) -> None:
-        """Nobody has the lease any more, and nobody released it."""
-        if self.is_closed or state.was_kept or state.is_released or state.loss is Loss.FORKED:
+        if self.is_closed or state.was_detached or state.is_released or state.loss is Loss.FORKED:
             return
         log.warning("the lease of %r was dropped without a release, and is released now", state.name)
         self.begin_release(state, Loss.RELEASED)
 
 
-def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Guarded:
+def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Question:
     its_words = tuple(octets("command", word) if isinstance(word, str) else word for word in command)
-    return Guarded(state.owner, state.fence, its_words)
+    return _questions.guarded(state.claim, state.fence, its_words)
 
 
-def released_by(reply: Reply) -> Released:
-    return Released.RELEASED if number(reply) == 1 else Released.LATE
+def released_by(claim: Claim, reply: Reply) -> Released:
+    return Released.RELEASED if number(reply) == 1 + len(claim.also) else Released.LATE
 
 
 class Parting:
-    """The one request that releases a lease: where its answer goes to. Whatever comes, and whoever waits, the lease is
-    released."""
+    """The one request that releases a lease: whatever comes, and whoever waits, it is released."""
 
     __slots__ = ("_asked", "_ended", "_holding", "_state", "told")
 
@@ -309,7 +324,7 @@ class Parting:
         if isinstance(reply, RedisError):
             self._ask_again(False)
         else:
-            self._state.released = released_by(reply)
+            self._state.released = released_by(self._state.claim, reply)
             self._end()
 
     def set_exception(self, _: BaseException) -> None:

@@ -3,74 +3,121 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections import deque
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, List, Optional, Union
 
-from . import _fork
-from ._asking import Asking
+from redis.exceptions import RedisError
+
+from . import _fork, _questions
+from ._asking import Answer
 from ._direct import Channel
-from ._holding import Holding, Limits
-from ._lease import LeaseState
+from ._holding import Holding
 from ._lines import Subscription
-from ._pending import Granted, Pending, give_up
+from ._pending import Granted, LeaseState, Pending, give_up
 from ._plain import parse
-from ._questions import Look
-from ._resp import Reply, fields, number
-from ._routes import Routes
-from ._server import Server
+from ._questions import Question
+from ._resp import Reply, Word, fields, listed, pack, read
 from ._target import Target
-from ._tickets import Places, Queuing
-from ._time import LONGEST_TIMER, now, valid_until
-from ._waiting import granted, place_at_once
-from .errors import Closed
-from .outcomes import LockInfo, Loss, Released
-from .settings import Name, Settings, seconds
+from ._tickets import Queuing
+from ._time import LONGEST_TIMER, now, valid_until, within
+from ._waiting import acknowledged, granted, place_at_once
+from ._wanted import Detached, adopted, candidate_of, key_of
+from .errors import Closed, LeaseholdError, LockLost
+from .outcomes import Contended, Holder, Leader, LockInfo, LogEntry, Loss, Released, Waiter
+from .settings import Duration, Name, Settings
+
+log = logging.getLogger("leasehold")
+
+SAFETY = 30  # So many times ``look_every`` may pass without a look where key events tell: a slot may have moved
+
+
+class Watch(Subscription):
+    def __init__(self, writer: asyncio.StreamWriter, channel: bytes) -> None:
+        super().__init__(writer, channel)
+        self.told = asyncio.Event()
+
+    def _tell(self, _: bytes, /) -> None:
+        self.told.set()
+
+    def ended(self, reason: Exception) -> None:
+        super().ended(reason)
+        self.told.set()
+
+
+class Leaders:
+    """Those who lead, one after the other."""
+
+    def __init__(self, hub: Hub, name: Name, look_every: float) -> None:
+        self._hub, self._name, self._look_every = hub, name, look_every
+        self._last: Union[Leader, str, None] = "not known"
+        self._watch: Optional[Watch] = None
+        self._rest = 0.0
+        self._polls = False  # The server publishes no such events, or does not say so
+
+    async def next(self) -> Optional[Leader]:
+        while True:
+            if self._rest:
+                await self._pause(self._rest)
+            self._rest = self._look_every
+            try:
+                if not self._polls and (self._watch is None or self._watch.is_closed):
+                    self._watch = await self._watching()
+                    self._polls = self._watch is None
+                if self._watch is not None:
+                    self._watch.told.clear()
+                info = await self._hub.info(self._name)
+            except (RedisError, OSError, LeaseholdError) as error:
+                self._hub.check_open()
+                log.debug("nobody says who leads: %s", error)
+                continue
+            if self._watch is not None:
+                left = None if info is None else info.ttl
+                self._rest = self._look_every * SAFETY if left is None else max(left, 0.001)
+            leader = None if info is None else Leader(candidate_of(info.owner), info.fence)
+            if leader != self._last:
+                self._last = leader
+                return leader
+
+    async def _pause(self, rest: float) -> None:
+        if self._watch is None or self._watch.is_closed:
+            await self._hub.asking.pause(rest)
+            return
+        told = asyncio.ensure_future(self._watch.told.wait())
+        with contextlib.suppress(RedisError):
+            await within(rest, self._hub.asking.until_closed(told))
+
+    async def _watching(self) -> Optional[Watch]:
+        key, limit = key_of(self._hub.settings, self._name), self._hub.limits.response
+        server = await within(limit, self._hub.asking.routes.server_of(key))
+        line = await server.line(limit)
+        told = await line.ask(pack((b"CONFIG", b"GET", b"notify-keyspace-events")), limit)
+        kinds = told[1] if isinstance(told, list) and len(told) == 2 else None
+        kinds = kinds if isinstance(kinds, bytes) else b""
+        if b"K" not in kinds or not (b"A" in kinds or (b"d" in kinds and line.has_module)):
+            return None
+        return await server.subscribed(lambda writer: Watch(writer, b"__keyspace@%d__:%b" % (server.database, key)))
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
 
 log = logging.getLogger("leasehold")
 
 
 class Hub(Holding):
-    """Create it on the loop on which it is to be used."""
-
     def __init__(self, target: Target, settings: Settings) -> None:
-        limits = Limits(*(seconds(name, getattr(settings, name)) for name in Limits._fields))
-        super().__init__(limits, Asking(Routes(target, limits.response), limits.response))
-        self.settings = settings
-        self._room = deque(range(settings.wait_connections))
-        """To wait on connections."""
-        self.blocked: Dict[Channel, Pending] = {}
-        """Threads that wait on connections."""
+        super().__init__(target, settings)
+        self.blocked: Dict[Channel, Pending] = {}  # Threads that wait on connections
         self._closing: Optional[asyncio.Future[List[Name]]] = None
         _fork.remember(self)
 
-    def take_room(self) -> bool:
-        """Whether one more may wait on a connection. From any thread."""
-        try:
-            self._room.pop()
-        except IndexError:
-            return False
-        return True
-
-    def leave_room(self) -> None:
-        self._room.append(0)
-
-    @property
-    def waiting(self) -> int:
-        """How many wait by tickets, at most."""
-        return len(self.requests)
-
-    def places_of(self, server: Server, subscription: Subscription) -> Places:
-        places = subscription.places
-        if not isinstance(places, Places):
-            places = subscription.places = Places(self, server, subscription)
-        return places
-
     async def acquire(self, pending: Pending, begun: float) -> Optional[LeaseState]:
-        """None when others have held the lock until patience ended. A lease that comes when nobody waits any more is
-        given back."""
+        """None when others have held the lock until patience ended."""
         self.check_open()
         self.requests.add(pending)
+        self.tell("asked", pending.wanted, pending.begun)
         state: Optional[LeaseState] = None
         grant: Optional[Granted] = None
         queuing: Optional[Queuing] = None
@@ -80,15 +127,20 @@ class Hub(Holding):
                 grant = await queuing.until_told()
             if grant is None or valid_until(grant.asked, grant.ttl) <= now():
                 grant = await granted(self, pending, begun, queuing)
+            if grant is not None and pending.wanted.copies is not None:
+                grant = await acknowledged(self, pending.wanted, grant, pending.wanted.copies)
             if grant is not None:
                 state = self.granted(pending, grant)
+                self.bind(state, pending.bond)
             return state
         finally:
             if queuing is not None:
                 queuing.leave()
             self.requests.discard(pending)
-            if state is None and pending.may_hold:
-                self.give_up(pending)
+            if state is None:
+                self.tell("refused", pending.wanted, pending.begun)
+                if pending.may_hold:
+                    self.give_up(pending)
 
     def granted(self, pending: Pending, grant: Granted) -> LeaseState:
         """Also called by threads. It is looked after from now on."""
@@ -98,7 +150,39 @@ class Hub(Holding):
             # Whoever closed it may have looked for leases before.
             self.leases.discard(state)
             raise Closed
+        self._follow(state, pending.begun)
+        return state
+
+    def _follow(self, state: LeaseState, begun: float) -> None:
         self.look_by(state.next_look)
+        if self.settings.on_event is not None:
+            self.tell("granted", state.wanted, begun, state.fence)
+            since = now()
+            state.when_lost(lambda: self._ended(state, since))
+
+    def _ended(self, state: LeaseState, since: float) -> None:
+        if state.loss not in (Loss.DETACHED, Loss.FORKED):
+            step = "lost" if state.loss in (Loss.EXPIRED, Loss.TAKEN) else "released"
+            self.tell(step, state.wanted, since, state.fence)
+
+    async def adopt(self, detached: Union[Detached, str], ttl: Optional[Duration], renew: bool) -> LeaseState:
+        self.check_open()
+        its = detached if isinstance(detached, Detached) else Detached.parse(detached)
+        wanted, fence = adopted(self.settings, its, ttl, renew), its.fence
+        begun = now()
+        state = LeaseState(Pending(wanted), Granted(fence, begun, wanted.ttl))
+        try:
+            is_held = await self.extend(state, wanted.ttl, now() + self.limits.within)
+        except BaseException:
+            state.lose(Loss.DETACHED)
+            raise
+        if not is_held:
+            raise LockLost(wanted.name, state.loss or Loss.TAKEN)
+        self.leases.add(state)
+        if self.is_closed:
+            self.begin_release(state, Loss.CLOSED)
+            raise Closed
+        self._follow(state, begun)
         return state
 
     def give_up(self, pending: Pending) -> None:
@@ -106,37 +190,56 @@ class Hub(Holding):
             self._give_back_by(pending.wanted.name, now() + pending.wanted.ttl, give_up(self, pending))
 
     def drop_all(self, ended: Callable[[], None] = lambda: None) -> None:
-        """Nobody has the client any more, and nobody closed it."""
         if self.is_closed:
             return
 
-        async def close() -> None:
-            if self.requests or self.leases:
-                log.warning("a client was dropped and not closed, and gives back what it holds")
-            try:
-                await self.close(self.limits.within)
-            finally:
-                _LAST.discard(self)
-                ended()
-
         def begin() -> None:
             # The loop has it alone.
-            _LAST.add(self)
-            self._last = asyncio.ensure_future(close())
+            if self.requests or self.leases:
+                log.warning("a client was dropped and not closed, and gives back what it holds")
+            _LAST[self] = closing = asyncio.ensure_future(self.close(self.limits.within))
+            closing.add_done_callback(lambda _: _LAST.pop(self))
+            closing.add_done_callback(lambda _: ended())
 
         self.call(begin)
 
-    async def info(self, key: bytes) -> Optional[LockInfo]:
+    async def info(self, name: Name) -> Optional[LockInfo]:
+        """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
+        answer = await self._see(_questions.look(key_of(self.settings, name)))
+        if not isinstance(answer.reply, list):
+            return None
+        if answer.line.has_module:
+            return read(LockInfo, {b"holders": 1, b"share": 1, **fields(answer.reply)})
+        held, left = answer.reply
+        fence, owner = parse(held if isinstance(held, bytes) else b"")
+        return read(LockInfo, {b"owner": owner, b"fence": fence, b"ttl": left, b"holders": 1, b"share": 1})
+
+    async def holders(self, name: Name, count: int = 100) -> List[Holder]:
+        """Those who hold the lock, the oldest grant first; a count of -1: all. It needs the module."""
+        return listed(Holder, await self._list(name, b"LOCK.HOLDERS", key_of(self.settings, name), b"COUNT", count))
+
+    async def waiters(self, name: Name, count: int = 100) -> List[Waiter]:
+        """Those who wait for the lock, the next one first; a count of -1: all. It needs the module."""
+        return listed(Waiter, await self._list(name, b"LOCK.WAITERS", key_of(self.settings, name), b"COUNT", count))
+
+    async def top(self, count: int = 10, node_of: Name = b"") -> List[Contended]:
+        """The most contended locks, of the server, or of the node that has ``node_of``; a count of -1: all."""
+        return listed(Contended, await self._list(node_of, b"LOCK.TOP", count))
+
+    async def log(self, count: int = 10, node_of: Name = b"") -> List[LogEntry]:
+        """What went wrong with locks, the latest first: of the same server as :meth:`top`."""
+        return listed(LogEntry, await self._list(node_of, b"LOCK.LOG", count))
+
+    async def _list(self, name: Name, *command: Word) -> Reply:
+        return (await self._see(_questions.listing(key_of(self.settings, name), *command))).reply
+
+    async def _see(self, question: Question) -> Answer:
         self.check_open()
         limits = self.asking.limits(self.limits.within, now() + self.limits.within)
-        answer = await self.asking.ask(key, lambda _: Look(), limits)
-        return info_of(answer.reply, answer.has_module)
+        return await self.asking.ask(question.key, lambda _: question, limits)
 
     async def close(self, timeout: float) -> List[Name]:
-        """The names of the locks that could not be released in time.
-
-        It goes on to its end when whoever closes is cancelled: by the loss of a lock of its own, for one.
-        """
+        """The names of the locks that could not be released in time. It goes on when whoever closes is cancelled."""
         self.is_closed = True
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(timeout))
@@ -145,6 +248,7 @@ class Hub(Holding):
     async def _close(self, timeout: float) -> List[Name]:
         until = now() + timeout
         self.asking.send_away()
+        self.bound.send_away()
         for channel, pending in list(self.blocked.items()):
             channel.close()
             self.give_up(pending)
@@ -166,6 +270,7 @@ class Hub(Holding):
         if self._looking is not None:
             self._looking.cancel()
         self.asking.routes.close()
+        self.bound.routes.close()
         ending = list(self._background)
         for task in ending:
             task.cancel()
@@ -181,34 +286,7 @@ class Hub(Holding):
             state.forget_in_child()
 
 
-_LAST: Set[Hub] = set()
-"""Those of clients that nobody has any more, while they give back what they hold."""
-
-
-def info_of(reply: Reply, has_module: bool) -> Optional[LockInfo]:
-    if not isinstance(reply, list):
-        return None
-    if not has_module:
-        held, left = reply
-        fence, owner = parse(held if isinstance(held, bytes) else b"")
-        return LockInfo(owner, fence, _seconds(left), 1, 1, None)
-    told = fields(reply)
-    owner_told = told.get(b"owner")
-    owner = owner_told if isinstance(owner_told, bytes) else b""
-    counts = {name: number(told.get(name)) for name in (b"fence", b"holders", b"share", b"waiters")}
-    holders, share = counts[b"holders"], counts[b"share"]
-    return LockInfo(
-        owner,
-        counts[b"fence"] or 0,
-        _seconds(told.get(b"ttl")),
-        1 if holders is None else holders,
-        1 if share is None else share,
-        counts[b"waiters"],
-    )
-
-
-def _seconds(left: Reply) -> Optional[float]:
-    return left / 1000 if isinstance(left, int) and left >= 0 else None
+_LAST: Dict[Hub, asyncio.Future[List[Name]]] = {}
 
 
 def _is_done(release: asyncio.Future[Optional[Released]]) -> bool:

@@ -1,9 +1,8 @@
 """Connections of event loops: one on which many ask at the same time, and one on which grants are told of.
 
-Answers come in the order of the requests. Who gives up a request leaves it in its place, and the answer is dropped when
-it comes. A line on which an answer is overdue is retired: nobody asks on it any more, but it stays open for its last
-words. A request for a lock that a silent server has not read yet is so followed by its release, on the same connection
-and behind it: whenever the server goes on, nothing stays behind.
+Answers come in the order of the requests, also to those who have given up. A line on which an answer is overdue is
+retired: nobody asks on it any more, but it stays open for its last words. A request that a silent server has not read
+yet is so followed by its release: whenever the server goes on, nothing stays behind.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import os
 import socket
 import uuid
 from collections import deque
-from typing import Callable, Deque, Dict, Iterable, Optional, Protocol, Tuple, TypeVar
+from typing import Callable, Deque, Dict, Iterable, Optional, Protocol, Set, Tuple, TypeVar
 
 from redis.asyncio.connection import AbstractConnection, Connection
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
@@ -23,27 +22,22 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import TimeoutError as Silent
 
 from . import _fork
-from ._names import addresses_of
 from ._resp import Parser, Reply, pack
+from ._target import addresses_of
 from ._time import now, within
 
-LAST_WORDS = 60.0
-"""How long a retired line stays open for a server that may read on."""
+LAST_WORDS = 60.0  # How long a retired line stays open for a server that may read on
 
 W = TypeVar("W", bound="Wire")
 
 
 class Sink(Protocol):
-    """Where an answer goes to: a future, or what behaves like one."""
-
     def done(self) -> bool: ...
     def set_result(self, result: Reply, /) -> None: ...
     def set_exception(self, exception: BaseException, /) -> None: ...
 
 
 class Wire(asyncio.Protocol):
-    """A connection that is open."""
-
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         # What wrote to the transport would close it if it went.
         self._writer = writer
@@ -60,9 +54,6 @@ class Wire(asyncio.Protocol):
                 self.heard(reply)
         except (RedisError, ValueError) as error:
             self.close(error)
-
-    def eof_received(self) -> bool:
-        return False
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
         self.close(exc if isinstance(exc, OSError) else Disconnected("the server closed the connection"))
@@ -81,8 +72,7 @@ class Wire(asyncio.Protocol):
         raise NotImplementedError
 
     def forget_in_child(self) -> None:
-        """Closes the child's copy of the socket, and leaves the connection to the parent. Its number stays taken, for
-        the transport that the child leaves as it is may close it one day."""
+        """Closes the copy of the child. Its number stays taken, for the transport may close it one day."""
         number = _number(self._transport)
         if number >= 0:
             nothing = os.open(os.devnull, os.O_RDWR)
@@ -98,6 +88,7 @@ class Line(Wire):
         self._waiting: Deque[Tuple[Sink, float, float]] = deque()
         """Who waits, when it was sent, and when the answer is overdue."""
         self._retired: Optional[Exception] = None
+        self.bonds: Set[Callable[[], object]] = set()  # What is to be asked for elsewhere when it is of no more use
         self._watch: Optional[asyncio.TimerHandle] = None
         self._look_by = math.inf
         self.has_module = True
@@ -107,7 +98,6 @@ class Line(Wire):
         return self._retired is None
 
     def ask(self, packed: bytes, limit: float) -> asyncio.Future[Reply]:
-        """The answer, which may be an error; or the connection fails, or says nothing in time."""
         if self._retired is not None:
             raise self._retired
         answer: asyncio.Future[Reply] = self._loop.create_future()
@@ -115,7 +105,6 @@ class Line(Wire):
         return answer
 
     def send(self, packed: bytes, sinks: Iterable[Sink], limit: float) -> None:
-        """Several requests at once, each with its sink."""
         self._transport.write(packed)
         sent = self._loop.time()
         due = sent + limit if 0 < limit < 1e6 else sent + max(0.0, min(limit, 1e6))
@@ -152,11 +141,12 @@ class Line(Wire):
             self._look_at(min(due_later))
 
     def retire(self, reason: Exception) -> None:
-        """Nobody asks here from now on. What was asked is not answered."""
         if self._retired is not None:
             return
         self._retired = reason
         self._fail_all(reason)
+        for bond in list(self.bonds):
+            bond()
         if not self.is_closed:
             self._loop.call_later(LAST_WORDS, self.close)
 
@@ -186,21 +176,18 @@ class Listener(Protocol):
     def deaf(self) -> None: ...
 
 
-Place = Tuple[bytes, bytes]
-"""An owner and the key of a lock."""
+Place = Tuple[bytes, bytes]  # An owner and the key of a lock
 
 
 class Subscription(Wire):
     """One for all places that a client has in the queues of a server. A message may be lost, and one may come late."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, channel: Optional[bytes] = None) -> None:
         super().__init__(writer)
-        self.channel = f"leasehold:{uuid.uuid4()}".encode()
-        self._before = pack((b"message", self.channel, b""))[:-5]
-        """What comes before the length of each message."""
+        self.channel = channel or f"leasehold:{uuid.uuid4()}".encode()
+        self._before = pack((b"message", self.channel, b""))[:-5]  # What comes before the length of each message
         self.listeners: Dict[Place, Listener] = {}
-        self.places: Optional[object] = None
-        """Those in the queues of this server, kept together."""
+        self.places: Optional[object] = None  # Those in the queues of this server, kept together
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self._heard_at = self._checked_at = now()
 
@@ -230,7 +217,7 @@ class Subscription(Wire):
             self._subscribed.set_exception(reply)
         # Anything else answers a PING, also if it is refused: the server is there.
 
-    def _tell(self, message: bytes) -> None:
+    def _tell(self, message: bytes, /) -> None:
         parsed = parse(message)
         if parsed is not None:
             listener = self.listeners.get(parsed[1])
@@ -295,7 +282,8 @@ async def _connect(connection: AbstractConnection) -> None:
         await connection.connect()  # type: ignore[no-untyped-call,unused-ignore]
         return
     last: Optional[Exception] = None
-    for address in await addresses_of(connection.host, connection.port, connection.socket_type):
+    addresses = addresses_of(connection.host, connection.port, connection.socket_type)
+    for address in await asyncio.wrap_future(addresses):
         arguments = {**type(connection)._connection_arguments(connection), "host": address}
         if "ssl" in arguments:
             arguments["server_hostname"] = connection.host
@@ -312,7 +300,6 @@ async def _connect(connection: AbstractConnection) -> None:
 
 
 def _taken_from(connection: AbstractConnection) -> Optional[asyncio.StreamWriter]:
-    """redis-py has opened it, and has done with it."""
     writer = connection._writer
     connection._writer = connection._reader = None
     return writer

@@ -1,27 +1,21 @@
-"""A server without the module: scripts on the same keys, with the same values and the same meaning.
+"""A server without the module: scripts on the same keys, with the same values, as the Rust client has them, too.
 
-A fence is the larger of the server's clock in microseconds plus a margin and the last fence of this lock
-plus one. The last one is kept in a key beside the lock for a day: after that the clock is far ahead of it.
-The margin is that of the module, whose fences are ahead of the clock by as much after it has started: so
-fences grow when a server without the module takes over from one that has it, and the other way round.
-
-A server may be given the module while it runs. From then on a lock that a script granted would pass by the queue, and
-its fence would be ahead of those of the module. So the script looks first: by Redis 7 and Valkey it can ask whether
-this user may run a command, which fails for one that there is not.
-
-The Rust client speaks the same dialect: a change here is a change there.
+A fence is the larger of the server's clock in microseconds plus a margin and the last fence of this lock plus one, kept
+beside the lock for a day. The margin is that of the module: so fences grow when a server without the module
+takes over from one that has it, and the other way round. A server may be given the module while it runs. Then a lock
+that a script granted would pass by the queue, so the script looks first whether this user may run such a command.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import List, Tuple
+from typing import Any, Awaitable, Callable, List, Tuple
 
-from ._questions import EXCLUSIVE, Extend, Guarded, Look, Question, Release
-from ._resp import Word
+from redis.exceptions import ResponseError
+
+from ._resp import Reply, Word, number
 from .errors import NeedsModule
-from .settings import millis
 
 DAY_MILLIS = 86_400_000
 MARGIN_MICROS = 15_000_000
@@ -36,48 +30,59 @@ class Script:
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-# KEYS: the lock, its last fence. ARGV: owner, ttl, how long to remember the fence, margin.
+# KEYS: the locks, and then the last fence of each. ARGV: owner, ttl, how long to remember the fence, margin.
 ACQUIRE = Script("""
 if redis.acl_check_cmd then
   local is_known, may = pcall(redis.acl_check_cmd, 'LOCK.ACQUIRE', KEYS[1], ARGV[1], ARGV[2])
   if is_known and may then return redis.error_reply('LEASEHOLD the module has been loaded') end
 end
-local held = redis.call('GET', KEYS[1])
-if held then
-  local fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')
-  if not (fence and string.sub(held, 18) == ARGV[1]) then
-    if held ~= ARGV[1] then return false end
-    fence = '0'
+local locks, same = #KEYS / 2, nil
+for at = 1, locks do
+  local held, fence = redis.call('GET', KEYS[at]), false
+  if held then
+    fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')
+    if not (fence and string.sub(held, 18) == ARGV[1]) then
+      if held ~= ARGV[1] then return false end
+      fence = '0'
+    end
   end
-  local left = redis.call('PTTL', KEYS[1])
-  if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-  return fence
+  if at == 1 then same = fence elseif same ~= fence then same = false end
+end
+if same then
+  for at = 1, locks do
+    local left = redis.call('PTTL', KEYS[at])
+    if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[at], ARGV[2]) end
+  end
+  return same
 end
 local now = redis.call('TIME')
 local fence = now[1] * 1000000 + now[2] + ARGV[4]
-local last = tonumber(redis.call('GET', KEYS[2]) or '0')
-if last and last >= fence then fence = last + 1 end
+for at = locks + 1, 2 * locks do
+  local last = tonumber(redis.call('GET', KEYS[at]) or '0')
+  if last and last >= fence then fence = last + 1 end
+end
 fence = string.format('%016.0f', fence)
-redis.call('SET', KEYS[1], fence .. ':' .. ARGV[1], 'PX', ARGV[2])
-redis.call('SET', KEYS[2], fence, 'PX', ARGV[3])
+for at = 1, locks do
+  redis.call('SET', KEYS[at], fence .. ':' .. ARGV[1], 'PX', ARGV[2])
+  redis.call('SET', KEYS[locks + at], fence, 'PX', ARGV[3])
+end
 return fence""")
 
 # ARGV: the value, ttl.
 EXTEND = Script("""
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])""")
+for at = 1, #KEYS do if redis.call('GET', KEYS[at]) ~= ARGV[1] then return 0 end end
+for at = 1, #KEYS do redis.call('PEXPIRE', KEYS[at], ARGV[2]) end
+return 1""")
 
-# ARGV: the value.
+# ARGV: the owner, and a value that it holds; without it any.
 RELEASE = Script("""
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])""")
-
-# ARGV: the owner.
-RELEASE_ANY = Script("""
-local held = redis.call('GET', KEYS[1])
-if not held then return 0 end
-if string.sub(held, 17) ~= ':' .. ARGV[1] and held ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])""")
+local released = 0
+for at = 1, #KEYS do
+  local held = redis.call('GET', KEYS[at])
+  local is_its = held and (string.sub(held, 17) == ':' .. ARGV[1] or held == ARGV[1])
+  if is_its and (held == ARGV[2] or not ARGV[2]) then released = released + redis.call('DEL', KEYS[at]) end
+end
+return released""")
 
 # What it holds, and what is left of it, in one step.
 LOOK = Script("""
@@ -86,38 +91,15 @@ if not held then return false end
 return {held, redis.call('PTTL', KEYS[1])}""")
 
 
-def script_for(key: bytes, question: Question) -> Tuple[Script, List[Word]]:
-    """The script, and what follows it in EVAL: the number of keys, the keys and the arguments.
-
-    Nobody waits here: whoever asks to wait is told of the present.
-    """
-    if isinstance(question, Extend):
-        return EXTEND, [1, key, value(question.owner, question.fence), millis(question.ttl)]
-    if isinstance(question, Release):
-        if question.fence is None:
-            return RELEASE_ANY, [1, key, question.owner]
-        return RELEASE, [1, key, value(question.owner, question.fence)]
-    if isinstance(question, Guarded):
-        raise NeedsModule("ERR", "guarded commands need the module leasehold, which this server does not have")
-    if isinstance(question, Look):
-        return LOOK, [1, key]
-    if question.share != EXCLUSIVE:
-        raise NeedsModule("ERR", "several holders need the module leasehold, which this server does not have")
-    ttl = millis(question.ttl)
-    return ACQUIRE, [2, key, beside(key), question.owner, ttl, DAY_MILLIS, MARGIN_MICROS]
-
-
-def needs_module(question: Question) -> bool:
-    return isinstance(question, Guarded) or getattr(question, "share", EXCLUSIVE) != EXCLUSIVE
+def acquire(keys: Tuple[bytes, ...], owner: bytes, ttl: int) -> Tuple[Script, List[Word]]:
+    return ACQUIRE, [2 * len(keys), *keys, *map(beside, keys), owner, ttl, DAY_MILLIS, MARGIN_MICROS]
 
 
 def value(owner: bytes, fence: int) -> bytes:
-    """What the key holds. A fence of 0 is that of a lock that another kind of client wrote."""
     return owner if fence == 0 else b"%016d:%s" % (fence, owner)
 
 
 def parse(held: bytes) -> Tuple[int, bytes]:
-    """The fence and the owner in what a key holds."""
     fence, colon, owner = held[:16], held[16:17], held[17:]
     if colon == b":" and len(fence) == 16 and fence.isdigit():
         return int(fence), owner
@@ -125,8 +107,7 @@ def parse(held: bytes) -> Tuple[int, bytes]:
 
 
 def beside(key: bytes) -> bytes:
-    """The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has
-    none there: a cluster refuses it."""
+    """The key of the last fence, in the slot of the lock; a cluster refuses a closing brace that closes nothing."""
     if _has_tag(key) or b"}" in key:
         return key + b":fence"
     return b"{" + key + b"}:fence"
@@ -136,3 +117,49 @@ def _has_tag(key: bytes) -> bool:
     _, opening, rest = key.partition(b"{")
     tag, closing, _ = rest.partition(b"}")
     return bool(opening and closing and tag)
+
+
+Ask = Callable[..., Awaitable[Reply]]
+
+
+async def without_scripts(ask: Ask, script: Script, rest: List[Any]) -> Reply:
+    """The same for a user who may not run any, by ``SET … IFEQ``, and ``DELEX`` or ``DELIFEQ``: a lock is taken without
+    a fence, which is made while the lock is held, and put in if it is held still. So fences grow with the clock."""
+    count, key = rest[:2]
+    words = rest[1 + count :]
+    if count > (2 if script is ACQUIRE else 1):
+        raise NeedsModule("NOPERM", "several locks at once need the module leasehold, or the right to run scripts")
+    if script is ACQUIRE:
+        return await _acquire(ask, key, rest[2], *words)
+    if script is EXTEND:
+        return int(await ask(b"SET", key, words[0], b"IFEQ", words[0], b"PX", words[1]) == b"OK")
+    held = words[1] if len(words) > 1 else await ask(b"GET", key)
+    if script is LOOK:
+        return None if held is None else [held, await ask(b"PTTL", key)]
+    if not isinstance(held, bytes) or words[0] not in (held, parse(held)[1]):
+        return 0
+    for command in ((b"DELEX", key, b"IFEQ", held), (b"DELIFEQ", key, held)):
+        try:
+            return await ask(*command)
+        except ResponseError as error:
+            if "unknown command" not in str(error) and not str(error).startswith("NOPERM"):
+                raise
+    return int(await ask(b"SET", key, held, b"IFEQ", held, b"PX", 1) == b"OK")
+
+
+async def _acquire(ask: Ask, key: Word, beside: Word, owner: bytes, ttl: int, day: int, margin: int) -> Reply:
+    taken = b"%016d:%b" % (0, owner)
+    held = taken if await ask(b"SET", key, taken, b"NX", b"PX", ttl) == b"OK" else await ask(b"GET", key)
+    if not isinstance(held, bytes) or owner not in (held, parse(held)[1]):
+        return None
+    if held != taken:
+        left = number(await ask(b"PTTL", key)) or 0
+        if 0 <= left < ttl:
+            await ask(b"SET", key, held, b"IFEQ", held, b"PX", ttl)
+        return parse(held)[0]
+    time, last = await ask(b"TIME"), await ask(b"GET", beside)
+    seconds, micros = time  # type: ignore[misc]
+    fence = max(int(seconds) * 1_000_000 + int(micros) + margin, int(last or 0) + 1)  # type: ignore[arg-type]
+    await ask(b"SET", beside, fence, b"PX", day)
+    its_value = value(owner, fence)
+    return fence if await ask(b"SET", key, its_value, b"IFEQ", held, b"PX", ttl) == b"OK" else None

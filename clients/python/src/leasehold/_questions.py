@@ -1,88 +1,106 @@
-"""What is asked of a server, in the words of the module. Pure.
-
-The fallback for servers without the module has other words for the same questions: see ``_plain``.
-"""
+"""What is asked of a server: in the words of the module, and by scripts where there is none. Pure."""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, List, NamedTuple, Optional, Tuple, Union
 
+from . import _plain
 from ._resp import Word
+from .errors import NeedsModule
 from .settings import millis
 
 UNLIMITED = 0
 EXCLUSIVE = 1
 
+Call = Tuple[_plain.Script, List[Word]]
 
-class Acquire(NamedTuple):
+
+class Claim(NamedTuple):
+    key: bytes
     owner: bytes
-    ttl: float
-    share: int
+    share: int = EXCLUSIVE
+    also: Tuple[bytes, ...] = ()
+    grace: Optional[float] = None  # How long the hold may outlast the connection, if it is bound to one
+
+    @property
+    def keys(self) -> Tuple[bytes, ...]:
+        return (self.key, *self.also)
 
 
-class Wait(NamedTuple):
+class Question(NamedTuple):
+    key: bytes
+    words: List[Word]
+    plain: Union[Callable[[], Call], str]  # The script, and what follows it in EVAL; or what needs the module
+
+    def call(self) -> Call:
+        if isinstance(self.plain, str):
+            raise NeedsModule("ERR", f"{self.plain} need the module leasehold, which this server does not have")
+        return self.plain()
+
+
+def acquire(claim: Claim, ttl: float, *options: Word) -> Question:
+    """By scripts nobody waits: whoever asks to wait is told of the present."""
+    key, owner, share, also, grace = claim
+    asked: List[Word] = [b"LOCK.ACQUIRE", key, owner, millis(ttl)]
+    if share != EXCLUSIVE:
+        asked += [b"SHARE", share]
+    if grace is not None:
+        asked += [b"EPHEMERAL", round(grace * 1000)]
+    asked += options
+    if also:
+        asked += _also(claim)
+    if share != EXCLUSIVE or grace is not None:
+        return Question(key, asked, "several holders, and ephemeral holds,")
+    return Question(key, asked, lambda: _plain.acquire(claim.keys, owner, millis(ttl)))
+
+
+def wait(claim: Claim, ttl: float, patience: Optional[float]) -> Question:
     """Waits on its connection for so long; None: without limit."""
-
-    owner: bytes
-    ttl: float
-    share: int
-    patience: Optional[float]
+    return acquire(claim, ttl, b"BLOCK", 0 if patience is None else millis(patience))
 
 
-class Ticket(NamedTuple):
+def ticket(claim: Claim, ttl: float, kept: float, channel: Optional[bytes]) -> Question:
     """Keeps a place in the queue for so long, and is told on that channel when it is granted; None: it is not told."""
-
-    owner: bytes
-    ttl: float
-    share: int
-    kept: float
-    channel: Optional[bytes]
+    return acquire(claim, ttl, b"TICKET", millis(kept), *((b"NOTIFY", channel) if channel is not None else ()))
 
 
-class Extend(NamedTuple):
-    owner: bytes
-    ttl: float
-    fence: int
+def extend(claim: Claim, ttl: float, fence: int) -> Question:
+    its_words: List[Word] = [b"LOCK.EXTEND", claim.key, claim.owner, millis(ttl), fence]
+
+    def call() -> Call:
+        return _plain.EXTEND, _of(claim, _plain.value(claim.owner, fence), millis(ttl))
+
+    return Question(claim.key, its_words + _also(claim) if claim.also else its_words, call)
 
 
-class Release(NamedTuple):
+def release(claim: Claim, fence: Optional[int]) -> Question:
     """Without a fence: whatever this owner holds, and its place in the queue."""
+    its_words: List[Word] = [b"LOCK.RELEASE", claim.key, claim.owner]
+    if fence is not None:
+        its_words.append(fence)
 
-    owner: bytes
-    fence: Optional[int]
+    def call() -> Call:
+        held = [] if fence is None else [_plain.value(claim.owner, fence)]
+        return _plain.RELEASE, _of(claim, claim.owner, *held)
 
-
-class Look(NamedTuple):
-    """Who holds it?"""
-
-
-class Guarded(NamedTuple):
-    """Runs a command if this owner holds the lock by this fence."""
-
-    owner: bytes
-    fence: int
-    command: Tuple[Word, ...]
+    return Question(claim.key, its_words + _also(claim) if claim.also else its_words, call)
 
 
-Question = Union[Acquire, Wait, Ticket, Extend, Release, Look, Guarded]
+def look(key: bytes) -> Question:
+    return Question(key, [b"LOCK.INFO", key], lambda: (_plain.LOOK, [1, key]))
 
 
-def words(key: bytes, question: Question) -> List[Word]:
-    if isinstance(question, Release):
-        fence: List[Word] = [] if question.fence is None else [question.fence]
-        return [b"LOCK.RELEASE", key, question.owner, *fence]
-    if isinstance(question, Extend):
-        return [b"LOCK.EXTEND", key, question.owner, millis(question.ttl), question.fence]
-    if isinstance(question, Guarded):
-        return [b"LOCK.GUARD", key, question.owner, question.fence, *question.command]
-    if isinstance(question, Look):
-        return [b"LOCK.INFO", key]
-    asked: List[Word] = [b"LOCK.ACQUIRE", key, question.owner, millis(question.ttl)]
-    if question.share != EXCLUSIVE:
-        asked += [b"SHARE", question.share]
-    if isinstance(question, Wait):
-        asked += [b"BLOCK", 0 if question.patience is None else millis(question.patience)]
-    if isinstance(question, Ticket):
-        asked += [b"TICKET", millis(question.kept)]
-        asked += [] if question.channel is None else [b"NOTIFY", question.channel]
-    return asked
+def listing(key: bytes, *command: Word) -> Question:
+    return Question(key, [*command], "lists of holders, of waiters and of events")
+
+
+def guarded(claim: Claim, fence: int, command: Tuple[Word, ...]) -> Question:
+    return Question(claim.key, [b"LOCK.GUARD", claim.key, claim.owner, fence, *command], "guarded commands")
+
+
+def _of(claim: Claim, *arguments: Word) -> List[Word]:
+    return [len(claim.keys), *claim.keys, *arguments]
+
+
+def _also(claim: Claim) -> List[Word]:
+    return [b"ALSO", len(claim.also), *claim.also]

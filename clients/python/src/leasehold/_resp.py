@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError, ResponseError
 
 from .errors import SettingError
 
-Reply = Union[None, int, bytes, RedisError, List["Reply"]]
-"""Errors are values here: those who asked raise them."""
+Reply = Union[None, int, bytes, RedisError, List["Reply"]]  # Errors are values here: those who asked raise them
 Word = Union[bytes, str, int]
 Words = Sequence[Word]
+E = TypeVar("E")
 
 
 def pack(words: Words) -> bytes:
@@ -44,24 +44,19 @@ def _octets(word: object) -> bytes:
 
 
 class Parser:
-    """Of a stream that comes in pieces."""
-
     __slots__ = ("_arrays", "_missing", "_pieces")
 
     def __init__(self) -> None:
         self._pieces: List[bytes] = []
-        self._missing = 0
-        """How many bytes have to come at least before the rest can be read."""
+        self._missing = 0  # How many bytes have to come at least before the rest can be read
         self._arrays: List[Tuple[int, List[Reply]]] = []
         """Those under way: how many elements each will have, and those that have come."""
 
     @property
     def is_amid(self) -> bool:
-        """Whether a part of a reply has come."""
         return bool(self._pieces or self._arrays)
 
     def feed(self, data: bytes) -> List[Reply]:
-        """The replies that this completes."""
         if self._pieces:
             self._pieces.append(data)
             self._missing -= len(data)
@@ -129,8 +124,28 @@ def number(reply: Reply) -> Optional[int]:
 
 
 def fields(reply: Reply) -> Dict[bytes, Reply]:
-    """Names and values in turn. They are read by name, for later servers have more of them."""
     if not isinstance(reply, list):
         return {}
     names, values = reply[0::2], reply[1::2]
     return {name: value for name, value in zip(names, values) if isinstance(name, bytes)}
+
+
+_READ: Dict[str, Callable[[Reply], object]] = {
+    "bytes": lambda told: told if isinstance(told, bytes) else b"",
+    "str": lambda told: told.decode(errors="replace") if isinstance(told, bytes) else "",
+    "int": lambda told: number(told) or 0,
+    "float": lambda told: (number(told) or 0) / 1000,
+    "Optional[float]": lambda told: told / 1000 if isinstance(told, int) and told >= 0 else None,
+    "Optional[int]": number,
+}
+_NAMES = {"name": b"key", "lasted": b"ms"}
+
+
+def read(kind: Callable[..., E], told: Dict[bytes, Reply]) -> E:
+    """What a server lists, as the fields of a class: in seconds, where it counts milliseconds."""
+    names = ((_NAMES.get(name, name.replace("_", "-").encode()), form) for name, form in kind.__annotations__.items())
+    return kind(*(_READ[str(getattr(form, "__forward_arg__", form))](told.get(name)) for name, form in names))
+
+
+def listed(kind: Callable[..., E], reply: Reply) -> List[E]:
+    return [read(kind, fields(each)) for each in (reply if isinstance(reply, list) else [])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from redis.crc import key_slot
 from redis.exceptions import ConnectionError as Disconnected
@@ -15,16 +15,14 @@ from ._target import Address, Alone, Clustered, Target, Watched
 from ._time import now
 from ._verdict import Verdict, redirection_in, verdict
 
-LOOK_EVERY = 1.0
-"""How often sentinels are asked who is the primary: a former one may still be reachable."""
+T = TypeVar("T")
 
-NEXT_AFTER = 0.1
-"""How long a node may take to say who has which slot before another one is asked, too."""
+LOOK_EVERY = 1.0  # How often sentinels are asked who is the primary: a former one may still be reachable
+
+NEXT_AFTER = 0.1  # How long a node may take to say who has which slot before another one is asked, too
 
 
 class SlotMap:
-    """Which node of a cluster has which slot, as far as is known."""
-
     def __init__(self) -> None:
         self._nodes: Dict[int, Address] = {}
 
@@ -34,13 +32,10 @@ class SlotMap:
     def moved(self, slot: int, to: Address) -> None:
         self._nodes[slot] = to
 
-    def rename(self, node: Address, to: Address) -> None:
-        self._nodes = {slot: to if its == node else its for slot, its in self._nodes.items()}
-
     def nodes(self) -> List[Address]:
         return list(dict.fromkeys(self._nodes.values()))
 
-    def learn(self, reply: Reply, asked: Address) -> None:
+    def learn(self, reply: Reply, asked: Address, mapped: Callable[[Address], Address] = lambda node: node) -> None:
         """The answer to CLUSTER SLOTS. A node that does not know its own name is called by that of who answered."""
         known: Dict[int, Address] = {}
         for entry in reply if isinstance(reply, list) else []:
@@ -50,7 +45,7 @@ class SlotMap:
             host, port = primary[0], primary[1]
             if isinstance(first, int) and isinstance(last, int) and isinstance(port, int):
                 name = host.decode() if isinstance(host, bytes) and host not in (b"", b"?") else asked[0]
-                known.update((slot, (name, port)) for slot in range(first, last + 1))
+                known.update(dict.fromkeys(range(first, last + 1), mapped((name, port))))
         if known:
             self._nodes = known
 
@@ -81,11 +76,11 @@ class Routes:
         return server
 
     def known(self, key: bytes) -> Optional[Server]:
-        """If it need not be asked for. Called from any thread."""
         if self._alone is not None:
             return self._alone
         if isinstance(self._target, Watched):
-            address = None if self._is_due(LOOK_EVERY) else self._primary
+            is_due = self._looked_at is None or now() - self._looked_at >= LOOK_EVERY
+            address = None if is_due else self._primary
         else:
             address = None if self._looked_at is None else self._slots.node_of(key)
         return None if address is None else self._servers.get(address)
@@ -107,7 +102,6 @@ class Routes:
         return self.server_at(address)
 
     def redirected(self, error: BaseException) -> Optional[Server]:
-        """The server that is to be asked this once."""
         redirection = redirection_in(error)
         if redirection is None:
             return None
@@ -118,15 +112,10 @@ class Routes:
         return None
 
     def failed(self, error: BaseException) -> None:
-        """Whoever asks next looks who grants locks now."""
         if verdict(error) in (Verdict.BROKEN, Verdict.ELSEWHERE, Verdict.AGAIN):
             self._looked_at = None
 
-    def _is_due(self, every: float) -> bool:
-        return self._looked_at is None or now() - self._looked_at >= every
-
     async def _look_once(self) -> None:
-        """One looks, for all who want to know."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
         await asyncio.shield(self._looking)
@@ -140,51 +129,43 @@ class Routes:
 
     async def _ask_sentinels(self, service: str) -> Optional[Address]:
         words = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.encode()]
-        asking = [asyncio.ensure_future(self._ask(sentinel, words)) for sentinel in self._sentinels]
+        return await self._first(self._sentinels, words, 0.0, lambda reply, _: _address(reply))
+
+    async def _ask_nodes(self, target: Clustered) -> None:
+        """One after the other, and the next one before long: all wait for this, also for locks of nodes that are up."""
+        nodes = dict.fromkeys([*self._slots.nodes(), *(self._mapped(address) for address in target.seeds)])
+
+        def learned(reply: Reply, server: Server) -> bool:
+            if reply and server.address is not None:
+                self._slots.learn(reply, server.address, self._mapped)
+            return bool(reply)
+
+        await self._first([self.server_at(node) for node in nodes], [b"CLUSTER", b"SLOTS"], NEXT_AFTER, learned)
+
+    async def _first(
+        self, servers: Sequence[Server], words: List[bytes], every: float, read: Callable[[Reply, Server], Optional[T]]
+    ) -> Optional[T]:
+        """What is read from the first answer that says something."""
+        asking: List[asyncio.Future[Optional[T]]] = []
+
+        async def ask(number: int, server: Server) -> Optional[T]:
+            if number:
+                # One that has failed is not waited for.
+                await asyncio.wait(asking[number - 1 : number], timeout=every * number)
+            return read(await self._ask(server, words), server)
+
+        asking += [asyncio.ensure_future(ask(number, server)) for number, server in enumerate(servers)]
         try:
             for answered in asyncio.as_completed(asking):
-                address = _address(await answered)
-                if address is not None:
-                    return address
+                came = await answered
+                if came:
+                    return came
             return None
         finally:
             for each in asking:
                 each.cancel()
 
-    async def _ask_nodes(self, target: Clustered) -> None:
-        """One after the other, and the next one before long: all wait for this, also for locks of nodes that are up."""
-        seeds = [self._mapped(address) for address in target.seeds]
-        asked: Dict[asyncio.Future[Reply], Address] = {}
-        try:
-            for address in [*dict.fromkeys(self._slots.nodes() + seeds), None]:
-                if address is not None:
-                    question = self._ask(self.server_at(address), [b"CLUSTER", b"SLOTS"])
-                    asked[asyncio.ensure_future(question)] = address
-                limit = None if address is None else NEXT_AFTER
-                if await self._learn_from(asked, limit):
-                    return
-        finally:
-            for open_question in asked:
-                open_question.cancel()
-
-    async def _learn_from(self, asked: Dict[asyncio.Future[Reply], Address], limit: Optional[float]) -> bool:
-        """Whether any of them has answered in time; without limit until all have answered or failed."""
-        while asked:
-            done, _ = await asyncio.wait(asked, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            for answered in done:
-                address, reply = asked.pop(answered), answered.result()
-                if reply:
-                    self._slots.learn(reply, address)
-                    for node, to in [(node, self._mapped(node)) for node in self._slots.nodes()]:
-                        if node != to:
-                            self._slots.rename(node, to)
-                    return True
-            if not done or limit is not None:
-                return False
-        return False
-
     async def _ask(self, server: Server, words: List[bytes]) -> Reply:
-        """None if it does not answer."""
         try:
             line = await server.line(self._response)
             reply = await line.ask(pack(words), self._response)

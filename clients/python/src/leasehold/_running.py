@@ -1,48 +1,130 @@
-"""How threads ask: each by itself, on a connection that it has for the time of the request.
-
-That is the whole of it as long as all goes well. Whatever goes wrong, or takes longer than one request, is left to the
-event loop in the thread that renews leases: it asks again in the name of the same owner, finds the server that grants
-locks now, and keeps places in queues for more waits than may take a connection each.
-"""
+"""How threads ask: each by itself, on a connection that it has for the time of the request. Whatever goes wrong, or
+takes longer than one request, is left to the event loop in the thread that renews leases: it asks again in the name of
+the same owner, finds the server that grants locks now, and keeps places in queues."""
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import concurrent.futures
+import logging
 import math
 import threading
-from typing import Callable, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Callable, Coroutine, List, Optional, Set, Tuple, TypeVar, Union
 
 from redis.exceptions import RedisError
 
+from . import _fork, _questions
 from ._direct import Channel
 from ._holding import guarded, released_by
-from ._hub import Hub, info_of
-from ._lease import LeaseState
-from ._pending import Granted, Pending, is_fresh
-from ._questions import Acquire, Look, Question, Release, Wait
+from ._hub import Hub
+from ._pending import Granted, LeaseState, Pending, is_fresh
 from ._resp import Reply, Word, number
 from ._server import Server
 from ._target import Target
-from ._thread import OPEN, LoopThread
 from ._time import now, valid_until
 from ._verdict import Verdict, public, verdict
 from ._waiting import LATE
 from ._wanted import Wanted
-from .errors import LockLost, Unanswered
-from .outcomes import LockInfo, Loss, Released
+from .errors import Closed, LeaseholdError, LockLost, Unanswered, Unreachable
+from .outcomes import Loss, Released
 from .settings import Name, Settings
 
+log = logging.getLogger("leasehold")
+
 L = TypeVar("L")
+T = TypeVar("T")
+
+GRACE = 2.0  # How much longer than a request may take its caller waits for the thread. It has not run for as long then.
+
+LAST_STEPS = 2.0  # How long what is left on the loop may take to end
 
 
-class _Came(NamedTuple):
-    """What came of a request that the thread made by itself."""
+class LoopThread:
+    def __init__(self) -> None:
+        self.loop = asyncio.SelectorEventLoop()
+        self._asking = threading.RLock()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="leasehold", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self.loop.close()
+            raise LeaseholdError(f"no thread can be started: {error}") from error
 
-    grant: Optional[Granted]
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self._end_all()
+        finally:
+            self.loop.close()
+
+    def _end_all(self) -> None:
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_STEPS))
+
+    def call(self, work: Callable[[], Coroutine[object, object, T]], limit: Optional[float]) -> T:
+        """Its result. If the caller is interrupted, such as by Ctrl-C, the work is cancelled."""
+        with self._asking:
+            if self._is_stopped:
+                raise Closed
+            future = asyncio.run_coroutine_threadsafe(work(), self.loop)
+        try:
+            return future.result(None if limit is None else _at_most(limit + GRACE))
+        except concurrent.futures.CancelledError:
+            raise Closed from None
+        except concurrent.futures.TimeoutError as error:
+            if future.done():
+                raise
+            raise Unreachable(f"no answer within {limit} s") from error
+        finally:
+            future.cancel()
+
+    def stop(self, limit: float) -> None:
+        with self._asking:
+            if not self._is_stopped:
+                self._is_stopped = True
+                self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_at_most(limit))
+
+
+def _at_most(limit: float) -> float:
+    return min(limit, threading.TIMEOUT_MAX)
+
+
+Close = Callable[[float], object]
+
+LIMIT = 1.0  # How long a program that ends may be kept from it by each client, in seconds
+
+
+class Open:
+    def __init__(self) -> None:
+        self.closes: Set[Close] = set()
+        _fork.remember(self)
+
+    def close_all(self) -> None:
+        while self.closes:
+            try:
+                self.closes.pop()(LIMIT)
+            except Exception as error:
+                log.debug("not closed when the program ended: %s", error)
+
+    def forget_in_child(self) -> None:
+        _fork.OF_PARENTS.append(self.closes)
+        self.__init__()  # type: ignore[misc]
+
+
+OPEN = Open()
+atexit.register(OPEN.close_all)
+
+_Came = Union[Granted, bool]  # What came of a request of the thread; False: others have it, True: ask in another way
 
 
 class Running:
-    """What a client has as soon as it was asked for something."""
-
     def __init__(self, target: Target, settings: Settings) -> None:
         self.thread = LoopThread()
 
@@ -51,7 +133,7 @@ class Running:
 
         self.hub = self.thread.call(new_hub, None)
         self._routes = self.hub.asking.routes
-        OPEN.add(self.close)
+        OPEN.closes.add(self.close)
 
     def acquire(self, pending: Pending, lease_of: Callable[[LeaseState], L]) -> Optional[L]:
         """A lease from the first moment: if the caller is interrupted, nobody has it, and it is given back."""
@@ -60,8 +142,8 @@ class Running:
         try:
             hub.check_open()
             came = self._acquire_directly(pending, begun)
-            if came is not None:
-                return None if came.grant is None else lease_of(hub.granted(pending, came.grant))
+            if came is not True:
+                return lease_of(hub.granted(pending, came)) if came else None
         except BaseException:
             hub.call(hub.give_up, pending)
             raise
@@ -75,12 +157,13 @@ class Running:
         limit = None if math.isinf(wanted.wait) else max(wanted.wait, hub.limits.within)
         return self.thread.call(granted, limit)
 
-    def _acquire_directly(self, pending: Pending, begun: float) -> Optional[_Came]:
-        """None: it is to be asked for in another way."""
+    def _acquire_directly(self, pending: Pending, begun: float) -> _Came:
         hub, wanted = self.hub, pending.wanted
-        server = self._routes.known(wanted.key)
-        if server is None:
-            return None
+        server = self._routes.known(wanted.claim.key)
+        # The loop tells of events, too.
+        is_special = wanted.claim.grace is not None or wanted.copies is not None or hub.settings.on_event is not None
+        if server is None or is_special:
+            return True
         may_wait = wanted.wait > 0 and server.has_module
         waits = may_wait and hub.take_room()
         try:
@@ -88,17 +171,16 @@ class Running:
             channel = server.pool.take_idle()
             if channel is None and (waits or not may_wait):
                 channel = self._opened(server, begun, wanted)
-            came = None if channel is None else self._ask_for_it(server, channel, pending, begun, waits)
+            came = channel is None or self._ask_for_it(server, channel, pending, begun, waits)
         finally:
             if waits:
                 hub.leave_room()
-        if came is not None and came.grant is not None and not _is_good(came.grant, waits):
-            # It has waited for a good part of its lease, which begins anew when it is asked for once more.
-            channel = server.pool.take_idle()
-            came = None if channel is None else self._ask_for_it(server, channel, pending, begun, False)
-            if came is not None and came.grant is not None and not _is_good(came.grant, False):
-                return None
-        return came
+        if not isinstance(came, Granted) or _is_good(came, waits):
+            return came
+        # It has waited for a good part of its lease, which begins anew when it is asked for once more.
+        channel = server.pool.take_idle()
+        came = channel is None or self._ask_for_it(server, channel, pending, begun, False)
+        return came if not isinstance(came, Granted) or _is_good(came, False) else True
 
     def _deadline(self, begun: float, wanted: Wanted) -> float:
         return begun + (wanted.wait if wanted.wait > 0 else self.hub.limits.within)
@@ -109,26 +191,25 @@ class Running:
         except (RedisError, OSError):
             return None
 
-    def _ask_for_it(
-        self, server: Server, channel: Channel, pending: Pending, begun: float, waits: bool
-    ) -> Optional[_Came]:
+    def _ask_for_it(self, server: Server, channel: Channel, pending: Pending, begun: float, waits: bool) -> _Came:
         hub, wanted, deadline = self.hub, pending.wanted, self._deadline(begun, pending.wanted)
         asked = now()
         left = deadline - asked
-        question: Question = Acquire(wanted.owner, wanted.ttl, wanted.share)
         limit: Optional[float] = min(hub.asking.each(wanted.ttl), left)
-        if waits:
+        if not waits:
+            question = _questions.acquire(wanted.claim, wanted.ttl)
+        else:
             patience = None if math.isinf(left) else max(left, 0.001)
-            question = Wait(wanted.owner, wanted.ttl, wanted.share, patience)
+            question = _questions.wait(wanted.claim, wanted.ttl, patience)
             limit = None if patience is None else patience + LATE
             if hub.settings.tickets and not server.tickets.is_closed:
                 # Then a ticket takes over the place: a connection may be stuck, and others want to wait.
                 limit = min(hub.limits.slice, math.inf if limit is None else limit)
             hub.blocked[channel] = pending
-        packed = server.known_words(wanted.key, question)
+        packed = server.known_words(question)
         if packed is None:
             server.pool.give_back(channel)
-            return None
+            return True
         pending.may_hold = True
         pending.unanswered.add(channel)
         try:
@@ -137,7 +218,7 @@ class Running:
             reply = channel.ask(packed, limit)
         except (RedisError, OSError):
             hub.check_open()
-            return None
+            return True
         finally:
             if waits:
                 hub.blocked.pop(channel, None)
@@ -145,12 +226,12 @@ class Running:
         server.pool.give_back(channel)
         fence = None if isinstance(reply, RedisError) else number(reply)
         if fence is not None:
-            return _Came(Granted(fence, asked, wanted.ttl))
+            return Granted(fence, asked, wanted.ttl)
         pending.may_hold = bool(pending.unanswered)
         if isinstance(reply, RedisError):
             server.learn(reply)
-            return None
-        return _Came(None) if wanted.wait == 0 or now() >= deadline else None
+            return True
+        return wanted.wait > 0 and now() < deadline
 
     def release(self, state: LeaseState) -> Released:
         hub, begun = self.hub, now()
@@ -160,9 +241,9 @@ class Running:
         known = hub.known_release(state)
         if known is not None:
             return known
-        server = self._routes.known(state.key)
+        server = self._routes.known(state.claim.key)
         if server is not None and hub.may_release_at_once(state):
-            packed = server.known_words(state.key, Release(state.owner, state.fence))
+            packed = server.known_words(_questions.release(state.claim, state.fence))
             state.releasing = threading.Lock()
             with state.releasing:
                 if packed is not None and state.lose(Loss.RELEASED):
@@ -179,15 +260,10 @@ class Running:
         try:
             hub.leases.discard(state)
             channel = server.pool.take(hub.limits.within / 2)
-            try:
-                was_asked = now() < end
-                reply = channel.ask(packed, min(hub.limits.response, hub.limits.within / 2))
-            except BaseException:
-                channel.close()
-                raise
-            server.pool.give_back(channel)
+            was_asked = now() < end
+            reply = server.pool.ask(channel, packed, min(hub.limits.response, hub.limits.within / 2))
             if not isinstance(reply, RedisError):
-                state.released = released_by(reply)
+                state.released = released_by(state.claim, reply)
                 return state.released
             was_asked = False
             server.learn(reply)
@@ -200,9 +276,12 @@ class Running:
             hub.requests.discard(state)
         return None
 
+    def ask(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
+        return self.thread.call(work, self.hub.limits.within)
+
     def extend(self, state: LeaseState, ttl: float) -> bool:
         hub, until = self.hub, now() + self.hub.limits.within
-        return self.thread.call(lambda: hub.extend(state, ttl, until), hub.limits.within)
+        return self.ask(lambda: hub.extend(state, ttl, until))
 
     def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
         hub = self.hub
@@ -211,28 +290,22 @@ class Running:
         if loss is not None:
             raise LockLost(state.name, loss)
         question = guarded(state, command)
-        server = self._routes.known(state.key)
+        server = self._routes.known(state.claim.key)
         if server is not None and server.has_module:
-            packed = server.known_words(state.key, question) or b""
+            packed = server.known_words(question) or b""
             channel = self._quiet(server)
             if channel is not None:
                 try:
-                    reply = channel.ask(packed, hub.asking.each(state.ttl))
+                    reply = server.pool.ask(channel, packed, hub.asking.each(state.ttl))
                 except (RedisError, OSError) as error:
-                    channel.close()
                     raise Unanswered(f"nobody answered, and the command may have been run: {error}") from error
-                except BaseException:
-                    channel.close()
-                    raise
-                server.pool.give_back(channel)
                 if not isinstance(reply, RedisError):
                     return reply
                 if verdict(reply) is Verdict.REFUSED and not str(reply).startswith("NOTHOLDER"):
                     raise public(reply)
-        return self.thread.call(lambda: hub.guard(state, command), hub.limits.within)
+        return self.ask(lambda: hub.guard(state, command))
 
     def _quiet(self, server: Server) -> Optional[Channel]:
-        """A connection that is not known to have ended: what is asked on it is not asked again."""
         while True:
             try:
                 channel = server.pool.take(self.hub.limits.response)
@@ -242,44 +315,16 @@ class Running:
                 return channel
             channel.close()
 
-    def info(self, key: bytes) -> Optional[LockInfo]:
-        hub = self.hub
-        server = self._routes.known(key)
-        packed = None if server is None else server.known_words(key, Look())
-        if server is not None and packed is not None:
-            has_module = server.has_module
-            reply = self._asked(server, packed)
-            if reply is not _FAILED:
-                return info_of(reply, has_module)
-        return self.thread.call(lambda: hub.info(key), hub.limits.within)
-
-    def _asked(self, server: Server, packed: bytes) -> Reply:
-        try:
-            channel = server.pool.take(self.hub.limits.response)
-            try:
-                reply = channel.ask(packed, self.hub.limits.response)
-            except BaseException:
-                channel.close()
-                raise
-        except (RedisError, OSError):
-            return _FAILED
-        server.pool.give_back(channel)
-        return _FAILED if isinstance(reply, RedisError) else reply
-
     def close(self, limit: float) -> List[Name]:
-        OPEN.discard(self.close)
+        OPEN.closes.discard(self.close)
         try:
             return self.thread.call(lambda: self.hub.close(limit), limit)
         finally:
             self.thread.stop(limit)
 
     def drop(self) -> None:
-        """Nobody has the client any more, and nobody closed it. Called from anywhere, so that it waits for nothing."""
-        OPEN.discard(self.close)
+        OPEN.closes.discard(self.close)
         self.hub.drop_all(self.thread.loop.stop)
-
-
-_FAILED = RedisError()
 
 
 def _is_good(grant: Granted, has_waited: bool) -> bool:

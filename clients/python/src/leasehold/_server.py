@@ -11,40 +11,36 @@ from redis.exceptions import RedisError, ResponseError
 
 from ._direct import Pool
 from ._lines import Line, Subscription, Wire, open_wire
-from ._plain import Script, needs_module, script_for
-from ._questions import Guarded, Question, words
+from ._plain import Script, without_scripts
+from ._questions import Question
 from ._resp import Reply, Word, pack
 from ._target import Address, Endpoint
 from ._time import looked_at, now, within
-from ._verdict import Verdict, public, verdict
+from ._verdict import Verdict, code_of, public, verdict
 
 REFUSAL_LASTS = 60.0
 """How long a server that has refused tickets is not asked for any: its operator may change what a user may do."""
 
-UNHEARD_FOR = 10.0
-"""For so long places are kept without being told of grants. Then requests wait on connections."""
+UNHEARD_FOR = 10.0  # For so long places are kept without being told of grants. Then requests wait on connections.
 
 
 class TicketOffice:
-    """Whether a server gives tickets to this user, and for how long. The first request tells."""
-
     def __init__(self) -> None:
-        self._refused_at: Optional[float] = None
+        self._refused_until = 0.0
         self._unheard_since: Optional[float] = None
         self.longest = math.inf
 
     def refuse(self) -> None:
-        self._refused_at = now()
+        self._refused_until = now() + REFUSAL_LASTS
 
     @property
     def is_closed(self) -> bool:
-        return self._refused_at is not None and now() - self._refused_at < REFUSAL_LASTS
+        return now() < self._refused_until
 
     def heard(self) -> None:
         self._unheard_since = None
 
     def not_heard(self) -> None:
-        """No connection could be opened for being told of grants."""
         if self._unheard_since is None:
             self._unheard_since = now()
         elif now() - self._unheard_since >= UNHEARD_FOR:
@@ -53,6 +49,7 @@ class TicketOffice:
 
 
 W = TypeVar("W", bound=Wire)
+S = TypeVar("S", bound=Subscription)
 
 
 class Shared(Generic[W]):
@@ -98,14 +95,15 @@ class Server:
         self.address = address
         self.tickets = TicketOffice()
         self.pool = Pool(endpoint, address)
+        self.database = int(str(endpoint.options.get("db") or 0))
         self._endpoint = endpoint
         self._response = response
         self._line: Shared[Line] = Shared(self._open_shared_line)
-        self._subscription: Shared[Subscription] = Shared(self._subscribe)
-        self.has_module = True
-        """As far as is known."""
-        self._lines: Set[Line] = set()
+        self._subscription: Shared[Subscription] = Shared(lambda: self.subscribed(Subscription))
+        self.has_module = True  # As far as is known
+        self._lines: Set[Wire] = set()
         self._scripts: Set[str] = set()
+        self._is_scriptless = False  # This user may not run any
 
     @property
     def line_now(self) -> Optional[Line]:
@@ -121,7 +119,6 @@ class Server:
         return self.line_now or await self._line.get(limit)
 
     async def own_line(self, limit: float) -> Line:
-        """A line that nobody else asks on."""
         opening = asyncio.ensure_future(self._open_line())
         try:
             return await within(limit, opening)
@@ -160,9 +157,10 @@ class Server:
             return self.has_module
         return isinstance(known, list) and len(known) == 1 and known[0] is not None
 
-    async def _subscribe(self) -> Subscription:
+    async def subscribed(self, kind: Callable[[asyncio.StreamWriter], S]) -> S:
         connection = self._endpoint.open(self.address, self._response)
-        subscription = await open_wire(connection, self._response, Subscription)
+        subscription = await open_wire(connection, self._response, kind)
+        self._lines = {each for each in self._lines if not each.is_closed} | {subscription}
         try:
             await within(self._response, subscription.begin())
         except BaseException:
@@ -170,17 +168,16 @@ class Server:
             raise
         return subscription
 
-    def known_words(self, key: bytes, question: Question) -> Optional[bytes]:
+    def known_words(self, question: Question) -> Optional[bytes]:
         """In the words that this server knows, if they are known. Called from any thread."""
         if self.has_module:
-            return pack(words(key, question))
-        if needs_module(question):
+            return pack(question.words)
+        if isinstance(question.plain, str):
             return None
-        script, rest = script_for(key, question)
+        script, rest = question.call()
         return pack([b"EVALSHA", script.digest, *rest]) if script.digest in self._scripts else None
 
     def learn(self, error: RedisError) -> None:
-        """From what it answered to those words."""
         said = verdict(error)
         if said is Verdict.UNKNOWN_COMMAND:
             self.has_module = False
@@ -189,21 +186,21 @@ class Server:
         elif said is Verdict.UNKNOWN_SCRIPT:
             self._scripts.clear()
 
-    async def ask(self, line: Line, key: bytes, question: Question, limit: float) -> Reply:
+    async def ask(self, line: Line, question: Question, limit: float) -> Reply:
         if line.has_module:
-            reply = await line.ask(pack(words(key, question)), limit)
+            reply = await line.ask(pack(question.words), limit)
             if not isinstance(reply, RedisError):
                 return reply
             if verdict(reply) is Verdict.UNKNOWN_COMMAND:
-                if isinstance(question, Guarded) and "LOCK.GUARD" not in str(reply):
+                if question.words[0] == b"LOCK.GUARD" and "LOCK.GUARD" not in str(reply):
                     # It is the guarded command that the server does not know.
                     raise public(reply)
                 line.has_module = self.has_module = False
             raise reply
-        if needs_module(question) and await self._has_module(line):
+        if isinstance(question.plain, str) and await self._has_module(line):
             line.has_module = self.has_module = True
-            return await self.ask(line, key, question, limit)
-        script, rest = script_for(key, question)
+            return await self.ask(line, question, limit)
+        script, rest = question.call()
         try:
             return await self._run(line, script, rest, limit)
         except ResponseError as error:
@@ -220,11 +217,24 @@ class Server:
             if verdict(reply) is not Verdict.UNKNOWN_SCRIPT:
                 raise reply
             self._scripts.clear()
-        reply = await line.ask(pack([b"EVAL", script.text, *rest]), limit)
-        if isinstance(reply, RedisError):
-            raise reply
-        self._scripts.add(script.digest)
-        return reply
+        if not self._is_scriptless:
+            reply = await line.ask(pack([b"EVAL", script.text, *rest]), limit)
+            if not isinstance(reply, RedisError):
+                self._scripts.add(script.digest)
+                return reply
+            # It changes nothing, and shows whether the server has what is needed instead.
+            probe = pack([b"SET", rest[1], b"", b"IFEQ", b"leasehold: no lock", b"PX", 1])
+            if code_of(reply)[0] != "NOPERM" or isinstance(await line.ask(probe, limit), RedisError):
+                raise reply
+            self._is_scriptless = True
+
+        async def ask(*its_words: Word) -> Reply:
+            reply = await line.ask(pack(its_words), limit)
+            if isinstance(reply, RedisError):
+                raise reply
+            return reply
+
+        return await without_scripts(ask, script, rest)
 
     def close(self) -> None:
         self.pool.close()

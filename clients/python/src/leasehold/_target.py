@@ -1,14 +1,14 @@
-"""Where a client of redis-py connects to, and how. Its pools and retries are left alone.
-
-A pool hands a connection to one user at a time, and its retries send a request again by themselves: a
-release would wait for a connection that waiters hold, and a wait would begin anew with its whole patience.
-So this package opens a few connections of its own, with the same addresses, passwords and certificates.
-"""
+"""Where a client of redis-py connects to, and how. This package opens a few connections of its own, with the same
+addresses, passwords and certificates: a pool hands a connection to one user at a time, and its retries send a request
+again by themselves."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import inspect
+import ipaddress
 import socket
+import threading
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
@@ -22,8 +22,39 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.retry import Retry as BlockingRetry
 
-from ._names import addresses_within
 from .errors import SettingError
+
+
+def addresses_of(host: str, port: int, family: int) -> concurrent.futures.Future[List[str]]:
+    """Whoever does not wait for it any more leaves it to the thread: the look-up cannot be interrupted."""
+    found: concurrent.futures.Future[List[str]] = concurrent.futures.Future()
+    found.set_running_or_notify_cancel()
+
+    def look() -> None:
+        try:
+            answers = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+            found.set_result(list(dict.fromkeys(str(address[0]) for *_, address in answers)))
+        except (OSError, UnicodeError) as error:
+            found.set_exception(error if isinstance(error, OSError) else OSError(str(error)))
+
+    if _is_address(host):
+        found.set_result([host])
+        return found
+    try:
+        threading.Thread(target=look, name="leasehold-names", daemon=True).start()
+    except RuntimeError:
+        # The interpreter is shutting down, and starts no thread any more.
+        look()
+    return found
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
 
 Address = Tuple[str, int]
 AnyClient = Union["redis.Redis", "redis.RedisCluster", "redis.asyncio.Redis", "redis.asyncio.RedisCluster"]
@@ -35,17 +66,13 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How to open a connection to a server."""
-
     kind: Type[async_connection.AbstractConnection]
     options: Mapping[str, object] = field(repr=False)
 
     def open(self, address: Optional[Address], limit: float) -> async_connection.AbstractConnection:
-        """Of event loops. It is not connected yet."""
         return self.kind(**self._options(address, limit), retry=Retry(NoBackoff(), 0))
 
     def open_blocking(self, address: Optional[Address], limit: float) -> sync_connection.AbstractConnection:
-        """The same for threads."""
         kind: Any = NamedConnection
         if issubclass(self.kind, async_connection.UnixDomainSocketConnection):
             kind = sync_connection.UnixDomainSocketConnection
@@ -69,12 +96,14 @@ class Endpoint:
 
 
 class NamedConnection(sync_connection.Connection):
-    """It gives up the look-up of a name when its time is over."""
-
     def _connect(self) -> socket.socket:
         limit = float(self.socket_connect_timeout or 1.0)
         last: Optional[OSError] = None
-        for address in addresses_within(limit, self.host, self.port, self.socket_type):
+        try:
+            addresses = addresses_of(self.host, self.port, self.socket_type).result(limit)
+        except concurrent.futures.TimeoutError:
+            raise OSError(f"the name {self.host} was not found within {limit:.3f} s") from None
+        for address in addresses:
             try:
                 sock = socket.create_connection((address, self.port), limit)
             except OSError as error:
@@ -100,8 +129,6 @@ class Alone:
 
 @dataclass(frozen=True)
 class Watched:
-    """A primary that sentinels know."""
-
     endpoint: Endpoint
     service: str
     sentinels: Sequence[Endpoint]
@@ -161,20 +188,15 @@ def _endpoint(kind: object, given: Mapping[str, object]) -> Endpoint:
 
 def _tls(given: Mapping[str, object]) -> Dict[str, object]:
     known = inspect.signature(async_connection.SSLConnection.__init__).parameters
-    options: Dict[str, object] = {}
-    for name, value in given.items():
-        if not name.startswith("ssl_") or value is None:
-            continue
-        if name in known:
-            options[name] = value
-        elif value:
+    its = {name: value for name, value in given.items() if name.startswith("ssl_") and value is not None}
+    for name, value in its.items():
+        if name not in known and value:
             # To leave it out would be to trust more than the caller does.
             raise SettingError(f"client: {name} is not known to the asynchronous connections of redis-py")
-    return options
+    return {name: value for name, value in its.items() if name in known}
 
 
 def _asynchronous(kind: object) -> Type[async_connection.AbstractConnection]:
-    """The kind of connection of redis.asyncio that corresponds to this one."""
     if not isinstance(kind, type):
         raise SettingError("client: its pool has no class of connections")
     sentinels = (async_sentinel.SentinelManagedConnection, sync_sentinel.SentinelManagedConnection)

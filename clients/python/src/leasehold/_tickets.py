@@ -1,15 +1,8 @@
 """Waiting by a ticket: a place in the server's queue for which no connection waits.
 
-::
-
-    connection for requests   ACQUIRE … TICKET     ACQUIRE … TICKET
-                              nil                  nil: a slice later
-    subscription                                             the message: granted
-
-Nobody waits for the answers that are nil: :class:`Queuing` hears them, and its task hears of what ends the wait.
-
-**The message is the grant**: it came after the last request that was answered nil, so a lease that is counted from
-before that one ends before the server's. A message may be lost: asking again keeps the place, and is the truth.
+Nobody waits for the answers that are nil: :class:`Queuing` hears them, and its task hears of what ends the wait. **The
+message is the grant**: it came after the last request that was answered nil, so a lease that is counted from before
+that one ends before the server's. A message may be lost: asking again keeps the place, and is the truth.
 """
 
 from __future__ import annotations
@@ -18,41 +11,34 @@ import asyncio
 import math
 import random
 import re
-from typing import TYPE_CHECKING, Dict, Optional, Union
+from typing import Dict, Optional, Union
 
 from redis.exceptions import RedisError
 
+from . import _questions
+from ._asking import Home
 from ._lines import Line, Subscription
-from ._pending import Granted, Pending, Waited
-from ._questions import Ticket, words
+from ._pending import Granted, Pending, Waited, queued
+from ._questions import Question
 from ._resp import Reply, number, pack
 from ._server import Server
 from ._time import RETRY, ROOM, now, valid_until
 from ._verdict import Verdict, verdict
 from .errors import Closed, LeaseholdError, QueueFull, Refused, Unreachable
 
-if TYPE_CHECKING:
-    from ._hub import Hub
-
-KEPT_TIMES = 3
-"""How many times a place is kept for as long as nobody asks for it."""
+KEPT_TIMES = 3  # How many times a place is kept for as long as nobody asks for it
 
 KEPT_LEAST = 1.0
-ASKED_A_SECOND = 1000
-"""The more tickets there are, the less often each is asked for."""
+ASKED_A_SECOND = 1000  # The more tickets there are, the less often each is asked for
 
-RENEWED_EVERY = 1.0
-"""Places are kept by many requests at once, so often at most."""
+RENEWED_EVERY = 1.0  # Places are kept by many requests at once, so often at most
 
-UNHEARD = 0.25
-"""How often it is asked for while nobody tells of grants, unless there are many."""
+UNHEARD = 0.25  # How often it is asked for while nobody tells of grants, unless there are many
 
 _LONGEST = re.compile(r"TICKET must be an integer from 1 to (\d+)")
 
 
 class Elsewise(Exception):
-    """Another way to wait is to be taken."""
-
     def __init__(self, waited: Waited) -> None:
         super().__init__(waited)
         self.waited = waited
@@ -61,22 +47,15 @@ class Elsewise(Exception):
 class Queuing:
     """A place in the queue. It is kept together with those of all who wait at the same server: by :class:`Places`."""
 
+    # fmt: off
     __slots__ = (
-        "_deadline",
-        "_hub",
-        "_is_doubtful",
-        "_places",
-        "_told",
-        "asked",
-        "counted",
-        "kept",
-        "pending",
-        "server",
+        "_deadline", "_home", "_is_doubtful", "_places", "_told", "asked", "counted", "kept", "pending", "server",
         "was_answered",
     )
+    # fmt: on
 
-    def __init__(self, hub: Hub, pending: Pending, deadline: float, was_answered: bool = False) -> None:
-        self._hub = hub
+    def __init__(self, home: Home, pending: Pending, deadline: float, was_answered: bool = False) -> None:
+        self._home = home
         self.pending = pending
         self._deadline = deadline
         self.was_answered = was_answered
@@ -84,23 +63,22 @@ class Queuing:
         self.server: Optional[Server] = None
         self._told: Optional[asyncio.Future[Union[int, Granted]]] = None
         self.kept = KEPT_LEAST
-        self.asked = math.inf
-        """Before the last request was sent that was answered nil, or the first of all."""
-        self.counted = math.inf
-        """For how long the server grants it at least, by any of the requests."""
-        self._is_doubtful = False
-        """It may have been granted before, and lost again: a message may be of that grant."""
+        self.asked = math.inf  # Before the last request was sent that was answered nil, or the first of all
+        self.counted = math.inf  # For how long the server grants it at least, by any of the requests
+        self._is_doubtful = False  # It may have been granted before, and lost again: a message may be of that grant
 
     async def wait(self) -> Union[Granted, Waited]:
         last: Optional[LeaseholdError] = None
         tries, failing_since, rest = 0, now(), 0.0
-        each = self._hub.asking.each(self.pending.wanted.ttl)
+        each = self._home.asking.each(self.pending.wanted.ttl)
         while now() < self._deadline:
             is_last = self._deadline - now() < each
             try:
                 if self._places is not None and self._places.subscription.is_closed:
                     # What was told meanwhile is lost: so all ask, and not all at once.
-                    await self._rest(random.random() * min(1.0, self._hub.waiting / ASKED_A_SECOND))
+                    await self._home.asking.pause(
+                        random.random() * min(1.0, len(self._home.requests) / ASKED_A_SECOND), self._deadline
+                    )
                 answer = await self._ask()
                 if answer is not None:
                     return answer
@@ -116,14 +94,14 @@ class Queuing:
                 self._look_at(refusal)
                 last, rest = refusal, 0.0
             except Unreachable as silent:
-                if now() - failing_since >= self._hub.limits.unreachable_after:
+                if now() - failing_since >= self._home.limits.unreachable_after:
                     raise
                 if not is_last or tries or last is not None or not self.was_answered:
                     last = silent
                 # Otherwise others held it when the server had time to answer.
                 rest = RETRY.rest(tries)
             tries += 1
-            await self._rest(rest)
+            await self._home.asking.pause(rest, self._deadline)
         if last is None and not self.was_answered:
             last = Unreachable("no server that grants locks answered in time")
         if last is not None:
@@ -131,37 +109,37 @@ class Queuing:
         return Waited.OVER
 
     def ask_on(self, line: Line, server: Server, subscription: Subscription) -> None:
-        """By one request that nobody waits for: whatever comes of it is told."""
         self.enter(server, subscription)
         self.pending.may_hold = True
-        request, each = Request(self, line), self._hub.asking.each(self.pending.wanted.ttl)
+        request, each = Request(self, line), self._home.asking.each(self.pending.wanted.ttl)
         line.send(request.packed, (request,), min(each, self._deadline - now()))
 
     async def _ask(self) -> Optional[Granted]:
-        wanted, asking = self.pending.wanted, self._hub.asking
+        wanted, asking = self.pending.wanted, self._home.asking_for(self.pending.wanted.claim)
         self.pending.may_hold = True
         # One look at the server, so that whoever is sent elsewhere is told of grants there.
-        until = min(self._deadline, now() + self._hub.limits.response * 2)
+        until = min(self._deadline, now() + self._home.limits.response * 2)
         answer = await asking.ask(
-            wanted.key, self.question, asking.limits(wanted.ttl, until), self.pending.unanswered, self._prepare
+            wanted.claim.key, self.question, asking.limits(wanted.ttl, until), self.pending.unanswered, self._prepare
         )
-        fence = number(answer.reply)
+        self.pending.bond, fence = answer.line, number(answer.reply)
         if fence is None:
             self.not_yet(answer.asked)
             return None
         return Granted(fence, answer.asked, wanted.ttl)
 
-    def question(self, asked: float) -> Ticket:
+    def question(self, asked: float) -> Question:
         wanted = self.pending.wanted
         self.asked, self.counted = min(self.asked, asked), min(self.counted, wanted.ttl, self.kept)
         channel = None if self._places is None else self._places.subscription.channel
-        return Ticket(wanted.owner, wanted.ttl, wanted.share, self.kept, channel)
+        return _questions.ticket(wanted.claim, wanted.ttl, self.kept, channel)
 
     def not_yet(self, asked: float) -> None:
         # What was granted since the last answer, and lost again by now, is not what a message tells of from now on.
         if now() >= valid_until(self.asked, self.counted):
             self._is_doubtful = True
         self.asked, self.was_answered = asked, True
+        queued(self._home, self.pending)
         if self._places is not None:
             self._places.answered(self)
 
@@ -173,15 +151,15 @@ class Queuing:
         self.enter(server, server.subscription_now or await self._subscription_of(server, limit))
 
     def enter(self, server: Server, subscription: Optional[Subscription]) -> None:
-        slice_ = max(self._hub.limits.slice, self._hub.waiting / ASKED_A_SECOND)
+        slice_ = max(self._home.limits.slice, len(self._home.requests) / ASKED_A_SECOND)
         self.kept = min(max(KEPT_LEAST, slice_ * KEPT_TIMES), server.tickets.longest)
         self.server = server
-        places = None if subscription is None else self._hub.places_of(server, subscription)
+        places = None if subscription is None else places_of(self._home, server, subscription)
         if places is not self._places:
             self.leave()
             self._places = places
         if places is not None:
-            self._told = self._hub.loop.create_future()
+            self._told = self._home.loop.create_future()
             places.enter(self)
 
     async def _subscription_of(self, server: Server, limit: float) -> Optional[Subscription]:
@@ -200,17 +178,16 @@ class Queuing:
         return subscription
 
     async def until_told(self) -> Optional[Granted]:
-        """Until there is a reason to ask again, or it is granted."""
-        told, hub, asking = self._told, self._hub, self._hub.asking
+        told, home, asking = self._told, self._home, self._home.asking
         if told is None or self._places is None:
-            unheard = max(UNHEARD, hub.waiting / ASKED_A_SECOND) * (1 - random.random() / 4)
-            await self._rest(min(self.kept / KEPT_TIMES, unheard))
+            unheard = max(UNHEARD, len(home.requests) / ASKED_A_SECOND) * (1 - random.random() / 4)
+            await self._home.asking.pause(min(self.kept / KEPT_TIMES, unheard), self._deadline)
             return None
         if asking.is_closed:
             raise Closed
         timer = None
         if not math.isinf(self._deadline):
-            timer = hub.loop.call_later(min(max(0.0, self._deadline - now()), 1e6), self.told, 0)
+            timer = home.loop.call_later(min(max(0.0, self._deadline - now()), 1e6), self.told, 0)
         # As until_closed does, but without one more coroutine for each who waits.
         asking.open.add(told)
         try:
@@ -222,18 +199,14 @@ class Queuing:
         if isinstance(came, Granted) or not came:
             return came or None
         # A lease that is not renewed has to be whole.
-        must_claim = self._is_doubtful or hub.settings.confirm or not self.pending.wanted.renew
+        must_claim = self._is_doubtful or home.settings.confirm or not self.pending.wanted.renew
         if must_claim or not is_fresh_enough(self.asked, self.counted):
             return None
         return Granted(came, self.asked, self.counted)
 
-    async def _rest(self, rest: float) -> None:
-        await self._hub.asking.pause(max(0.0, min(rest, self._deadline - now())))
-
     # What it is to those who tell of its grant.
 
     def told(self, came: Union[int, Granted]) -> None:
-        """By a message, or by an answer. 0: it is to be asked for again."""
         if self._told is not None and not self._told.done():
             self._told.set_result(came)
 
@@ -245,7 +218,6 @@ class Queuing:
         return self._told is None or self._told.done()
 
     def _look_at(self, refusal: Refused) -> None:
-        """Whether it is the ticket that is refused, and not the request."""
         longest = _LONGEST.search(refusal.reason)
         if longest is not None and self.server is not None:
             self.server.tickets.longest = int(longest[1]) / 1000
@@ -270,8 +242,6 @@ def is_fresh_enough(asked: float, counted: float) -> bool:
 
 
 class Request:
-    """For a place, or to keep it: where its answer goes to."""
-
     __slots__ = ("_asked", "_is_over", "_line", "_place", "packed")
 
     def __init__(self, place: Queuing, line: Line) -> None:
@@ -279,9 +249,10 @@ class Request:
         self._line = line
         self._asked = now()
         self._is_over = False
-        self.packed = pack(words(place.pending.wanted.key, place.question(self._asked)))
+        self.packed = pack(place.question(self._asked).words)
         # If the lock is released before this arrives, it is granted once more.
         place.pending.unanswered.add(line)
+        place.pending.bond = line
 
     def done(self) -> bool:
         return self._is_over
@@ -302,44 +273,50 @@ class Request:
         self._place.told(0)
 
 
+def places_of(home: Home, server: Server, subscription: Subscription) -> Places:
+    places = subscription.places
+    if not isinstance(places, Places):
+        places = subscription.places = Places(home, server, subscription)
+    return places
+
+
 class Places:
     """All places of a client in the queues of a server: kept by many requests at once."""
 
-    def __init__(self, hub: Hub, server: Server, subscription: Subscription) -> None:
-        self._hub = hub
+    def __init__(self, home: Home, server: Server, subscription: Subscription) -> None:
+        self._home = home
         self._server = server
         self.subscription = subscription
-        self._due: Dict[Queuing, float] = {}
-        """When each is to be asked for: one request at a time."""
+        self._due: Dict[Queuing, float] = {}  # When each is to be asked for: one request at a time
         self._timer: Optional[asyncio.TimerHandle] = None
 
     def enter(self, place: Queuing) -> None:
-        wanted = place.pending.wanted
-        self.subscription.listeners[wanted.owner, wanted.key] = place
+        claim = place.pending.wanted.claim
+        self.subscription.listeners[claim.owner, claim.key] = place
         self._due[place] = math.inf
         if self.subscription.is_closed:
             place.told(0)
         if self._timer is None:
-            self._timer = self._hub.loop.call_later(min(RENEWED_EVERY, place.kept / KEPT_TIMES / 2), self._renew)
+            self._timer = self._home.loop.call_later(min(RENEWED_EVERY, place.kept / KEPT_TIMES / 2), self._renew)
 
     def answered(self, place: Queuing) -> None:
         if place in self._due:
             self._due[place] = now() + place.kept / KEPT_TIMES * (1 - random.random() / 4)
 
     def leave(self, place: Queuing) -> None:
-        wanted = place.pending.wanted
-        self.subscription.listeners.pop((wanted.owner, wanted.key), None)
+        claim = place.pending.wanted.claim
+        self.subscription.listeners.pop((claim.owner, claim.key), None)
         self._due.pop(place, None)
 
     def _renew(self) -> None:
         self._timer = None
         if not self._due:
             return
-        self.subscription.check(self._hub.limits.slice)
+        self.subscription.check(self._home.limits.slice)
         here = now()
         due = [place for place, moment in self._due.items() if moment <= here and not place.is_told]
         line = self._server.line_now
-        slice_ = max(self._hub.limits.slice, len(self._due) / ASKED_A_SECOND)
+        slice_ = max(self._home.limits.slice, len(self._due) / ASKED_A_SECOND)
         if due and (line is None or not line.has_module):
             for place in due:
                 place.told(0)
@@ -349,5 +326,5 @@ class Places:
                 place.kept = max(place.kept, min(slice_ * KEPT_TIMES, self._server.tickets.longest))
                 self._due[place] = math.inf
             requests = [Request(place, line) for place in due]
-            line.send(b"".join([each.packed for each in requests]), requests, self._hub.limits.response)
-        self._timer = self._hub.loop.call_later(min(RENEWED_EVERY, slice_ / 2), self._renew)
+            line.send(b"".join([each.packed for each in requests]), requests, self._home.limits.response)
+        self._timer = self._home.loop.call_later(min(RENEWED_EVERY, slice_ / 2), self._renew)

@@ -27,11 +27,6 @@ def _best_clock() -> Callable[[], float]:
 now: Callable[[], float] = _best_clock()
 """Seconds since a moment that does not change while the machine runs, suspends included."""
 
-# asked              granted, by the server's clock                    its lease ends
-#   ├────────────────────┼────────────────────── ttl ─────────────────────┤
-#   ├────────────────────── ttl ──────────────────────┤
-#                                          valid until ┤ drift ┤
-#
 # The lease began at the earliest when it was asked for. Two clocks measure it: the drift is what they may differ by.
 DRIFT_PART = 0.01
 DRIFT_LEAST = 0.002
@@ -43,13 +38,10 @@ def valid_until(asked: float, ttl: float) -> float:
 
 
 class Backoff(NamedTuple):
-    """Exponential, with full jitter."""
-
     first: float
     longest: float
 
     def ceiling(self, tries: int) -> float:
-        """The longest rest after so many tries."""
         return min(self.first * float(2 ** min(tries, 20)), self.longest)
 
     def rest(self, tries: int) -> float:
@@ -59,22 +51,16 @@ class Backoff(NamedTuple):
 RETRY = Backoff(first=0.02, longest=1.0)
 """For requests that failed because of a connection, or of a server that is not ready."""
 
-POLL = Backoff(first=0.01, longest=0.25)
-"""For asking again whether a lock is free, where no server keeps a queue."""
+POLL = Backoff(first=0.01, longest=0.25)  # For asking again whether a lock is free, where no server keeps a queue
 
-ROOM = Backoff(first=0.05, longest=2.0)
-"""The same while there is no room to wait in the server's queue."""
+ROOM = Backoff(first=0.05, longest=2.0)  # The same while there is no room to wait in the server's queue
 
-LONGEST_TIMER = 1e6
-"""Timers take no infinite duration."""
+LONGEST_TIMER = 1e6  # Timers take no infinite duration
 
 
 async def within(limit: float, what: Awaitable[T]) -> T:
-    """Its result, or ``redis.TimeoutError``: then it is cancelled, and not waited for.
-
-    ``asyncio.wait_for`` waits until what it cancelled has ended, and before Python 3.12 it may lose a cancellation
-    that comes in the same moment as the result.
-    """
+    """Its result, or ``redis.TimeoutError``: then it is cancelled, and not waited for. ``asyncio.wait_for`` waits for
+    what it cancelled, and before Python 3.12 may lose a cancellation that comes in the same moment as the result."""
     task = asyncio.ensure_future(what)
     try:
         await asyncio.wait([task], timeout=max(0.0, min(limit, LONGEST_TIMER)))
@@ -94,6 +80,5 @@ def wake(waiting: asyncio.Future[Any]) -> None:
 
 
 def looked_at(ended: asyncio.Future[T]) -> None:
-    """Nobody waits for it any more: how it failed is not to be reported."""
     if not ended.cancelled():
         ended.exception()

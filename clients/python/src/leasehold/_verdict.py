@@ -11,51 +11,36 @@ from .errors import LeaseholdError, SettingError, Unreachable, refused
 
 
 class Verdict(enum.Enum):
-    BROKEN = enum.auto()
-    """The connection is of no more use, and nobody knows whether the request was heard."""
-    ELSEWHERE = enum.auto()
-    """This server does not grant locks any more: look for the one that does."""
-    MOVED = enum.auto()
-    """The slot is there now."""
-    ASK = enum.auto()
-    """This once, ask there."""
-    AGAIN = enum.auto()
-    """In a moment it may be different."""
-    REPLACED = enum.auto()
-    """A newer request of the same owner took the place in the queue."""
-    UNKNOWN_COMMAND = enum.auto()
-    """The server has not what it had, or what was thought."""
+    BROKEN = enum.auto()  # The connection is of no more use, and nobody knows whether the request was heard
+    ELSEWHERE = enum.auto()  # This server does not grant locks any more: look for the one that does
+    MOVED = enum.auto()  # The slot is there now
+    ASK = enum.auto()  # This once, ask there
+    AGAIN = enum.auto()  # In a moment it may be different
+    REPLACED = enum.auto()  # A newer request of the same owner took the place in the queue
+    UNKNOWN_COMMAND = enum.auto()  # The server has not what it had, or what was thought
     UNKNOWN_SCRIPT = enum.auto()
-    HAS_MODULE = enum.auto()
-    """The server has the module by now, which it had not."""
-    REFUSED = enum.auto()
-    """Another try would come to the same."""
+    HAS_MODULE = enum.auto()  # The server has the module by now, which it had not
+    REFUSED = enum.auto()  # Another try would come to the same
 
 
 # redis-py cuts the code off the text of the errors that it has a class for. Subclasses come first.
+# fmt: off
 _CODES = (
-    (redis_errors.MovedError, "MOVED"),
-    (redis_errors.AskError, "ASK"),
-    (redis_errors.ReadOnlyError, "READONLY"),
-    (redis_errors.TryAgainError, "TRYAGAIN"),
-    (redis_errors.MasterDownError, "MASTERDOWN"),
-    (redis_errors.ClusterDownError, "CLUSTERDOWN"),
-    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
-    (redis_errors.BusyLoadingError, "LOADING"),
-    (redis_errors.NoScriptError, "NOSCRIPT"),
-    (redis_errors.NoPermissionError, "NOPERM"),
+    (redis_errors.MovedError, "MOVED"), (redis_errors.AskError, "ASK"),
+    (redis_errors.ReadOnlyError, "READONLY"), (redis_errors.TryAgainError, "TRYAGAIN"),
+    (redis_errors.MasterDownError, "MASTERDOWN"), (redis_errors.ClusterDownError, "CLUSTERDOWN"),
+    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"), (redis_errors.BusyLoadingError, "LOADING"),
+    (redis_errors.NoScriptError, "NOSCRIPT"), (redis_errors.NoPermissionError, "NOPERM"),
     (redis_errors.OutOfMemoryError, "OOM"),
 )
 
 _ELSEWHERE = {"READONLY", "UNBLOCKED"}
 _AGAIN = {"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF"}
 _OTHERS = {
-    "MOVED": Verdict.MOVED,
-    "ASK": Verdict.ASK,
-    "REPLACED": Verdict.REPLACED,
-    "NOSCRIPT": Verdict.UNKNOWN_SCRIPT,
-    "LEASEHOLD": Verdict.HAS_MODULE,
+    "MOVED": Verdict.MOVED, "ASK": Verdict.ASK, "REPLACED": Verdict.REPLACED,
+    "NOSCRIPT": Verdict.UNKNOWN_SCRIPT, "LEASEHOLD": Verdict.HAS_MODULE,
 }
+# fmt: on
 
 
 def code_of(error: BaseException) -> Tuple[str, str]:
@@ -91,7 +76,6 @@ def verdict(error: BaseException) -> Verdict:
 
 
 def redirection_in(error: BaseException) -> Optional[Tuple[str, int, Tuple[str, int]]]:
-    """``MOVED`` or ``ASK``, the slot, and where it is. Older versions of redis-py leave that to read for others."""
     parts = code_of(error)[1].split(" ")
     if len(parts) != 3 or parts[0] not in ("MOVED", "ASK"):
         return None
@@ -100,7 +84,6 @@ def redirection_in(error: BaseException) -> Optional[Tuple[str, int, Tuple[str, 
 
 
 def public(error: BaseException) -> LeaseholdError:
-    """What the caller is told when there is no other try."""
     if isinstance(error, LeaseholdError):
         return error
     code, text = code_of(error)

@@ -3,46 +3,44 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Optional, Union
+from typing import List, Optional, Union
 
 from redis.exceptions import RedisError
 
+from . import _questions
+from ._asking import Answer, Home
 from ._lines import Line
-from ._pending import Granted, Pending, Waited, is_fresh
-from ._questions import EXCLUSIVE, Acquire, Wait, words
-from ._resp import number, pack
+from ._pending import Granted, Pending, Waited, in_full, is_fresh, queued
+from ._resp import Word, number, pack
 from ._tickets import Elsewise, Queuing
-from ._time import POLL, RETRY, ROOM, now, valid_until, within
+from ._time import POLL, RETRY, ROOM, looked_at, now, valid_until, within
 from ._verdict import Verdict, public, verdict
-from .errors import NeedsModule, QueueFull, Refused, Unreachable
+from ._wanted import Copies, Wanted
+from .errors import LockLost, NeedsModule, QueueFull, Refused, TooFewReplicas, Unreachable
+from .outcomes import Loss
+from .settings import millis
 
-if TYPE_CHECKING:
-    from ._asking import Answer
-    from ._hub import Hub
-
-LATE = 0.1
-"""How much later than patience the answer may come that it has ended."""
+LATE = 0.1  # How much later than patience the answer may come that it has ended
 
 
-def place_at_once(hub: Hub, pending: Pending, begun: float) -> Optional[Queuing]:
-    """Who may have to wait asks for a place at once, if there are the connections for it and if one tells of grants."""
-    server = hub.asking.routes.known(pending.wanted.key) if pending.wanted.wait and hub.settings.tickets else None
+def place_at_once(home: Home, pending: Pending, begun: float) -> Optional[Queuing]:
+    claim, may_wait = pending.wanted.claim, pending.wanted.wait and home.settings.tickets
+    server = home.asking_for(claim).routes.known(claim.key) if may_wait else None
     if server is None or server.tickets.is_closed:
         return None
     line, subscription, deadline = server.line_now, server.subscription_now, begun + pending.wanted.wait
     if line is None or not line.has_module or subscription is None or now() >= deadline:
         return None
-    queuing = Queuing(hub, pending, deadline)
+    queuing = Queuing(home, pending, deadline)
     queuing.ask_on(line, server, subscription)
     return queuing
 
 
-async def granted(hub: Hub, pending: Pending, begun: float, queuing: Optional[Queuing]) -> Optional[Granted]:
-    """None when others have held the lock until patience ended."""
-    wanted, settings, asking = pending.wanted, hub.limits, hub.asking
+async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[Queuing]) -> Optional[Granted]:
+    wanted, settings, asking = pending.wanted, home.limits, home.asking
     deadline = begun + (settings.within if wanted.wait == 0 else wanted.wait)
     each = asking.each(wanted.ttl)
-    by_ticket, was_answered, tries = hub.settings.tickets, queuing is not None and queuing.was_answered, 0
+    by_ticket, was_answered, tries = home.settings.tickets, queuing is not None and queuing.was_answered, 0
     must_ask = queuing is None
     while True:
         if must_ask:
@@ -50,7 +48,7 @@ async def granted(hub: Hub, pending: Pending, begun: float, queuing: Optional[Qu
             is_last = was_answered and deadline - now() < each
             pending.may_hold = True
             try:
-                answer = await _try(hub, pending, until)
+                answer = await _try(home, pending, until)
             except Unreachable:
                 if not is_last:
                     raise
@@ -63,21 +61,22 @@ async def granted(hub: Hub, pending: Pending, begun: float, queuing: Optional[Qu
                     return Granted(fence, answer.asked, wanted.ttl)
                 if now() >= deadline:
                     raise Unreachable("it was granted, and its lease was over when the answer came")
-                await _rest(hub, RETRY.rest(tries), deadline)
+                await home.asking.pause(RETRY.rest(tries), deadline)
                 tries += 1
                 continue
             pending.may_hold = bool(pending.unanswered)
             if wanted.wait == 0 or now() >= deadline:
                 return _nothing(pending)
-            if not answer.has_module:
-                await _rest(hub, POLL.rest(tries), deadline)
+            queued(home, pending)
+            if not answer.line.has_module:
+                await home.asking.pause(POLL.rest(tries), deadline)
                 tries += 1
                 if now() >= deadline:
                     return None
                 continue
         must_ask = True
         if by_ticket:
-            queuing = queuing or Queuing(hub, pending, deadline, was_answered)
+            queuing = queuing or Queuing(home, pending, deadline, was_answered)
             try:
                 waited = await queuing.wait()
             except Elsewise as elsewise:
@@ -86,7 +85,7 @@ async def granted(hub: Hub, pending: Pending, begun: float, queuing: Optional[Qu
                 queuing.leave()
                 queuing = None
         else:
-            waited = await park(hub, pending, deadline)
+            waited = await park(home, pending, deadline)
         if isinstance(waited, Granted) and valid_until(waited.asked, waited.ttl) > now():
             return waited
         if waited is Waited.OVER or now() >= deadline:
@@ -94,22 +93,56 @@ async def granted(hub: Hub, pending: Pending, begun: float, queuing: Optional[Qu
         if waited is Waited.NO_TICKETS:
             by_ticket, must_ask = False, not was_answered
         elif waited is Waited.NOT_NOW:
-            await _rest(hub, (ROOM if pending.full else RETRY).rest(tries), deadline)
+            await home.asking.pause((ROOM if pending.full else RETRY).rest(tries), deadline)
             tries += 1
             if now() >= deadline:
                 return _nothing(pending)
 
 
-async def _try(hub: Hub, pending: Pending, until: float) -> Answer:
+async def _try(home: Home, pending: Pending, until: float) -> Answer:
     wanted = pending.wanted
-    question = Acquire(wanted.owner, wanted.ttl, wanted.share)
-    limits = hub.asking.limits(wanted.ttl, until)
+    question = _questions.acquire(wanted.claim, wanted.ttl)
+    limits = home.asking.limits(wanted.ttl, until)
     try:
-        return await hub.asking.ask(wanted.key, lambda _: question, limits, pending.unanswered)
+        answer = await home.asking_for(wanted.claim).ask(
+            wanted.claim.key, lambda _: question, limits, pending.unanswered
+        )
+        pending.bond = answer.line
+        return answer
     except Refused as refusal:
-        if wanted.share != EXCLUSIVE and "unknown option" in refusal.reason:
-            raise NeedsModule(refusal.code, f"several holders need a newer module: {refusal.reason}") from refusal
+        if "unknown option" in refusal.reason:
+            raise NeedsModule(refusal.code, f"this needs a newer module: {refusal.reason}") from refusal
         raise
+
+
+async def acknowledged(home: Home, wanted: Wanted, grant: Granted, copies: Copies) -> Granted:
+    """``WAIT`` stops what is behind it, and counts what came before on its connection: one beside the others."""
+    line, limit, millis_left = None, home.limits.response, millis(copies.limit)
+    question = _questions.extend(wanted.claim, wanted.ttl, grant.fence)
+    waiting: List[Word] = [b"WAIT", copies.replicas, millis_left]
+    if copies.is_durable:
+        waiting = [b"WAITAOF", 1, copies.replicas, millis_left]
+    try:
+        server = await within(limit, home.asking.routes.server_of(wanted.claim.key))
+        line = await server.own_line(limit)
+        asked, extending = now(), line.ask(in_full(line, question), limit)
+        extending.add_done_callback(looked_at)
+        reply = await home.asking.until_closed(line.ask(pack(waiting), copies.limit + limit))
+        extended = await extending
+        for each in (extended, reply):
+            if isinstance(each, RedisError):
+                raise each
+    except (RedisError, OSError) as error:
+        raise public(error) from error
+    finally:
+        if line is not None:
+            line.close()
+    if number(extended) != 1:
+        raise LockLost(wanted.name, Loss.TAKEN)
+    local, count = reply if isinstance(reply, list) else (1, reply)
+    if not local or (number(count) or 0) < copies.replicas:
+        raise TooFewReplicas(wanted.name, number(count) or 0, copies.replicas)
+    return Granted(grant.fence, asked, wanted.ttl)
 
 
 def _nothing(pending: Pending) -> Optional[Granted]:
@@ -119,27 +152,23 @@ def _nothing(pending: Pending) -> Optional[Granted]:
     return None
 
 
-async def _rest(hub: Hub, rest: float, deadline: float) -> None:
-    await hub.asking.pause(max(0.0, min(rest, deadline - now())))
-
-
-async def park(hub: Hub, pending: Pending, deadline: float) -> Union[Granted, Waited]:
+async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, Waited]:
     """On a connection of its own: for servers, modules and users without tickets. It waits for one lock at a time."""
-    if not hub.take_room():
+    if pending.wanted.claim.grace is not None or not home.take_room():
         # There is no connection to wait on: it tries, now and then.
         return Waited.NOT_NOW
     line: Optional[Line] = None
     try:
         wanted = pending.wanted
-        finding = hub.limits.response
-        server = await within(min(finding, deadline - now()), hub.asking.routes.server_of(wanted.key))
+        finding = home.limits.response
+        server = await within(min(finding, deadline - now()), home.asking.routes.server_of(wanted.claim.key))
         line = await server.own_line(min(finding, deadline - now()))
         if not line.has_module:
             return Waited.NO_QUEUE
         pending.parked, pending.may_hold = line, True
         asked, left = now(), deadline - now()
-        question = Wait(wanted.owner, wanted.ttl, wanted.share, None if math.isinf(left) else max(left, 0.001))
-        reply = await hub.asking.until_closed(line.ask(pack(words(wanted.key, question)), left + LATE))
+        question = _questions.wait(wanted.claim, wanted.ttl, None if math.isinf(left) else max(left, 0.001))
+        reply = await home.asking.until_closed(line.ask(pack(question.words), left + LATE))
         if isinstance(reply, RedisError):
             raise reply
         fence = number(reply)
@@ -149,14 +178,14 @@ async def park(hub: Hub, pending: Pending, deadline: float) -> Union[Granted, Wa
             return Granted(fence, asked, wanted.ttl) if is_fresh(asked, wanted.ttl) else Waited.ASK
         return Waited.OVER if now() >= deadline else Waited.ASK
     except (RedisError, OSError) as error:
-        return _after_parking(hub, pending, error, deadline)
+        return _after_parking(home, pending, error, deadline)
     finally:
-        hub.leave_room()
+        home.leave_room()
         if line is not None:
             line.close()
 
 
-def _after_parking(hub: Hub, pending: Pending, error: BaseException, deadline: float) -> Waited:
+def _after_parking(home: Home, pending: Pending, error: BaseException, deadline: float) -> Waited:
     said = verdict(error)
     known = public(error)
     pending.full = known if isinstance(known, QueueFull) else None
@@ -165,7 +194,7 @@ def _after_parking(hub: Hub, pending: Pending, error: BaseException, deadline: f
         pending.may_hold = bool(pending.unanswered)
     if said is Verdict.REFUSED or now() >= deadline:
         raise known from error
-    hub.asking.routes.redirected(error)
+    home.asking.routes.redirected(error)
     if pending.full is None:
-        hub.asking.routes.failed(error)
+        home.asking.routes.failed(error)
     return Waited.NOT_NOW

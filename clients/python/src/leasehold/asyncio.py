@@ -1,43 +1,56 @@
-"""Locks for programs of asyncio. See :class:`Leasehold`."""
+"""Locks for programs of asyncio: what :mod:`leasehold` has for those of threads, to be awaited."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 from types import TracebackType
-from typing import AsyncIterator, Awaitable, Callable, List, Optional, Tuple, Type, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    List,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
 
 from . import _fork
-from ._factory import Factory
-from ._hold import Entered, Hold, Scope
-from ._hub import Hub
-from ._lease import LeaseState
-from ._pending import Pending
+from ._hold import Entered, Hold, Scope, Signal
+from ._hub import Hub, Leaders
+from ._pending import LeaseState, Pending
+from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._time import now
-from ._wanted import Asked, Wanted, candidate_of, key_of
+from ._wanted import Detached, Factory, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
-from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, patience, positive
+from .outcomes import Leader, Loss, Released
+from .settings import Duration, Name, between, patience
 
-__all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec, Unpack
+
+    P = ParamSpec("P")
 
 T = TypeVar("T")
 L = TypeVar("L", bound="Lease")
 log = logging.getLogger("leasehold")
 
 
-class LossSignal:
+class LossSignal(Signal):
     """Tells of the loss of a lease."""
 
     def __init__(self, hub: Hub, state: LeaseState) -> None:
         self._hub = hub
         self._state = state
         self._lost: Optional[asyncio.Event] = None
-
-    def is_set(self) -> bool:
-        """Whether it is lost. It looks at the clock: nobody need have noticed before."""
-        return self._state.loss is not None
 
     async def wait(self) -> Loss:
         """Waits until it is lost, and says why."""
@@ -51,7 +64,7 @@ class LossSignal:
 
 
 class Lease(Hold):
-    """A lock that is held: renewed each third of its ttl until it is released, kept or lost."""
+    """A lock that is held: renewed each third of its ttl until it is released, detached or lost."""
 
     def __init__(self, locks: Leasehold, hub: Hub, state: LeaseState) -> None:
         super().__init__(locks, hub, state)
@@ -59,23 +72,26 @@ class Lease(Hold):
 
     @property
     def signal(self) -> LossSignal:
-        """Tells of its loss."""
         if self._signal is None:
             self._signal = LossSignal(self._hub, self._state)
         return self._signal
 
     async def extend(self, ttl: Optional[Duration] = None) -> bool:
-        """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
         return await self._hub.extend(self._state, self._ttl(ttl), now() + self._hub.limits.within)
 
+    async def extend_by(self, duration: Duration) -> bool:
+        return await self.extend(self.valid_for() + between("duration", duration))
+
+    async def upgrade(self) -> Optional[int]:
+        return await self._hub.reshare(self._state, EXCLUSIVE)
+
+    async def downgrade(self) -> Optional[int]:
+        return await self._hub.reshare(self._state, UNLIMITED)
+
     async def guard(self, *command: Word) -> Reply:
-        """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
-        at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
-        it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
         return await self._hub.guard(self._state, command)
 
     async def release(self) -> Released:
-        """Gives the lock back. It takes ``Settings.within`` at most, and goes on in the background after that."""
         return await self._hub.release(self._state, self._hub.limits.within)
 
     async def __aenter__(self) -> Lease:
@@ -86,22 +102,18 @@ class Lease(Hold):
 
 
 class Leadership(Lease):
-    """A term of office: a lease that is given back by resigning."""
+    """A term of office: a lease that is given back by resigning, and then the next candidate leads."""
 
-    async def resign(self) -> Released:
-        """Steps down: the next candidate leads."""
-        return await self.release()
+    resign = Lease.release
 
 
 async def _give_back(lease: Lease) -> None:
     """What became of the work is worth more than what becomes of the release."""
     try:
-        released = await lease._hub.release(lease._state, lease._hub.limits.within)
+        if not (await lease._hub.release(lease._state, lease._hub.limits.within)).in_time:
+            log.warning("the lock %r was lost before it was released", lease.name)
     except LeaseholdError as error:
         log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
-        return
-    if not released.in_time:
-        log.warning("the lock %r was lost before it was released", lease.name)
 
 
 class LockRequest:
@@ -109,30 +121,27 @@ class LockRequest:
 
     __slots__ = ("_asked", "_entered", "_locks")
 
-    def __init__(self, locks: Leasehold, asked: Asked) -> None:
+    def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
         self._entered: Entered[Tuple[Lease, Scope]] = Entered()
 
     async def acquire(self) -> Lease:
-        """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
         return await self._granted(Lease)
 
     async def _granted(self, kind: Type[L]) -> L:
         hub, begun = self._locks._hub_here(), now()
-        state = await hub.acquire(Pending(Wanted(self._asked, False)), begun)
+        state = await hub.acquire(Pending(self._asked.wanted(is_try=False)), begun)
         if state is None:
             raise Busy(self._asked.name, now() - begun)
         return kind(self._locks, hub, state)
 
     async def try_acquire(self) -> Optional[Lease]:
-        """The lock, or None if somebody else has it."""
         hub = self._locks._hub_here()
-        state = await hub.acquire(Pending(Wanted(self._asked, True)), now())
+        state = await hub.acquire(Pending(self._asked.wanted(is_try=True)), now())
         return None if state is None else Lease(self._locks, hub, state)
 
     async def run(self, work: Callable[[Lease], Awaitable[T]]) -> T:
-        """Does the work under the lock. Its result is the result, whatever becomes of the release."""
         async with self as lease:
             return await work(lease)
 
@@ -158,6 +167,16 @@ class LockRequest:
             raise LockLost(lease.name, loss) from error
 
 
+def _by_hub(
+    ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Leasehold, P], Coroutine[Any, Any, T]]:
+    @functools.wraps(ask)
+    async def method(locks: Leasehold, /, *words: P.args, **options: P.kwargs) -> T:
+        return await ask(locks._hub_here(), *words, **options)
+
+    return method
+
+
 class Leasehold(Factory[LockRequest]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
 
@@ -165,59 +184,38 @@ class Leasehold(Factory[LockRequest]):
     grants are told of, to each server. The client is not used, and need not be closed before.
     """
 
+    _kind = LockRequest
+
     def _begin(self) -> None:
         self._hub: Optional[Hub] = None
         _fork.remember(self)
 
-    def _request(self, asked: Asked) -> LockRequest:
-        return LockRequest(self, asked)
+    async def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
+        return await self.lock(name, **options).acquire()
 
-    async def acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-    ) -> Lease:
-        """The same as ``lock(…).acquire()``."""
-        return await self.lock(name, ttl=ttl, wait=wait, renew=renew, hold_at_least=hold_at_least).acquire()
+    async def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
+        return await self.lock(name, **options).try_acquire()
 
-    async def try_acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-    ) -> Optional[Lease]:
-        """The same as ``lock(…).try_acquire()``."""
-        return await self.lock(name, ttl=ttl, renew=renew, hold_at_least=hold_at_least).try_acquire()
-
-    async def info(self, name: Name) -> Optional[LockInfo]:
-        """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
+    async def adopt(self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True) -> Lease:
+        """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
+        :class:`LockLost` if it is held no more."""
         hub = self._hub_here()
-        return await hub.info(key_of(self._settings, name))
+        return Lease(self, hub, await hub.adopt(held, ttl, renew))
+
+    info = _by_hub(Hub.info)
+    holders = _by_hub(Hub.holders)
+    waiters = _by_hub(Hub.waiters)
+    top = _by_hub(Hub.top)
+    log = _by_hub(Hub.log)
 
     def election(
-        self,
-        name: Name,
-        candidate: str,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        look_every: Duration = 1.0,
+        self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
     ) -> Election:
-        """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = self._asked_by(name, candidate, ttl, wait)
-        return Election(self, asked, positive("look_every", look_every))
+        asked = Wanted(self._settings, name, candidate=candidate, **options)
+        return Election(self, asked, between("look_every", look_every))
 
     async def close(self, timeout: Duration = 5.0) -> List[Name]:
-        """Gives back what is held, and ends all connections: the last thing that a program does.
-
-        Requests that wait end with :class:`Closed`. It says which locks could not be released in time.
-        """
+        """Gives back what is held, and ends all connections: see :meth:`leasehold.Leasehold.close`."""
         self._is_closed = True
         hub = self._hub
         return [] if hub is None else await hub.close(patience("timeout", timeout))
@@ -255,33 +253,20 @@ class Leasehold(Factory[LockRequest]):
 class Election:
     """One leader among several candidates: a lock that whoever leads holds."""
 
-    def __init__(self, locks: Leasehold, asked: Asked, look_every: float) -> None:
+    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
         self._locks = locks
         self._asked = asked
         self._look_every = look_every
 
     async def campaign(self) -> Leadership:
-        """Waits until this candidate leads. Candidates queue, and lead in the order of their coming."""
         return await LockRequest(self._locks, self._asked)._granted(Leadership)
 
     async def leader(self) -> Optional[Leader]:
-        """Who leads at this moment: None between two terms."""
         info = await self._locks.info(self._asked.name)
         return None if info is None else Leader(candidate_of(info.owner), info.fence)
 
     async def observe(self) -> AsyncIterator[Optional[Leader]]:
-        """Who leads, and then each who differs from the one before; None: nobody. It looks every ``look_every``,
-        so that terms shorter than that may be missed. While no server answers it says nothing."""
-        last: Union[Leader, str, None] = "not known"
-        while True:
-            try:
-                leader = await self.leader()
-            except Closed:
-                return
-            except LeaseholdError as error:
-                log.debug("nobody says who leads: %s", error)
-            else:
-                if leader != last:
-                    last = leader
-                    yield leader
-            await asyncio.sleep(self._look_every)
+        leaders = Leaders(self._locks._hub_here(), self._asked.name, self._look_every)
+        with contextlib.closing(leaders), contextlib.suppress(Closed):
+            while True:
+                yield await leaders.next()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Tuple, Union
+from typing import Dict, Tuple, Type, Union
 
 from .outcomes import Loss
 
@@ -10,17 +10,16 @@ from .outcomes import Loss
 class LeaseholdError(Exception):
     """All that this package raises. They can be pickled: a pool of processes passes them on."""
 
+    def __reduce__(self) -> Tuple[object, ...]:
+        return _again, (type(self), self.args, self.__dict__)
+
 
 class Busy(LeaseholdError):
     """Others held the lock for as long as the caller was ready to wait."""
 
     def __init__(self, name: Union[str, bytes], waited: float) -> None:
         super().__init__(f"the lock {name!r} was held by others for {waited:.3f} s")
-        self.name = name
-        self.waited = waited
-
-    def __reduce__(self) -> Tuple[object, ...]:
-        return type(self), (self.name, self.waited)
+        self.name, self.waited = name, waited
 
 
 class Unreachable(LeaseholdError):
@@ -31,16 +30,20 @@ class Unanswered(Unreachable):
     """A guarded command was sent, and nobody answered: it may have been run, once at the most."""
 
 
+class TooFewReplicas(LeaseholdError):
+    """Too few replicas had the grant in time, or no append-only file had. The lock was given back."""
+
+    def __init__(self, name: Union[str, bytes], acknowledged: int, wanted: int) -> None:
+        super().__init__(f"the lock {name!r} was acknowledged by {acknowledged} of {wanted} replicas, and given back")
+        self.name, self.acknowledged, self.wanted = name, acknowledged, wanted
+
+
 class Refused(LeaseholdError):
     """The server refused, and would refuse again. ``code`` is the first word of what it said."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(f"the server refused: {reason}")
-        self.code = code
-        self.reason = reason
-
-    def __reduce__(self) -> Tuple[object, ...]:
-        return type(self), (self.code, self.reason)
+        self.code, self.reason = code, reason
 
 
 class WrongPassword(Refused):
@@ -76,11 +79,7 @@ class LockLost(LeaseholdError):
 
     def __init__(self, name: Union[str, bytes], loss: Loss) -> None:
         super().__init__(f"the lock {name!r} was lost: {loss.value}")
-        self.name = name
-        self.loss = loss
-
-    def __reduce__(self) -> Tuple[object, ...]:
-        return type(self), (self.name, self.loss)
+        self.name, self.loss = name, loss
 
 
 class Closed(LeaseholdError):
@@ -89,23 +88,23 @@ class Closed(LeaseholdError):
     def __init__(self) -> None:
         super().__init__("the client was closed")
 
-    def __reduce__(self) -> Tuple[object, ...]:
-        return type(self), ()
-
 
 class SettingError(LeaseholdError, ValueError):
     """A setting or an argument has no sense."""
 
 
+def _again(kind: Type[LeaseholdError], words: Tuple[object, ...], facts: Dict[str, object]) -> LeaseholdError:
+    error = kind.__new__(kind, *words)
+    error.__dict__.update(facts)
+    return error
+
+
+# fmt: off
 _BY_CODE = {
-    "NOAUTH": WrongPassword,
-    "WRONGPASS": WrongPassword,
-    "NOPERM": NotPermitted,
-    "OOM": OutOfMemory,
-    "WRONGTYPE": WrongType,
-    "READONLY": ReadOnly,
-    "QUEUEFULL": QueueFull,
+    "NOAUTH": WrongPassword, "WRONGPASS": WrongPassword, "NOPERM": NotPermitted, "OOM": OutOfMemory,
+    "WRONGTYPE": WrongType, "READONLY": ReadOnly, "QUEUEFULL": QueueFull,
 }
+# fmt: on
 
 
 def refused(code: str, reason: str) -> Refused:

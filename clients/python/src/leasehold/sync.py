@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import threading
-import time
-from typing import Callable, Iterator, List, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Type, TypeVar, Union
 
 from . import _fork
-from ._factory import Factory
-from ._hold import Entered, Hold
-from ._lease import LeaseState
-from ._pending import Pending
+from ._hold import Entered, Hold, Signal
+from ._hub import Hub, Leaders
+from ._pending import LeaseState, Pending
+from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
-from ._wanted import Asked, Wanted, candidate_of, key_of
+from ._wanted import Detached, Factory, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
-from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, patience, positive
+from .outcomes import Leader, Loss, Released
+from .settings import Duration, Name, between, patience
 
-__all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec, Unpack
+
+    P = ParamSpec("P")
 
 T = TypeVar("T")
 L = TypeVar("L", bound="Lease")
 log = logging.getLogger("leasehold")
 
 
-class LossSignal:
+class LossSignal(Signal):
     """Tells of the loss of a lease, as a ``threading.Event`` does."""
 
     def __init__(self, state: LeaseState) -> None:
         self._state = state
         self._lost: Optional[threading.Event] = None
-
-    def is_set(self) -> bool:
-        """Whether it is lost. It looks at the clock: nobody need have noticed before."""
-        return self._state.loss is not None
 
     def wait(self, timeout: Optional[Duration] = None) -> Optional[Loss]:
         """Waits until it is lost, and says why; None if that has not come within ``timeout``."""
@@ -52,7 +52,7 @@ class LossSignal:
 
 
 class Lease(Hold):
-    """A lock that is held: renewed each third of its ttl until it is released, kept or lost."""
+    """A lock that is held: renewed each third of its ttl until it is released, detached or lost."""
 
     def __init__(self, locks: Leasehold, running: Running, state: LeaseState) -> None:
         super().__init__(locks, running.hub, state)
@@ -71,6 +71,21 @@ class Lease(Hold):
         if self.loss is Loss.FORKED:
             return False
         return self._running.extend(self._state, self._ttl(ttl))
+
+    def extend_by(self, duration: Duration) -> bool:
+        """The same, with ``duration`` more than what is left."""
+        return self.extend(self.valid_for() + between("duration", duration))
+
+    def upgrade(self) -> Optional[int]:
+        """From a reader to a writer, ahead of those who wait: the new fence. None if others hold the lock as well, at
+        once: two readers that both waited to write would wait for each other. The lease is as it was then."""
+        self.check()
+        return self._running.ask(lambda: self._hub.reshare(self._state, EXCLUSIVE))
+
+    def downgrade(self) -> Optional[int]:
+        """From a writer to a reader: other readers come in. Its fence, which stays."""
+        self.check()
+        return self._running.ask(lambda: self._hub.reshare(self._state, UNLIMITED))
 
     def guard(self, *command: Word) -> Reply:
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
@@ -92,22 +107,18 @@ class Lease(Hold):
 
 
 class Leadership(Lease):
-    """A term of office: a lease that is given back by resigning."""
+    """A term of office: a lease that is given back by resigning, and then the next candidate leads."""
 
-    def resign(self) -> Released:
-        """Steps down: the next candidate leads."""
-        return self.release()
+    resign = Lease.release
 
 
 def _give_back(lease: Lease) -> None:
     """What became of the work is worth more than what becomes of the release."""
     try:
-        released = lease.release()
+        if not (lease.release()).in_time:
+            log.warning("the lock %r was lost before it was released", lease.name)
     except LeaseholdError as error:
         log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
-        return
-    if not released.in_time:
-        log.warning("the lock %r was lost before it was released", lease.name)
 
 
 class LockRequest:
@@ -115,7 +126,7 @@ class LockRequest:
 
     __slots__ = ("_asked", "_entered", "_locks")
 
-    def __init__(self, locks: Leasehold, asked: Asked) -> None:
+    def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
         self._entered: Entered[Lease] = Entered()
@@ -126,14 +137,14 @@ class LockRequest:
 
     def _granted(self, kind: Type[L]) -> L:
         begun = now()
-        lease = self._locks._acquire(kind, Wanted(self._asked, False))
+        lease = self._locks._acquire(kind, self._asked.wanted(is_try=False))
         if lease is None:
             raise Busy(self._asked.name, now() - begun)
         return lease
 
     def try_acquire(self) -> Optional[Lease]:
         """The lock, or None if somebody else has it."""
-        return self._locks._acquire(Lease, Wanted(self._asked, True))
+        return self._locks._acquire(Lease, self._asked.wanted(is_try=True))
 
     def run(self, work: Callable[[Lease], T]) -> T:
         """Does the work under the lock. Its result is the result, whatever becomes of the release."""
@@ -149,6 +160,15 @@ class LockRequest:
         _give_back(self._entered.leave(threading.get_ident()))
 
 
+def _by_hub(ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Leasehold, P], T]:
+    @functools.wraps(ask)
+    def method(locks: Leasehold, /, *words: P.args, **options: P.kwargs) -> T:
+        running = locks._run()
+        return running.ask(lambda: ask(running.hub, *words, **options))
+
+    return method
+
+
 class Leasehold(Factory[LockRequest]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
 
@@ -157,53 +177,39 @@ class Leasehold(Factory[LockRequest]):
     closed before. A child process that was forked begins anew: what its parent holds, it does not.
     """
 
+    _kind = LockRequest
+
     def _begin(self) -> None:
         self._starting = threading.RLock()
         self._running: Optional[Running] = None
         _fork.remember(self)
 
-    def _request(self, asked: Asked) -> LockRequest:
-        return LockRequest(self, asked)
-
-    def acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-    ) -> Lease:
+    def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
         """The same as ``lock(…).acquire()``."""
-        return self.lock(name, ttl=ttl, wait=wait, renew=renew, hold_at_least=hold_at_least).acquire()
+        return self.lock(name, **options).acquire()
 
-    def try_acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Optional[Duration] = None,
-        renew: bool = True,
-        hold_at_least: Optional[Duration] = None,
-    ) -> Optional[Lease]:
+    def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
         """The same as ``lock(…).try_acquire()``."""
-        return self.lock(name, ttl=ttl, renew=renew, hold_at_least=hold_at_least).try_acquire()
+        return self.lock(name, **options).try_acquire()
 
-    def info(self, name: Name) -> Optional[LockInfo]:
-        """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
-        return self._run().info(key_of(self._settings, name))
+    def adopt(self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True) -> Lease:
+        """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
+        :class:`LockLost` if it is held no more."""
+        running = self._run()
+        return Lease(self, running, running.ask(lambda: running.hub.adopt(held, ttl, renew)))
+
+    info = _by_hub(Hub.info)
+    holders = _by_hub(Hub.holders)
+    waiters = _by_hub(Hub.waiters)
+    top = _by_hub(Hub.top)
+    log = _by_hub(Hub.log)
 
     def election(
-        self,
-        name: Name,
-        candidate: str,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Optional[Duration] = None,
-        look_every: Duration = 1.0,
+        self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
     ) -> Election:
         """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = self._asked_by(name, candidate, ttl, wait)
-        return Election(self, asked, positive("look_every", look_every))
+        asked = Wanted(self._settings, name, candidate=candidate, **options)
+        return Election(self, asked, between("look_every", look_every))
 
     def close(self, timeout: Duration = 5.0) -> List[Name]:
         """Gives back what is held, and ends all connections and the thread: the last thing that a program does.
@@ -255,7 +261,7 @@ class Leasehold(Factory[LockRequest]):
 class Election:
     """One leader among several candidates: a lock that whoever leads holds."""
 
-    def __init__(self, locks: Leasehold, asked: Asked, look_every: float) -> None:
+    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
         self._locks = locks
         self._asked = asked
         self._look_every = look_every
@@ -270,18 +276,14 @@ class Election:
         return None if info is None else Leader(candidate_of(info.owner), info.fence)
 
     def observe(self) -> Iterator[Optional[Leader]]:
-        """Who leads, and then each who differs from the one before; None: nobody. It looks every ``look_every``,
-        so that terms shorter than that may be missed. While no server answers it says nothing."""
-        last: Union[Leader, str, None] = "not known"
-        while True:
-            try:
-                leader = self.leader()
-            except Closed:
-                return
-            except LeaseholdError as error:
-                log.debug("nobody says who leads: %s", error)
-            else:
-                if leader != last:
-                    last = leader
-                    yield leader
-            time.sleep(self._look_every)
+        """Who leads, and then each who differs from the one before; None: nobody. While no server answers it says
+        nothing. Where the server publishes key events it is told; elsewhere it looks every ``look_every``, and may miss
+        terms that are shorter."""
+        running = self._locks._run()
+        leaders = Leaders(running.hub, self._asked.name, self._look_every)
+        try:
+            with contextlib.suppress(Closed):
+                while True:
+                    yield running.thread.call(leaders.next, None)
+        finally:
+            running.hub.call(leaders.close)
