@@ -36,7 +36,7 @@ def main() -> int:
             try:
                 job(lease)
             finally:
-                lease.keep()
+                lease.detach()
         except LeaseholdError as error:  # cron mails it
             print(f"{HOST}: {error}", file=sys.stderr)
             return 1
