@@ -115,10 +115,12 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     def client_of(server: Any, **options: Any) -> Any:
         if loop is None:
             given = server if not isinstance(server, Server) else redis.Redis.from_url(server.url)
-            client: Any = leasehold.Leasehold(given, **options)
+            kind: Any = leasehold.Quorum if isinstance(given, list) else leasehold.Leasehold
+            client: Any = kind(given, **options)
         else:
             given = server if not isinstance(server, Server) else redis.asyncio.Redis.from_url(server.url)
-            client = OnLoop(leasehold.asyncio.Leasehold(given, **options), loop.loop)
+            kind = leasehold.asyncio.Quorum if isinstance(given, list) else leasehold.asyncio.Leasehold
+            client = OnLoop(kind(given, **options), loop.loop)
         clients.append(client)
         return client
 

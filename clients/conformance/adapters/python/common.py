@@ -115,7 +115,7 @@ def client_of(redis: Any, sentinel: Any, cluster_node: Any, request: Dict[str, A
         urls = request["sentinel"]["urls"]
         return sentinel([_address(url) for url in urls]).master_for(request["sentinel"]["service"])
     if "quorum" in request:
-        raise Unsupported("a client has one server, or one cluster")
+        return [redis.Redis.from_url(url) for url in request["quorum"]]
     encrypted = request["url"].startswith("rediss")
     files = {"ssl_ca_certs": "ca", "ssl_certfile": "certificate", "ssl_keyfile": "key"}
     tls = {option: request[name] for option, name in files.items() if encrypted and name in request}

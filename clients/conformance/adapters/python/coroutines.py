@@ -9,7 +9,7 @@ from typing import Any, Dict
 import common  # isort: skip
 import redis.asyncio
 from leasehold import Settings
-from leasehold.asyncio import Leasehold
+from leasehold.asyncio import Leasehold, Quorum
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.sentinel import Sentinel
 
@@ -23,14 +23,15 @@ class Adapter:
         self.telling: "set[asyncio.Task[Any]]" = set()
 
     async def open(self, request: Dict[str, Any]) -> Any:
+        self.kind = Quorum if "quorum" in request else Leasehold
         self.client = common.client_of(redis.asyncio, Sentinel, ClusterNode, request)
         self.settings = Settings(**common.in_seconds(request.get("settings", {})))
-        self.locks = Leasehold(self.client, self.settings)
+        self.locks = self.kind(self.client, self.settings)
         return {}
 
     async def events(self, request: Dict[str, Any]) -> Any:
         # What is told of is fixed when a client is made.
-        self.locks = Leasehold(self.client, dataclasses.replace(self.settings, on_event=common.step))
+        self.locks = self.kind(self.client, dataclasses.replace(self.settings, on_event=common.step))
         return {}
 
     async def acquire(self, request: Dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Dict
 
 import common  # isort: skip
 import redis
-from leasehold import Leasehold, Settings
+from leasehold import Leasehold, Quorum, Settings
 from redis.cluster import ClusterNode
 from redis.sentinel import Sentinel
 
@@ -23,14 +23,15 @@ class Adapter:
         self.is_interruptible = False
 
     def open(self, request: Dict[str, Any]) -> Any:
+        self.kind = Quorum if "quorum" in request else Leasehold
         self.client = common.client_of(redis, Sentinel, ClusterNode, request)
         self.settings = Settings(**common.in_seconds(request.get("settings", {})))
-        self.locks = Leasehold(self.client, self.settings)
+        self.locks = self.kind(self.client, self.settings)
         return {}
 
     def events(self, request: Dict[str, Any]) -> Any:
         # What is told of is fixed when a client is made.
-        self.locks = Leasehold(self.client, dataclasses.replace(self.settings, on_event=common.step))
+        self.locks = self.kind(self.client, dataclasses.replace(self.settings, on_event=common.step))
         return {}
 
     def acquire(self, request: Dict[str, Any]) -> Any:

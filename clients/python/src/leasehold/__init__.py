@@ -19,7 +19,7 @@ from .outcomes import (
 from .settings import Duration as Duration, Name as Name, Settings as Settings
 from .sync import (
     Election as Election, Leadership as Leadership, Lease as Lease, Leasehold as Leasehold,
-    LockRequest as LockRequest, LossSignal as LossSignal,
+    LockRequest as LockRequest, LossSignal as LossSignal, Quorum as Quorum,
 )
 # fmt: on
 

@@ -17,7 +17,7 @@ from ._questions import Claim, Question
 from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
-from ._target import Target
+from ._target import Clustered, Several, Target
 from ._time import RETRY, now, wake, within
 from ._verdict import Verdict, code_of, public, verdict
 from ._wanted import Wanted
@@ -49,11 +49,16 @@ class Limits(NamedTuple):
 
 
 class Asking:
+    owns_tries = False  # Whether each try has an owner of its own
+
     def __init__(self, routes: Routes, response: float) -> None:
         self.routes = routes
         self._response = response
         self.is_closed = False
         self.open: Set[asyncio.Future[Any]] = set()  # What those wait for who are told of the end of the client
+
+    def close(self) -> None:
+        self.routes.close()
 
     def limits(self, ttl: float, until: float, outlasts: bool = False) -> Limits:
         """For a short ttl an answer may take a fifth of that: two renewals may fail before the lease is over."""
@@ -181,6 +186,10 @@ class Home:
     def __init__(self, target: Target, settings: Settings) -> None:
         self.settings = settings
         self.limits = Durations(*(seconds(name, getattr(settings, name)) for name in Durations._fields))
+        self._background: Set[asyncio.Future[Any]] = set()
+        if isinstance(target, Several):
+            # Of these no server is known by itself, so that nothing asks one alone: see Most.
+            target = Clustered(target.each[0].endpoint, (), None)
         self.asking = Asking(Routes(target, self.limits.response), self.limits.response)
         # Ephemeral holds end with the connection on which they were asked for: these have one of their own.
         self.bound = Asking(Routes(target, self.limits.response), self.limits.response)
@@ -188,7 +197,6 @@ class Home:
         self.requests: Set[object] = set()
         """Those who ask for a lock at this moment, and leases that are released by one request."""
         self.is_closed = False
-        self._background: Set[asyncio.Future[Any]] = set()
         self._room = deque(range(settings.wait_connections))  # To wait on connections
 
     def check_open(self) -> None:

@@ -17,8 +17,9 @@ from ._lines import Subscription
 from ._pending import Granted, LeaseState, Pending, give_up
 from ._plain import parse
 from ._questions import Question
+from ._quorum import Most
 from ._resp import Reply, Word, fields, listed, pack, read
-from ._target import Target
+from ._target import Several, Target
 from ._tickets import Queuing
 from ._time import LONGEST_TIMER, now, valid_until, within
 from ._waiting import acknowledged, granted, place_at_once
@@ -109,6 +110,8 @@ log = logging.getLogger("leasehold")
 class Hub(Holding):
     def __init__(self, target: Target, settings: Settings) -> None:
         super().__init__(target, settings)
+        if isinstance(target, Several):
+            self.asking = Most(target, self.asking.routes, self.limits.response, self.spawn)
         self.blocked: Dict[Channel, Pending] = {}  # Threads that wait on connections
         self._closing: Optional[asyncio.Future[List[Name]]] = None
         _fork.remember(self)
@@ -269,8 +272,8 @@ class Hub(Holding):
         left_held += [state.name for state in self.requests if isinstance(state, LeaseState)]
         if self._looking is not None:
             self._looking.cancel()
-        self.asking.routes.close()
-        self.bound.routes.close()
+        self.asking.close()
+        self.bound.close()
         ending = list(self._background)
         for task in ending:
             task.cancel()

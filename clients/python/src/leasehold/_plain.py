@@ -84,6 +84,25 @@ for at = 1, #KEYS do
 end
 return released""")
 
+# ARGV: owner, fence in sixteen digits, how long to remember it, how far it may be ahead.
+RAISE = Script("""
+local held = redis.call('GET', KEYS[1])
+if not held then return false end
+local fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')
+if not (fence and string.sub(held, 18) == ARGV[1]) then
+  if held ~= ARGV[1] then return false end
+  return '0'
+end
+local now = redis.call('TIME')
+if tonumber(ARGV[2]) > now[1] * 1000000 + now[2] + ARGV[4] then
+  return redis.error_reply('ERR fence must be at most a day ahead of the server\\'s clock')
+end
+if tonumber(fence) >= tonumber(ARGV[2]) then return fence end
+redis.call('SET', KEYS[1], ARGV[2] .. ':' .. ARGV[1], 'KEEPTTL')
+local last = tonumber(redis.call('GET', KEYS[2]) or '0')
+if not last or last < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) end
+return ARGV[2]""")
+
 # What it holds, and what is left of it, in one step.
 LOOK = Script("""
 local held = redis.call('GET', KEYS[1])

@@ -86,6 +86,14 @@ def release(claim: Claim, fence: Optional[int]) -> Question:
     return Question(claim.key, its_words + _also(claim) if claim.also else its_words, call)
 
 
+def raised(claim: Claim, fence: int) -> Question:
+    def call() -> Call:
+        key, day = claim.key, _plain.DAY_MILLIS
+        return _plain.RAISE, [2, key, _plain.beside(key), claim.owner, b"%016d" % fence, day, day * 1000]
+
+    return Question(claim.key, [b"LOCK.RAISE", claim.key, claim.owner, fence], call)
+
+
 def look(key: bytes) -> Question:
     return Question(key, [b"LOCK.INFO", key], lambda: (_plain.LOOK, [1, key]))
 

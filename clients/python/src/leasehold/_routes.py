@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from redis.crc import key_slot
 from redis.exceptions import ConnectionError as Disconnected
@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from ._resp import Reply, pack
 from ._server import Server
-from ._target import Address, Alone, Clustered, Target, Watched
+from ._target import Address, Alone, Clustered, Watched
 from ._time import now
 from ._verdict import Verdict, redirection_in, verdict
 
@@ -55,7 +55,7 @@ def slot_of(key: bytes) -> int:
 
 
 class Routes:
-    def __init__(self, target: Target, response: float) -> None:
+    def __init__(self, target: Union[Alone, Watched, Clustered], response: float) -> None:
         self._target = target
         self._response = response
         self._servers: Dict[Optional[Address], Server] = {}

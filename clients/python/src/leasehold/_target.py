@@ -141,10 +141,23 @@ class Clustered:
     remap: Optional[Callable[[Address], Address]]
 
 
-Target = Union[Alone, Watched, Clustered]
+@dataclass(frozen=True)
+class Several:
+    """Servers that know nothing of each other."""
+
+    each: Sequence[Union[Alone, Watched, Clustered]]
 
 
-def target_of(client: AnyClient) -> Target:
+Target = Union[Alone, Watched, Clustered, Several]
+
+
+def several(clients: Sequence[AnyClient]) -> Several:
+    if not clients:
+        raise SettingError("clients: a quorum has at least one server")
+    return Several([target_of(each) for each in clients])
+
+
+def target_of(client: AnyClient) -> Union[Alone, Watched, Clustered]:
     if isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster)):
         return _of_cluster(client)
     pool: Any = getattr(client, "connection_pool", None)

@@ -101,6 +101,9 @@ async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[
 
 async def _try(home: Home, pending: Pending, until: float) -> Answer:
     wanted = pending.wanted
+    if home.asking.owns_tries:
+        # What is still to be released for an earlier try does not hit this one.
+        wanted.claim = wanted.claim._replace(owner=wanted.owner())
     question = _questions.acquire(wanted.claim, wanted.ttl)
     limits = home.asking.limits(wanted.ttl, until)
     try:

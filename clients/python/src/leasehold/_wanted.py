@@ -17,11 +17,12 @@ from typing import (
     Tuple,
     TypedDict,
     TypeVar,
+    Union,
 )
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
-from ._target import AnyClient, target_of
+from ._target import AnyClient, Several, target_of
 from .errors import SettingError
 from .settings import SHORTEST_TTL, Duration, Name, Settings, between, integer, octets, patience
 
@@ -67,10 +68,12 @@ class ReadWrite(Generic[R]):
 class Factory(Generic[R]):
     _kind: Callable[[Any, Wanted], R]
 
-    def __init__(self, client: AnyClient, settings: Optional[Settings] = None, **defaults: Unpack[Defaults]) -> None:
+    def __init__(
+        self, client: Union[AnyClient, Several], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
+    ) -> None:
         given: Dict[str, Any] = {name: its for name, its in defaults.items() if its is not None}
         self._settings = replace(settings or Settings(), **given)
-        self._target = target_of(client)
+        self._target = client if isinstance(client, Several) else target_of(client)
         self._is_closed = False
         self._begin()
 
@@ -187,15 +190,18 @@ class Wanted:
         if self._candidate is not None and len(self._candidate) + 37 > LONGEST_OWNER:
             raise SettingError(f"candidate: it must be at most {LONGEST_OWNER - 37} bytes long")
 
+    def owner(self) -> bytes:
+        if self._owner is not None:
+            return self._owner
+        return (b"%d:" % os.getpid() if self._candidate is None else self._candidate + b"/") + _unique()
+
     def wanted(self, is_try: bool) -> Wanted:
-        owner = self._owner
-        if owner is None:
-            whom = b"%d:" % os.getpid() if self._candidate is None else self._candidate + b"/"
-            owner = whom + _unique()
+        owner = self.owner()
         its, claim = object.__new__(Wanted), self.claim
         its.name, its.ttl, its.renew, its.copies = self.name, self.ttl, self.renew, self.copies
         its.hold_at_least, its.wait = self.hold_at_least, 0.0 if is_try else self.wait
         its.claim = Claim(claim.key, owner, claim.share, claim.also, claim.grace)
+        its._owner, its._candidate = self._owner, self._candidate  # Of a quorum, each try has an owner of its own
         return its
 
 

@@ -16,6 +16,7 @@ from typing import (
     Coroutine,
     List,
     Optional,
+    Sequence,
     Tuple,
     Type,
     TypeVar,
@@ -28,11 +29,12 @@ from ._hub import Hub, Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
+from ._target import AnyClient, several
 from ._time import now
-from ._wanted import Detached, Factory, Options, TryOptions, Wanted, candidate_of
+from ._wanted import Defaults, Detached, Factory, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, Loss, Released
-from .settings import Duration, Name, between, patience
+from .settings import Duration, Name, Settings, between, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec, Unpack
@@ -248,6 +250,16 @@ class Leasehold(Factory[LockRequest]):
         hub = getattr(self, "_hub", None)
         if hub is not None:
             hub.drop_all()
+
+
+class Quorum(Leasehold):
+    """Locks on most of several servers that know nothing of each other, such as three or five: ``docs/redlock.md``. It
+    has exclusive locks of one name. Nobody queues: whoever waits asks again, at random."""
+
+    def __init__(
+        self, clients: Sequence[AnyClient], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
+    ) -> None:
+        super().__init__(several(clients), settings, **defaults)
 
 
 class Election:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Sequence, Type, TypeVar, Union
 
 from . import _fork
 from ._hold import Entered, Hold, Signal
@@ -15,11 +15,12 @@ from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._running import Running
+from ._target import AnyClient, several
 from ._time import now
-from ._wanted import Detached, Factory, Options, TryOptions, Wanted, candidate_of
+from ._wanted import Defaults, Detached, Factory, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, Loss, Released
-from .settings import Duration, Name, between, patience
+from .settings import Duration, Name, Settings, between, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec, Unpack
@@ -256,6 +257,16 @@ class Leasehold(Factory[LockRequest]):
         self._running = None
         self._starting = threading.RLock()
         _fork.remember(self)
+
+
+class Quorum(Leasehold):
+    """Locks on most of several servers that know nothing of each other, such as three or five: ``docs/redlock.md``. It
+    has exclusive locks of one name. Nobody queues: whoever waits asks again, at random."""
+
+    def __init__(
+        self, clients: Sequence[AnyClient], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
+    ) -> None:
+        super().__init__(several(clients), settings, **defaults)
 
 
 class Election:
