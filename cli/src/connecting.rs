@@ -332,10 +332,14 @@ fn refused(name: &str, error: &RedisError) -> Failure {
     let remedy = match error.kind() {
         // The key does not belong to the certificate: nobody was asked.
         ErrorKind::InvalidClientConfig => return unusable(name, error),
-        ErrorKind::AuthenticationFailed => ". Look at user and password in the address.",
+        // The redis crate passes on the server's words by one protocol, and not by the other.
+        ErrorKind::AuthenticationFailed => what_to_do("WRONGPASS"),
         _ => what_to_do(error.code().unwrap_or_default()),
     };
-    let reason = printable(&words(error));
+    let reason = match remedy == what_to_do("WRONGPASS") {
+        true => "it knows no such user and password".to_owned(),
+        false => printable(&words(error)),
+    };
     Failure::new(Code::Refused, format!("{name} refused: {reason}{remedy}"))
 }
 

@@ -45,7 +45,7 @@ fn a_wrong_password_is_told_of_by_each_subcommand() {
     set_user(&server, "+@all");
     for (words, _) in NEEDED {
         let ended = with_user(&server, "worker:wrong", words);
-        assert_told(&ended, &server, "Password authentication failed", "Look at user and password");
+        assert_told(&ended, &server, "it knows no such user and password", "Look at user and");
     }
 }
 
