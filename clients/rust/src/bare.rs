@@ -10,7 +10,7 @@
 //! several locks. And a lock that is granted while the server is given the module passes by the queue.
 
 use crate::link::Line;
-use crate::plain::{Call, DAY_MILLIS, MARGIN_MICROS, beside, value};
+use crate::plain::{Call, DAY_MILLIS, MARGIN_MICROS, beside, parts, value};
 use crate::question::{Claim, Question, millis};
 use crate::verdict::{Verdict, number, verdict};
 use redis::{RedisError, Value, cmd, make_extension_error};
@@ -84,8 +84,7 @@ async fn acquire(
             }
             Some(held) => {
                 let is_ours = set_if(line, key, (key, &held, &held), ttl).await?;
-                let fence = held.get(..16).map(|digits| Value::BulkString(digits.to_vec()));
-                return Ok(number(&fence.unwrap_or(Value::Nil))?.filter(|_| is_ours));
+                return Ok(parts(&held).map(|(fence, _)| fence).filter(|_| is_ours));
             }
             None => {}
         }
@@ -137,14 +136,9 @@ async fn set_if(
 async fn held_by(line: &mut Line, key: &[u8], owner: &str) -> Result<Option<Vec<u8>>, RedisError> {
     let get = cmd("GET").arg(key).take();
     let Value::BulkString(held) = line.send(key, &get).await? else { return Ok(None) };
-    let is_ours = match held.split_at_checked(17) {
-        Some((fence, theirs)) => {
-            let digits = fence.iter().take(16).all(u8::is_ascii_digit);
-            digits && fence.ends_with(b":") && theirs == owner.as_bytes()
-        }
-        None => false,
-    };
-    Ok((is_ours || held == owner.as_bytes()).then_some(held))
+    let theirs = parts(&held).map_or(held.as_slice(), |(_, theirs)| theirs);
+    let is_ours = theirs == owner.as_bytes() || held == owner.as_bytes();
+    Ok(is_ours.then_some(held))
 }
 
 /// By the word that this server has for it, and this user may use; or else it ends in a moment. How many were removed.

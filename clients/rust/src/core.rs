@@ -217,16 +217,12 @@ impl Core {
             _ => None,
         };
         lease.changed(granted);
-        let lost = || Error::Lost {
-            lock: lease.name.to_string(),
-            loss: lease.loss().unwrap_or(Loss::Taken),
-        };
-        let answer = came.ok_or_else(lost)??;
+        let answer = came.ok_or_else(|| lease.lost_error())??;
         if granted.is_some() {
             lease.extended(number, ttl, answer);
             self.keep(lease, lease.next(answer.asked, lease.valid_until().since(answer.asked)));
         }
-        if lease.is_held() { Ok(granted.is_some()) } else { Err(lost()) }
+        if lease.is_held() { Ok(granted.is_some()) } else { Err(lease.lost_error()) }
     }
 
     /// Renews it until the server has agreed, or it is over.

@@ -152,7 +152,7 @@ impl Guard {
         let until = Moment::now().later(core.home.settings.retry_for).min(lease.valid_until());
         match core.extend(lease, ttl, until).await {
             Ok(Extension::Extended) => Ok(()),
-            Ok(Extension::Lost) => Err(self.lost_error()),
+            Ok(Extension::Lost) => Err(self.lease.lost_error()),
             Err(error) => {
                 if let Error::Refused { .. } = error {
                     lease.refused(ttl);
@@ -263,7 +263,7 @@ impl Guard {
         let (core, lease) = (&self.core, &self.lease);
         core.home.enter()?;
         if !lease.is_held() {
-            return Err(self.lost_error());
+            return Err(self.lease.lost_error());
         }
         let (remote, key) = (core.remote()?, lease.claim.key());
         let mut guarded = cmd("LOCK.GUARD");
@@ -299,7 +299,7 @@ impl Guard {
                 }
                 _ if error.code() == Some("NOTHOLDER") => {
                     core.lose(lease, Loss::Taken);
-                    return Err(self.lost_error());
+                    return Err(self.lease.lost_error());
                 }
                 // Nothing was run: the slot of the lock is elsewhere, or on its way.
                 means @ (Verdict::Again | Verdict::Elsewhere)
@@ -315,13 +315,6 @@ impl Guard {
                 _ => return Err(Error::Refused { source: error }),
             }
             tries = tries.saturating_add(1);
-        }
-    }
-
-    fn lost_error(&self) -> Error {
-        Error::Lost {
-            lock: self.lease.name.to_string(),
-            loss: self.lease.loss().unwrap_or(Loss::Expired),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::error::{Error, surprise};
 use crate::listed::{count, field, list, text};
 use crate::outcome::Fence;
+use crate::plain::parts;
 use crate::verdict::{Verdict, told, verdict};
 
 use redis::{Value, cmd};
@@ -126,14 +127,10 @@ pub(crate) async fn holders(core: &Core, name: &[u8]) -> Result<Vec<Holder>, Err
 }
 
 pub(crate) async fn waiters(core: &Core, name: &[u8]) -> Result<Vec<Waiter>, Error> {
-    match look(core, &core.home.key(name), "LOCK.WAITERS").await? {
-        Some(listed) => list(&listed)?.iter().map(waiter).collect(),
-        None => Ok(Vec::new()),
-    }
+    rows(core, &core.home.key(name), "LOCK.WAITERS", waiter).await
 }
 
 pub(crate) async fn top(core: &Core) -> Result<Vec<Contended>, Error> {
-    let listed = look(core, &[], "LOCK.TOP").await?;
     let each = |row: &Value| {
         let millis = |name| field(row, name).and_then(count).map(Duration::from_millis);
         Ok(Contended {
@@ -144,11 +141,10 @@ pub(crate) async fn top(core: &Core) -> Result<Vec<Contended>, Error> {
             longest: millis("wait-longest")?,
         })
     };
-    listed.map_or(Ok(Vec::new()), |listed| list(&listed)?.iter().map(each).collect())
+    rows(core, &[], "LOCK.TOP", each).await
 }
 
 pub(crate) async fn log(core: &Core) -> Result<Vec<Logged>, Error> {
-    let listed = look(core, &[], "LOCK.LOG").await?;
     let each = |row: &Value| {
         let since = Duration::from_millis(count(field(row, "time")?)?);
         Ok(Logged {
@@ -160,7 +156,20 @@ pub(crate) async fn log(core: &Core) -> Result<Vec<Logged>, Error> {
             duration: time_left(field(row, "ms")?)?,
         })
     };
-    listed.map_or(Ok(Vec::new()), |listed| list(&listed)?.iter().map(each).collect())
+    rows(core, &[], "LOCK.LOG", each).await
+}
+
+/// What the module lists; nothing where the server has not got it.
+async fn rows<T>(
+    core: &Core,
+    key: &[u8],
+    command: &str,
+    each: impl Fn(&Value) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    match look(core, key, command).await? {
+        Some(listed) => list(&listed)?.iter().map(each).collect(),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// What the module says; none: the server has not got it.
@@ -206,14 +215,9 @@ fn of_key(value: &Value, left: &Value) -> Result<Option<LockInfo>, Error> {
         return Ok(None);
     }
     let value = text(value);
-    let is_fence =
-        |digits: &str| digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_digit());
-    let (fence, holder) = match value.split_once(':') {
-        Some((fence, owner)) if is_fence(fence) => (fence.parse().unwrap_or_default(), owner),
-        _ => (0, value.as_str()),
-    };
+    let (fence, holder) = parts(value.as_bytes()).unwrap_or((0, value.as_bytes()));
     Ok(Some(LockInfo {
-        holder: holder.to_owned(),
+        holder: String::from_utf8_lossy(holder).into_owned(),
         fence: Fence::new(fence),
         ttl: time_left(left)?,
         holders: 1,

@@ -117,6 +117,11 @@ impl Lease {
         state.loss
     }
 
+    /// For whoever needs it held.
+    pub(crate) fn lost_error(&self) -> Error {
+        Error::Lost { lock: self.name.to_string(), loss: self.loss().unwrap_or(Loss::Expired) }
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.loss().is_none()
     }

@@ -45,8 +45,9 @@
 //! Each request has a place of its own in the server's queue, a *ticket*, which is kept by asking for it now and then; the
 //! server tells of the grant, on a channel of this client's own. However many requests wait, that takes the connection for
 //! requests alone, and one more to each node of a cluster. The work begins with the message, so a grant takes two commands,
-//! and often no more than the time of one: the release of a lock brings the message to the next one. The lease is counted from before the last request that the server had answered, and so ends before the server's
-//! however late the message is. A message that is lost costs no more than [`Settings::check_every`].
+//! and often no more than the time of one: the release of a lock brings the message to the next one. The lease is counted
+//! from before the last request that the server had answered, and so ends before the server's however late the message is.
+//! A message that is lost costs no more than [`Settings::check_every`].
 //!
 //! A program that is killed leaves its places behind for three times as long. When a lock comes to one of them, the server
 //! sees that nobody hears its message: it keeps the lock for a second, and gives up all places of that program.

@@ -203,6 +203,14 @@ pub(crate) fn value(fence: u64, owner: &str) -> Vec<u8> {
     if fence == 0 { owner.into() } else { format!("{fence:016}:{owner}").into_bytes() }
 }
 
+/// The fence and the owner that a key holds; none if another kind of client wrote it.
+pub(crate) fn parts(held: &[u8]) -> Option<(u64, &[u8])> {
+    let (fence, owner) = held.split_at_checked(16)?;
+    let digits =
+        std::str::from_utf8(fence).ok().filter(|_| fence.iter().all(u8::is_ascii_digit))?;
+    Some((digits.parse().ok()?, owner.strip_prefix(b":")?))
+}
+
 /// The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has none there: a
 /// cluster refuses it.
 pub(crate) fn beside(key: &[u8]) -> Vec<u8> {

@@ -20,8 +20,8 @@ use tokio::sync::Mutex;
 /// | [`Server::quorum`] | most of several servers that know nothing of each other |
 ///
 /// A client opens one connection, for all requests, on which the server also tells of grants; to each node of a cluster it
-/// opens another one for these. A connection manager does not tell where it is connected to, so nothing can be opened beside it: requests that wait ask four times a second whether they
-/// have been granted the lock, and [`ephemeral`](crate::Request::ephemeral), [`replicas`](crate::Request::replicas) and
+/// opens another one for these. A connection manager does not tell where it is connected to, so nothing can be opened beside
+/// it: requests that wait ask four times a second whether they have been granted the lock, and [`ephemeral`](crate::Request::ephemeral), [`replicas`](crate::Request::replicas) and
 /// [`run_command`](crate::Guard::run_command) are refused. Give the client along with it, `(manager, client)`, and all work.
 #[derive(Clone)]
 pub struct Server {

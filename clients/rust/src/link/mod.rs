@@ -242,13 +242,13 @@ impl Node {
         }
     }
 
-    /// A connection that does nothing else.
     /// Where the server tells what becomes of a key, if it is set to.
     pub(crate) fn channel_of(&self, key: &[u8]) -> Vec<u8> {
         let db = self.client.get_connection_info().redis_settings().db();
         [format!("__keyspace@{db}__:").as_bytes(), key].concat()
     }
 
+    /// A connection that does nothing else.
     pub(crate) async fn dedicated(&self) -> Result<MultiplexedConnection, RedisError> {
         self.client.get_multiplexed_async_connection_with_config(&patient(None)).await
     }
