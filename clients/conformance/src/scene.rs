@@ -137,6 +137,13 @@ pub(crate) fn is_held(server: &Server, key: &str) -> bool {
     ttl_of(server, key) != -2
 }
 
+/// Ends every connection but the one that does this.
+pub(crate) fn cut_all(client: &mut testkit::Client) {
+    for kind in ["normal", "pubsub"] {
+        client.cmd(["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+    }
+}
+
 /// Lets the first take it from the second.
 pub(crate) fn take_away(server: &Server, key: &str) {
     assert_eq!(server.cmd(["DEL", key]), Reply::Int(1));

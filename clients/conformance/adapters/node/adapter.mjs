@@ -110,9 +110,6 @@ const commands = {
 
   detach: ({ lease }) => ({ text: String(leases.get(lease).detach()) }),
 
-  /** As older drivers say it. */
-  keep: (request) => commands.detach(request),
-
   async adopt({ lease, text }) {
     return held(lease, await locks.adopt(text));
   },

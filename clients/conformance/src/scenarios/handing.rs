@@ -3,11 +3,11 @@
 use super::{Scenario, quick};
 use crate::program::lock;
 use crate::scene::{
-    LONG, SLACK, Scene, is_held, millis, plain_server, server, take_away, ttl_of, until_free,
-    until_waiting,
+    LONG, SLACK, Scene, cut_all, is_held, millis, plain_server, server, take_away, ttl_of,
+    until_free, until_waiting,
 };
 use std::time::Instant;
-use testkit::{Server, bulk_text, eventually};
+use testkit::eventually;
 
 pub(crate) const ALL: &[Scenario] = &[
     quick("owner", "a lock is held as the owner that the program has chosen", owner),
@@ -173,17 +173,11 @@ fn bound_and_killed(scene: &Scene<'_>) {
     assert!(killed.elapsed() < SLACK, "{:?}", killed.elapsed());
 }
 
-fn cut_all(server: &Server) {
-    for kind in ["normal", "pubsub"] {
-        server.cmd(["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
-    }
-}
-
 fn bound_and_cut(scene: &Scene<'_>) {
     let server = server();
     let program = scene.program(&server);
     let lease = program.acquire(&lock("x").bound(millis(5_000)).ttl(LONG));
-    cut_all(&server);
+    cut_all(&mut server.client());
     // Within the grace the lease is short; bound anew, it is as long as before.
     eventually("it is bound anew", || match ttl_of(&server, "x") {
         left if left > 10_000 => Ok(()),
@@ -200,9 +194,7 @@ fn bound_and_lost(scene: &Scene<'_>) {
     let lease = program.acquire(&lock("x").bound(millis(0)).ttl(LONG));
     let waiting = other.begin(&lock("x").wait(LONG));
     until_waiting(&server, "x", 1);
-    let mine = bulk_text(&server.cmd("CLIENT LIST"));
-    assert!(!mine.is_empty());
-    cut_all(&server);
+    cut_all(&mut server.client());
     assert_eq!(waiting.lease().state().loss, None);
     let loss = lease.lost().value["loss"].clone();
     assert!(loss == "taken" || loss == "expired", "{loss}");

@@ -3,8 +3,8 @@
 use super::{Scenario, quick, slow};
 use crate::program::{Program, Waiting, lock};
 use crate::scene::{
-    LONG, Scene, as_user, assert_took, at_port, is_held, millis, server, until_free, until_waiting,
-    with,
+    LONG, Scene, as_user, assert_took, at_port, cut_all, is_held, millis, server, until_free,
+    until_waiting, with,
 };
 use serde_json::json;
 use std::thread::sleep;
@@ -190,8 +190,7 @@ fn patience_and_killed_connections(scene: &Scene<'_>) {
     client.grant("x", "before", 60_000);
     let waiting = program.begin(&lock("x").wait(millis(4_000)));
     while waiting.pending.is_open() {
-        client.cmd("CLIENT KILL TYPE normal SKIPME yes");
-        client.cmd("CLIENT KILL TYPE pubsub");
+        cut_all(&mut client);
         sleep(millis(300));
     }
     let (trouble, took) = waiting.error();
@@ -234,8 +233,7 @@ fn killed_connections(scene: &Scene<'_>) {
     client.grant("x", "before", 60_000);
     let waiting = program.begin(&lock("x").wait(LONG));
     until_waiting(&server, "x", 1);
-    client.cmd("CLIENT KILL TYPE normal SKIPME yes");
-    client.cmd("CLIENT KILL TYPE pubsub");
+    cut_all(&mut client);
     assert!(client.release("x", "before"));
     let lease = waiting.lease();
     assert_eq!(client.info("x").unwrap().fence, lease.fence);
