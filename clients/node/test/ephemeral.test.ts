@@ -1,9 +1,9 @@
 /** Locks that end with a connection of the program. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { NeedsModuleError } from '../src/index.js';
 import { Child } from './support/child.js';
-import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
+import { LIBRARIES, leasehold, type Setup, stage } from './support/clients.js';
 import { eventually } from './support/eventually.js';
 import { Gate } from './support/gate.js';
 import { TestServer } from './support/server.js';
@@ -13,16 +13,7 @@ for (const library of LIBRARIES) {
     let server: TestServer;
     let one: Setup;
     let other: Setup;
-    before(async () => {
-      server = await TestServer.start();
-      one = await leasehold(library, server);
-      other = await leasehold(library, server);
-    });
-    after(async () => {
-      await one.close();
-      await other.close();
-      await server.stop();
-    });
+    stage(library, (scene) => ({ server, one, other } = scene));
     const ended = async () => Number(/bindings_ended:(\d+)/.exec(await server.control.info('leasehold'))?.[1]);
 
     it("of a program that is killed is the next one's at once", async () => {

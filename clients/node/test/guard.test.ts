@@ -1,9 +1,9 @@
 /** Commands that the server runs for the holder of a lock, once at the most. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { Cluster } from 'ioredis';
 import { Leasehold, LostError, NeedsModuleError, RefusedError, SettingError, UnansweredError } from '../src/index.js';
-import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
+import { LIBRARIES, leasehold, type Setup, stage } from './support/clients.js';
 import { TestCluster } from './support/cluster.js';
 import { Gate } from './support/gate.js';
 import { TestServer } from './support/server.js';
@@ -12,14 +12,7 @@ for (const library of LIBRARIES) {
   describe(`a guarded command, with ${library.name}`, () => {
     let server: TestServer;
     let one: Setup;
-    before(async () => {
-      server = await TestServer.start();
-      one = await leasehold(library, server);
-    });
-    after(async () => {
-      await one.close();
-      await server.stop();
-    });
+    stage(library, (scene) => ({ server, one } = scene));
 
     it('is run for the holder, and its reply is what it comes to', async () => {
       await using lease = await one.locks.acquire('a');

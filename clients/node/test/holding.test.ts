@@ -1,26 +1,17 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { BusyError, ClosedError, Leasehold, LostError, PermissionError, type Trouble } from '../src/index.js';
 import { collect } from './support/garbage.js';
-import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
+import { LIBRARIES, leasehold, type Setup, stage } from './support/clients.js';
 import { eventually } from './support/eventually.js';
-import { TestServer } from './support/server.js';
+import type { TestServer } from './support/server.js';
 
 for (const library of LIBRARIES) {
   describe(`a lock that is held, with ${library.name}`, () => {
     let server: TestServer;
     let one: Setup;
     let other: Setup;
-    before(async () => {
-      server = await TestServer.start();
-      one = await leasehold(library, server);
-      other = await leasehold(library, server);
-    });
-    after(async () => {
-      await one.close();
-      await other.close();
-      await server.stop();
-    });
+    stage(library, (scene) => ({ server, one, other } = scene));
 
     it('keeps others out until it is released', async () => {
       const lease = await one.locks.tryAcquire('a');

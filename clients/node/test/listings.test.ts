@@ -1,8 +1,8 @@
 /** What the server lists of locks. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { NeedsModuleError, PermissionError } from '../src/index.js';
-import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
+import { LIBRARIES, leasehold, type Setup, stage } from './support/clients.js';
 import { eventually } from './support/eventually.js';
 import { TestServer } from './support/server.js';
 
@@ -10,14 +10,7 @@ for (const library of LIBRARIES) {
   describe(`a listing, with ${library.name}`, () => {
     let server: TestServer;
     let one: Setup;
-    before(async () => {
-      server = await TestServer.start();
-      one = await leasehold(library, server);
-    });
-    after(async () => {
-      await one.close();
-      await server.stop();
-    });
+    stage(library, (scene) => ({ server, one } = scene));
 
     it('has those who hold a lock, and those who wait for it', async () => {
       const { locks } = one;

@@ -1,26 +1,17 @@
 /** Who leads, seen by the server's key events. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import type { Leader } from '../src/index.js';
-import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
+import { LIBRARIES, type Setup, stage } from './support/clients.js';
 import { eventually } from './support/eventually.js';
-import { TestServer } from './support/server.js';
+import type { TestServer } from './support/server.js';
 
 for (const library of LIBRARIES) {
   describe(`an election that is observed, with ${library.name}`, () => {
     let server: TestServer;
     let one: Setup;
     let other: Setup;
-    before(async () => {
-      server = await TestServer.start({ config: ['--notify-keyspace-events', 'KA'] });
-      one = await leasehold(library, server);
-      other = await leasehold(library, server);
-    });
-    after(async () => {
-      await one.close();
-      await other.close();
-      await server.stop();
-    });
+    stage(library, (scene) => ({ server, one, other } = scene), { config: ['--notify-keyspace-events', 'KA'] });
     const subscribers = async (name: string) =>
       ((await server.call('PUBSUB', 'NUMSUB', `__keyspace@0__:${name}`)) as unknown[])[1] as number;
 

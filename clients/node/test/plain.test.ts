@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { BusyError, RefusedError } from '../src/index.js';
-import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
+import { LIBRARIES, leasehold, type Setup, stage } from './support/clients.js';
 import { eventually } from './support/eventually.js';
 import { TestServer } from './support/server.js';
 
@@ -10,16 +10,7 @@ for (const library of LIBRARIES) {
     let server: TestServer;
     let one: Setup;
     let other: Setup;
-    before(async () => {
-      server = await TestServer.start({ plain: true });
-      one = await leasehold(library, server);
-      other = await leasehold(library, server);
-    });
-    after(async () => {
-      await one.close();
-      await other.close();
-      await server.stop();
-    });
+    stage(library, (scene) => ({ server, one, other } = scene), { plain: true });
 
     it('has the same locks in the same keys, and fences that grow', async () => {
       const first = await one.locks.acquire('a', { ttl: 5_000 });

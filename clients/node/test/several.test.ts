@@ -1,12 +1,12 @@
 /** Several locks at a time: all of them, or none. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { Cluster } from 'ioredis';
 import { BusyError, Leasehold, RefusedError } from '../src/index.js';
-import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
+import { LIBRARIES, type Setup, stage } from './support/clients.js';
 import { TestCluster } from './support/cluster.js';
 import { eventually } from './support/eventually.js';
-import { TestServer } from './support/server.js';
+import type { TestServer } from './support/server.js';
 
 for (const library of LIBRARIES) {
   for (const plain of [false, true]) {
@@ -14,16 +14,7 @@ for (const library of LIBRARIES) {
       let server: TestServer;
       let one: Setup;
       let other: Setup;
-      before(async () => {
-        server = await TestServer.start({ plain });
-        one = await leasehold(library, server, { prefix: 'p:' });
-        other = await leasehold(library, server, { prefix: 'p:' });
-      });
-      after(async () => {
-        await one.close();
-        await other.close();
-        await server.stop();
-      });
+      stage(library, (scene) => ({ server, one, other } = scene), { plain }, { prefix: 'p:' });
       const held = async () => (await server.call('EXISTS', 'p:a', 'p:b', 'p:c')) as number;
 
       it('are granted with one fence, renewed together, and released together', async () => {

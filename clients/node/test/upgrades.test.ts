@@ -1,27 +1,18 @@
 /** Readers that become the writer, and the other way round. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { LostError, UnreachableError } from '../src/index.js';
-import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
+import { LIBRARIES, leasehold, type Setup, stage } from './support/clients.js';
 import { eventually } from './support/eventually.js';
 import { Gate } from './support/gate.js';
-import { TestServer } from './support/server.js';
+import type { TestServer } from './support/server.js';
 
 for (const library of LIBRARIES) {
   describe(`a lock that is shared, with ${library.name}`, () => {
     let server: TestServer;
     let one: Setup;
     let other: Setup;
-    before(async () => {
-      server = await TestServer.start();
-      one = await leasehold(library, server);
-      other = await leasehold(library, server);
-    });
-    after(async () => {
-      await one.close();
-      await other.close();
-      await server.stop();
-    });
+    stage(library, (scene) => ({ server, one, other } = scene));
 
     it('is had alone by a new fence, and shared again by the same, while it is renewed', async () => {
       const { read, write } = one.locks.readWrite('a');

@@ -1,8 +1,9 @@
 /** The client libraries, each connected to one server. Tests run once with each. */
+import { after, before } from 'node:test';
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { type Client, Leasehold, type Settings, type Trouble } from '../../src/index.js';
-import type { TestServer } from './server.js';
+import { TestServer } from './server.js';
 
 export interface Library {
   readonly name: string;
@@ -49,4 +50,31 @@ export async function leasehold(library: Library, server: TestServer, settings: 
     connected.close();
   };
   return { locks, troubles, close };
+}
+
+export interface Scene {
+  readonly server: TestServer;
+  readonly one: Setup;
+  readonly other: Setup;
+}
+
+/** Two programs at one server, as long as the tests of a `describe` run. `tell` is told of them before the first. */
+export function stage(
+  library: Library,
+  tell: (scene: Scene) => void,
+  options: Parameters<typeof TestServer.start>[0] = {},
+  settings: Settings = {},
+): void {
+  let scene: Scene;
+  before(async () => {
+    const server = await TestServer.start(options);
+    const [one, other] = [await leasehold(library, server, settings), await leasehold(library, server, settings)];
+    scene = { server, one, other };
+    tell(scene);
+  });
+  after(async () => {
+    await scene.one.close();
+    await scene.other.close();
+    await scene.server.stop();
+  });
 }
