@@ -1,10 +1,10 @@
 //! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]] [EPHEMERAL grace] [ALSO numkeys key
 //! [key ...]]`: the lock, or several, now or as soon as it can be had.
 
-use super::{Access, Also, Arg, Decide, DecideAll, Error, Reply, Spec, args};
+use super::{Access, Also, Arg, Decide, Error, Reply, Spec, args};
 use crate::lock::{
-    self, Acquired, FenceClock, Grace, Holders, Joint, Limits, Moment, Outcome, Owner, Share,
-    Standing, Ticket, Ttl, Wait, Wanted,
+    self, Acquired, Decision, FenceClock, Grace, Holders, Limits, Moment, Owner, Share, Standing,
+    Ticket, Ttl, Wait, Wanted,
 };
 
 pub static SPEC: Spec = Spec {
@@ -155,25 +155,9 @@ impl<'a> Request<'a> {
         self.also.as_deref()
     }
 
-    /// How the client is ready to wait, if it came to this for several locks and they may be had later.
-    pub const fn wait_for_all(&self, joint: &Joint<'_>) -> Option<Wait<'a>> {
-        match joint {
-            Joint::Refused { acquired: Acquired::Busy(_), .. } => self.wait,
-            _ => None,
-        }
-    }
-
-    /// What the client is told of several locks, unless its connection waits.
-    pub fn reply_for_all(&self, joint: &Joint<'_>) -> Result<Reply<'_>, Error> {
-        let fence_number = match joint {
-            Joint::Granted(grant) => Some(grant.fence.number()),
-            Joint::Again { fence, .. } => Some(fence.number()),
-            _ if self.is_minted() && matches!(self.wait_for_all(joint), Some(Wait::Ticket(_))) => {
-                None
-            }
-            _ => return Ok(Reply::Nil),
-        };
-        Ok(reply(self.owner()?, self.is_minted(), fence_number))
+    /// How the client is ready to wait.
+    pub const fn wait(&self) -> Option<Wait<'a>> {
+        self.wait
     }
 
     /// Where the grant is to be published.
@@ -190,12 +174,12 @@ impl<'a> Request<'a> {
     }
 
     /// What the client is told, unless its connection waits.
-    pub fn reply(&self, outcome: &Outcome<'_>) -> Result<Reply<'_>, Error> {
-        let fence_number = match outcome {
-            Outcome::Acquire(Acquired::Granted { grant, .. }) => Some(grant.fence.number()),
-            Outcome::Acquire(Acquired::Again { fence_number, .. }) => Some(*fence_number),
+    pub fn reply(&self, decision: &Decision<'_>) -> Result<Reply<'_>, Error> {
+        let fence_number = match decision {
+            Decision::Granted(grant) => Some(grant.fence.number()),
+            Decision::Again { fence_number, .. } => Some(*fence_number),
             // Whoever does not know its owner could not ask again.
-            Outcome::Wait(Wait::Ticket(_)) if self.is_minted() => None,
+            Decision::Wait(Wait::Ticket(_)) if self.is_minted() => None,
             _ => return Ok(Reply::Nil),
         };
         Ok(reply(self.owner()?, self.is_minted(), fence_number))
@@ -214,37 +198,22 @@ impl Decide for Request<'_> {
         self.grace
     }
 
-    fn decide(
-        &self,
-        holders: &Holders<'_>,
-        waiters: usize,
-        now: Moment,
-        fences: &mut FenceClock,
-    ) -> Result<Outcome<'_>, Error> {
-        match lock::acquire(holders, waiters, &self.wanted()?, self.max_holders, now, fences) {
-            Acquired::NoFenceLeft => Err(Error::NoFenceLeft),
-            acquired @ Acquired::Busy(_) => {
-                Ok(self.wait.map_or(Outcome::Acquire(acquired), Outcome::Wait))
-            }
-            acquired => Ok(Outcome::Acquire(acquired)),
-        }
-    }
-}
-
-impl DecideAll for Request<'_> {
     fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
         Standing::new(holders, others, self.share, self.max_holders)
     }
 
-    fn decide_all(
+    fn decide(
         &self,
         standings: &[Standing],
         now: Moment,
         fences: &mut FenceClock,
-    ) -> Result<Joint<'_>, Error> {
-        match lock::acquire_all(standings, &self.wanted()?, now, fences) {
-            Joint::Refused { acquired: Acquired::NoFenceLeft, .. } => Err(Error::NoFenceLeft),
-            joint => Ok(joint),
+    ) -> Result<Decision<'_>, Error> {
+        match lock::acquire(standings, &self.wanted()?, now, fences) {
+            Decision::Refused { acquired: Acquired::NoFenceLeft, .. } => Err(Error::NoFenceLeft),
+            refused @ Decision::Refused { acquired: Acquired::Busy(_), .. } => {
+                Ok(self.wait.map_or(refused, Decision::Wait))
+            }
+            decision => Ok(decision),
         }
     }
 }

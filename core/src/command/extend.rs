@@ -1,10 +1,7 @@
 //! `LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]`: a new end for the holder's lease, or for several.
 
-use super::{Access, Also, Arg, Decide, DecideAll, Error, Reply, Spec, args};
-use crate::lock::{
-    self, Extended, FenceClock, Holders, Joint, Limits, Moment, Outcome, Owner, Proof, Standing,
-    Ttl,
-};
+use super::{Access, Also, Arg, Decide, Error, Reply, Spec, args};
+use crate::lock::{self, Decision, FenceClock, Limits, Moment, Owner, Proof, Standing, Ttl};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.extend",
@@ -47,37 +44,17 @@ impl Decide for Request<'_> {
 
     fn decide(
         &self,
-        holders: &Holders<'_>,
-        _waiters: usize,
-        now: Moment,
-        _fences: &mut FenceClock,
-    ) -> Result<Outcome<'_>, Error> {
-        Ok(Outcome::Extend(lock::extend(holders, &self.proof, self.ttl, now)))
-    }
-}
-
-impl DecideAll for Request<'_> {
-    fn decide_all(
-        &self,
         standings: &[Standing],
         _now: Moment,
         _fences: &mut FenceClock,
-    ) -> Result<Joint<'_>, Error> {
-        Ok(lock::extend_all(standings, &self.proof, self.ttl))
+    ) -> Result<Decision<'_>, Error> {
+        Ok(lock::extend(standings, &self.proof, self.ttl))
     }
 }
 
-/// Of several locks.
-pub const fn reply_for_all(joint: &Joint<'_>) -> Reply<'static> {
-    match joint {
-        Joint::Extended { .. } => Reply::DONE,
-        _ => Reply::NOT_HOLDER,
-    }
-}
-
-pub fn reply(outcome: &Outcome<'_>) -> Reply<'static> {
-    match outcome {
-        Outcome::Extend(Extended::Until { .. }) => Reply::DONE,
+pub const fn reply(decision: &Decision<'_>) -> Reply<'static> {
+    match decision {
+        Decision::Extended { .. } => Reply::DONE,
         _ => Reply::NOT_HOLDER,
     }
 }
@@ -137,7 +114,7 @@ mod tests {
                 let holders = stored.holders(request.owner().unwrap(), NOW, &mut fences).unwrap();
                 request.stand(&holders, 0)
             });
-            reply_for_all(&request.decide_all(&standings, NOW, &mut fences).unwrap())
+            reply(&request.decide(&standings, NOW, &mut fences).unwrap())
         };
         assert_eq!(reply_where(held.stored()), Reply::Integer(1));
         assert_eq!(reply_where(others.stored()), Reply::Integer(0));

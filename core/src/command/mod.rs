@@ -2,7 +2,7 @@
 //!
 //! One page per command, each with the same parts: its [`Spec`], what a request is, how it is parsed,
 //! and how it is answered. A page that may change a lock [decides](Decide), and makes the reply from the
-//! [`Outcome`]. A page that only reads returns the reply.
+//! [`Decision`]. A page that only reads returns the reply.
 //!
 //! A mistake is found in this order: number of arguments, then the arguments from left to right, then
 //! the type of the key.
@@ -24,7 +24,7 @@ mod spec;
 pub mod top;
 pub mod waiters;
 
-use crate::lock::{FenceClock, Grace, Holders, Joint, Moment, Outcome, Owner, Share, Standing};
+use crate::lock::{Decision, FenceClock, Grace, Holders, Moment, Owner, Share, Standing};
 
 pub use args::{Also, parse_integer};
 pub use error::Error;
@@ -47,7 +47,7 @@ pub static ALL: [&Spec; 12] = [
     &help::SPEC,
 ];
 
-/// A request that may change a lock.
+/// A request that may change locks: one, or several.
 pub trait Decide {
     /// Whether who asks gives up the place that a ticket keeps for it.
     fn gives_up_ticket(&self) -> bool {
@@ -62,30 +62,18 @@ pub trait Decide {
         None
     }
 
-    /// What it comes to, if these hold the lock, as the owner sees them, and so many wait for it.
-    fn decide(
-        &self,
-        holders: &Holders<'_>,
-        waiters: usize,
-        now: Moment,
-        fences: &mut FenceClock,
-    ) -> Result<Outcome<'_>, Error>;
-}
-
-/// The same of several locks.
-pub trait DecideAll: Decide {
-    /// How it stands with one of the locks, if these hold it, as the owner sees them, and so many others wait for it.
+    /// How it stands with one of the locks, if these hold it, as the owner sees them, and this many others wait for it.
     fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
         Standing::new(holders, others, Share::EXCLUSIVE, 1)
     }
 
-    /// What it comes to for all of them.
-    fn decide_all(
+    /// What it comes to, if it stands like this with the locks.
+    fn decide(
         &self,
         standings: &[Standing],
         now: Moment,
         fences: &mut FenceClock,
-    ) -> Result<Joint<'_>, Error>;
+    ) -> Result<Decision<'_>, Error>;
 }
 
 #[cfg(test)]
@@ -93,7 +81,7 @@ mod testing {
     //! What the pages' tests share: a server's key, without the server.
 
     use super::*;
-    use crate::lock::{Deadline, Limits, Share, Stored, Ttl, Value, Write};
+    use crate::lock::{Deadline, Limits, Stored, Ttl, Value, Write};
 
     pub(super) const NOW: Moment = Moment::from_millis(1_763_000_000_000);
     pub(super) const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT, max_holders: 3 };
@@ -138,10 +126,11 @@ mod testing {
         stored: Stored<'_>,
         waiters: usize,
         fences: &mut FenceClock,
-    ) -> Result<(Outcome<'r>, Write<'r>), Error> {
+    ) -> Result<(Decision<'r>, Write<'r>), Error> {
         let holders = stored.holders(request.owner()?, NOW, fences)?;
-        let outcome = request.decide(&holders, waiters, NOW, fences)?;
-        Ok((outcome, outcome.write(&holders)))
+        let decision = request.decide(&[request.stand(&holders, waiters)], NOW, fences)?;
+        let outcome = decision.outcome(0, &holders, NOW);
+        Ok((decision, outcome.map_or(Write::Keep, |outcome| outcome.write(&holders))))
     }
 
     /// What such a request writes, and what the client is told.

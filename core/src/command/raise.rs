@@ -1,7 +1,7 @@
 //! `LOCK.RAISE key owner fence`: a larger fence for the holder's grant.
 
 use super::{Access, Arg, Decide, Error, Reply, Spec, args};
-use crate::lock::{self, FenceClock, Holders, Moment, Outcome, Owner, Raised};
+use crate::lock::{self, Decision, FenceClock, Moment, Owner, Raised, Standing};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.raise",
@@ -36,22 +36,22 @@ impl Decide for Request<'_> {
 
     fn decide(
         &self,
-        holders: &Holders<'_>,
-        _waiters: usize,
+        standings: &[Standing],
         now: Moment,
         fences: &mut FenceClock,
-    ) -> Result<Outcome<'_>, Error> {
-        match lock::raise(holders, self.owner, self.fence_number, now, fences) {
+    ) -> Result<Decision<'_>, Error> {
+        let standing = standings.first().ok_or(Error::WrongArity)?;
+        match lock::raise(standing, self.owner, self.fence_number, now, fences) {
             Raised::TooFarAhead => Err(Error::FenceTooFarAhead),
-            raised => Ok(Outcome::Raise(raised)),
+            raised => Ok(Decision::Raised(raised)),
         }
     }
 }
 
-pub fn reply(outcome: &Outcome<'_>) -> Reply<'static> {
-    match *outcome {
-        Outcome::Raise(Raised::To { fence, .. }) => Reply::number(fence.number()),
-        Outcome::Raise(Raised::Already { fence_number }) => Reply::number(fence_number),
+pub fn reply(decision: &Decision<'_>) -> Reply<'static> {
+    match *decision {
+        Decision::Raised(Raised::To { fence, .. }) => Reply::number(fence.number()),
+        Decision::Raised(Raised::Already { fence_number }) => Reply::number(fence_number),
         _ => Reply::Nil,
     }
 }

@@ -1,9 +1,7 @@
 //! `LOCK.RELEASE key owner [fence] [ALSO numkeys key [key ...]]`: the lock, or several, given back by the holder.
 
-use super::{Access, Also, Arg, Decide, DecideAll, Error, Reply, Spec, args};
-use crate::lock::{
-    self, FenceClock, Holders, Joint, Moment, Outcome, Owner, Proof, Released, Standing,
-};
+use super::{Access, Also, Arg, Decide, Error, Reply, Spec, args};
+use crate::lock::{Decision, FenceClock, Moment, Owner, Proof, Standing};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.release",
@@ -51,31 +49,17 @@ impl Decide for Request<'_> {
 
     fn decide(
         &self,
-        holders: &Holders<'_>,
-        _waiters: usize,
-        _now: Moment,
-        _fences: &mut FenceClock,
-    ) -> Result<Outcome<'_>, Error> {
-        Ok(Outcome::Release(lock::release(holders, &self.proof)))
-    }
-}
-
-impl DecideAll for Request<'_> {
-    fn decide_all(
-        &self,
         _standings: &[Standing],
         _now: Moment,
         _fences: &mut FenceClock,
-    ) -> Result<Joint<'_>, Error> {
-        Ok(Joint::Released(self.proof))
+    ) -> Result<Decision<'_>, Error> {
+        Ok(Decision::Released(self.proof))
     }
 }
 
-pub fn reply(outcome: &Outcome<'_>) -> Reply<'static> {
-    match outcome {
-        Outcome::Release(Released::Released { .. }) => Reply::DONE,
-        _ => Reply::NOT_HOLDER,
-    }
+/// How many locks were released.
+pub fn reply(released: usize) -> Reply<'static> {
+    Reply::count(released)
 }
 
 #[cfg(test)]
@@ -86,14 +70,15 @@ mod tests {
 
     fn answer(line: &str, stored: Stored<'_>) -> Result<Answer<'static>, Error> {
         let request = Request::parse(&words(line))?;
-        let (outcome, write) = decide(&request, stored, 0, &mut FenceClock::new())?;
+        let (_decision, write) = decide(&request, stored, 0, &mut FenceClock::new())?;
         let write = match write {
             Write::Keep => Write::Keep,
             Write::Expire(deadline) => Write::Expire(deadline),
             Write::Delete => Write::Delete,
             other => panic!("{other:?}"),
         };
-        Ok(Answer { write, reply: reply(&outcome) })
+        let released = usize::from(write == Write::Delete);
+        Ok(Answer { write, reply: reply(released) })
     }
 
     #[test]

@@ -1,28 +1,87 @@
-//! A client's request about one lock.
+//! A client's request about locks: one, or several of which all are changed or none.
+//!
+//! ```text
+//!   for each lock:   settle, if suspected
+//!   for each lock:   open ── put back ── how does it stand? ── close      the last one stays open
+//!                    decide, of all of them
+//!   for each lock:   open ── write ── close                               the last one first: it is open
+//!   for each lock:   report; settle, if somebody waits
+//! ```
+//!
+//! A request for one lock is the case in which there are no others: its key is opened once, and nothing is allocated. One key
+//! at a time is open, and nobody is told of anything before all is written.
 
 use super::disconnecting::Parted;
+use super::effort::{Budget, Effort};
+use super::pending::PendingRelease;
 use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Changed, Checked, FenceClock, Hold, Moment, Outcome, Owner, Ownership, Proof, Seen,
-    Stored, Write,
+    self, Changed, Checked, Decision, Ephemeral, FenceClock, Grant, Hold, KeptName,
+    KeptOwner, Moment, Name, Outcome, Owner, Ownership, Proof, Released, Seen, Standing, Stored, Write,
 };
 use crate::observe::Given;
+use std::{iter, slice};
+
+/// What a request came to.
+#[derive(Debug)]
+pub struct Done<'r> {
+    pub decision: Decision<'r>,
+    /// How many locks were released.
+    pub released: usize,
+}
+
+/// One of the locks, after it was written.
+pub(super) struct Written<'l, 'r, L> {
+    lock: &'l L,
+    /// What the request came to for this lock. `None` if the lock is left as it is, and there is nothing to tell of it.
+    outcome: Option<Outcome<'r>>,
+    changed: Changed,
+    /// How many wait for the lock.
+    waiters: usize,
+}
+
+impl<'l, 'r, L> Written<'l, 'r, L> {
+    pub(super) const fn new(
+        lock: &'l L,
+        outcome: Option<Outcome<'r>>,
+        write: &Write<'_>,
+        waiters: usize,
+    ) -> Self {
+        Self { lock, outcome, changed: write.changes(), waiters }
+    }
+}
+
+/// What is to be done with all of them, and for whom.
+#[derive(Clone, Copy)]
+pub(super) struct Order<'a, 'r> {
+    pub(super) owner: Owner<'a>,
+    pub(super) decision: &'a Decision<'r>,
+    pub(super) ephemeral: Option<Ephemeral>,
+    pub(super) given: Given,
+    pub(super) now: Moment,
+}
 
 impl<C> Engine<C> {
-    /// Lets a request decide what becomes of its lock, and carries that out.
+    /// Lets a request decide what becomes of its locks, and carries that out. The locks are different ones, of one database.
     ///
-    /// If anybody waits for the lock, this is where it changes hands: the lock is settled before the
+    /// If anybody waits for a lock, this is where it changes hands: the lock is settled before the
     /// request if it is suspected, and after the request if that changed it.
     pub fn change<'r, H: Host<Client = C>>(
         &self,
         host: &H,
-        lock: &H::Lock<'_>,
+        locks: &[H::Lock<'_>],
         request: &'r impl Decide,
-    ) -> Result<Outcome<'r>, Error> {
+    ) -> Result<Done<'r>, Error> {
         let ephemeral = self.ephemeral(host, request)?;
-        let waiters = self.settle_if_suspect(host, lock, request.owner().ok());
+        let owner = request.owner()?;
+        let [others @ .., lock] = locks else { return Err(Error::WrongArity) };
+        let waiters = self.settle_if_suspect(host, locks, Some(owner));
         lock.prepare();
+        let mut standings = Vec::new();
+        if !others.is_empty() {
+            self.stand_with_others(host, others, request, &mut standings)?;
+        }
         let mut key = lock.open(Mode::Write);
         let now = host.now();
         self.put_back(&mut key, lock.name(), now)?;
@@ -31,14 +90,17 @@ impl<C> Engine<C> {
             lock.about_to_grant();
         }
         let mut write = Write::Keep;
-        let outcome = self.consult(host, |fences| {
-            let holders = stored.holders(request.owner()?, now, fences)?;
-            let outcome = request.decide(&holders, waiters, now, fences)?;
-            write = outcome.write(&holders);
-            Ok::<_, Error>(outcome)
+        let (decision, outcome) = self.consult(host, |fences| {
+            let holders = stored.holders(owner, now, fences)?;
+            let standing = request.stand(&holders, waiters);
+            let decision = request.decide(all(&mut standings, &standing), now, fences)?;
+            let outcome = decision.outcome(others.len(), &holders, now);
+            write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
+            Ok::<_, Error>((decision, outcome))
         })?;
-        let changed = write.changes();
-        let is_overlooked = waiters > 0 && changed == Changed::Nothing && stored.is_free(now);
+        let written = Written::new(lock, outcome, &write, waiters);
+        let is_kept = written.changed == Changed::Nothing;
+        let is_overlooked = waiters > 0 && is_kept && stored.is_free(now);
         key.write(write)?;
         drop(key);
         // Somebody waits for a lock that nobody holds, and nothing told so.
@@ -46,25 +108,158 @@ impl<C> Engine<C> {
             self.with_queues(|queues| queues.mark(lock.name()));
             self.changes_due();
         }
-        // Not before the write: if that is refused, the client gets an error, and nothing that it could count on.
-        if let Some(fence_number) = outcome.confirmed() {
-            self.mark_delivered(fence_number);
+        let order = Order { owner, decision: &decision, ephemeral, given: Given::Asked, now };
+        let mut others_written = Vec::new();
+        if !others.is_empty() {
+            others_written = self.write_others(host, lock.name(), others, &order)?;
         }
-        self.rebind(lock.name(), request.owner()?, &outcome);
-        if let Some(ephemeral) = ephemeral {
-            self.bind(host, lock.name(), &outcome, ephemeral, now);
+        let all_written = || others_written.iter().chain(iter::once(&written));
+        self.tell(host, &order, all_written());
+        if all_written().any(|written| written.waiters > 0) {
+            if request.gives_up_ticket() {
+                for Written { lock, .. } in all_written() {
+                    self.give_up_ticket(host, lock.name(), owner);
+                }
+            }
+            self.settle_changed(host, all_written());
         }
-        self.report(lock, &outcome, Given::Asked, now);
-        if waiters > 0 && request.gives_up_ticket() {
-            self.give_up_ticket(host, lock.name(), request.owner()?);
+        let is_release = |written: &&Written<'_, '_, _>| {
+            matches!(written.outcome, Some(Outcome::Release(Released::Released { .. })))
+        };
+        let released = all_written().filter(is_release).count();
+        Ok(Done { decision, released })
+    }
+
+    /// How it stands with the locks beside the last.
+    #[inline(never)]
+    fn stand_with_others<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        others: &[H::Lock<'_>],
+        request: &impl Decide,
+        standings: &mut Vec<Standing>,
+    ) -> Result<(), Error> {
+        let (owner, now) = (request.owner()?, host.now());
+        for lock in others {
+            let waiters = self.waiters_for(lock.name());
+            let mut key = lock.open(Mode::Write);
+            self.put_back(&mut key, lock.name(), now)?;
+            let stored = key.stored();
+            if stored.may_be_granted(now) {
+                lock.about_to_grant();
+            }
+            let holders = self.consult(host, |fences| stored.holders(owner, now, fences))?;
+            standings.push(request.stand(&holders, waiters));
         }
-        if waiters > 0 && changed != Changed::Nothing {
-            if changed == Changed::Value {
+        Ok(())
+    }
+
+    /// Writes what is to become of the locks beside the last, which has been written. If one cannot be written, those are taken
+    /// back that were granted.
+    #[inline(never)]
+    pub(super) fn write_others<'l, 'r, L: Lock, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        last: Name<'_>,
+        others: &'l [L],
+        order: &Order<'_, 'r>,
+    ) -> Result<Vec<Written<'l, 'r, L>>, Error> {
+        let Order { owner, decision, now, given, .. } = *order;
+        let mut written = Vec::with_capacity(others.len());
+        for (at, lock) in others.iter().enumerate() {
+            let waiters = self.waiters_for(lock.name());
+            let mut key = lock.open(Mode::Write);
+            let holders = self.with_fences(
+                || host.monotonic(),
+                |fences| key.stored().holders(owner, now, fences),
+            )?;
+            let outcome = decision.outcome(at, &holders, now);
+            let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
+            let this = Written::new(lock, outcome, &write, waiters);
+            if let Err(error) = key.write(write) {
+                drop(key);
+                let granted = others.get(..at).unwrap_or_default().iter().map(Lock::name);
+                self.undo(host, granted.chain(iter::once(last)), owner, decision);
+                return Err(error);
+            }
+            if given == Given::HandedOff {
+                // Others may wait for the lock still, and have not been told how it is held now.
+                self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
+            }
+            written.push(this);
+        }
+        Ok(written)
+    }
+
+    /// These were granted, and others that belong to the same grant cannot be.
+    fn undo<'n, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        granted: impl Iterator<Item = Name<'n>>,
+        owner: Owner<'_>,
+        decision: &Decision<'_>,
+    ) {
+        let Decision::Granted(Grant { fence, .. }) = *decision else { return };
+        let due = host.monotonic();
+        for name in granted {
+            let (name, owner) = (KeptName::from(name), KeptOwner::from(owner));
+            let pending = PendingRelease { name, owner, fence };
+            self.pending_releases.borrow_mut().add(pending, due);
+        }
+        self.changes_due();
+    }
+
+    /// What follows when all are written. Not before: if a write is refused, the client gets an error, and nothing that it could
+    /// count on.
+    #[inline]
+    pub(super) fn tell<'w, 'l: 'w, 'r: 'w, L: Lock + 'l, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        order: &Order<'_, 'r>,
+        written: impl Iterator<Item = &'w Written<'l, 'r, L>> + Clone,
+    ) {
+        let Order { owner, ephemeral, given, now, .. } = *order;
+        let told = written.filter_map(|written| Some((written.lock, written.outcome.as_ref()?)));
+        for (lock, outcome) in told.clone() {
+            if let Some(fence_number) = outcome.confirmed() {
+                self.mark_delivered(fence_number);
+            }
+            self.rebind(lock.name(), owner, outcome);
+            if let Some(ephemeral) = ephemeral {
+                self.bind(host, lock.name(), outcome, ephemeral, now);
+            }
+        }
+        for (lock, outcome) in told {
+            self.report(lock, outcome, given, now);
+        }
+    }
+
+    /// Gives the locks that a request has changed to those who wait for them. Together the locks get no more time than one does.
+    #[inline(never)]
+    fn settle_changed<'w, 'l: 'w, 'r: 'w, 'n: 'l, H: Host<Client = C> + 'n>(
+        &self,
+        host: &H,
+        written: impl Iterator<Item = &'w Written<'l, 'r, H::Lock<'n>>> + Clone,
+    ) {
+        let contended = written.filter(|written| written.waiters > 0);
+        // All of them before any is settled: who waits for one may wait for others, which are looked at then.
+        for Written { lock, changed, .. } in contended.clone() {
+            if *changed == Changed::Value {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));
             }
-            self.settle(host, lock, Initiator::Client, Ownership::Ours);
         }
-        Ok(outcome)
+        let changed = contended.filter(|written| written.changed != Changed::Nothing);
+        let is_one = changed.clone().nth(1).is_none();
+        let budget = (!is_one).then(|| Budget::of(host, host.slice()));
+        let mut effort = Effort::default();
+        for Written { lock, .. } in changed {
+            if budget.is_some_and(|budget| budget.is_used_up(host, effort)) {
+                self.with_queues(|queues| queues.mark(lock.name()));
+                self.changes_due();
+            } else {
+                effort.add(self.settle(host, *lock, Initiator::Client, Ownership::Ours));
+            }
+        }
     }
 
     /// Whether this proof is of the hold in force. A client that is told so counts on it.
@@ -117,13 +312,13 @@ impl<C> Engine<C> {
         self.evicted.borrow().get(lock.name()).cloned()
     }
 
-    /// Makes the key say what is true of the lock, before anybody looks at it. Returns how many wait
-    /// for the lock then.
+    /// Makes the keys say what is true of the locks, before anybody looks at them. Returns how many wait for the last of the locks
+    /// then.
     #[inline]
     pub(super) fn settle_if_suspect<H: Host<Client = C>>(
         &self,
         host: &H,
-        lock: &H::Lock<'_>,
+        locks: &[H::Lock<'_>],
         asker: Option<Owner<'_>>,
     ) -> usize {
         // Nearly always nobody waits for anything.
@@ -131,29 +326,39 @@ impl<C> Engine<C> {
         if nobody_waits && !self.has_pending_releases() && !self.has_ended_connections() {
             return 0;
         }
-        self.settle_suspected(host, lock, asker)
+        self.settle_suspected(host, locks, asker)
     }
 
+    /// Together the locks get no more time than one does. What is left to be done is for the timer: a lock that somebody waits
+    /// for is not to be had.
     #[inline(never)]
     fn settle_suspected<H: Host<Client = C>>(
         &self,
         host: &H,
-        lock: &H::Lock<'_>,
+        locks: &[H::Lock<'_>],
         asker: Option<Owner<'_>>,
     ) -> usize {
-        self.take_back_pending(host, lock);
-        self.part_pending(host, lock, asker, host.batch());
-        let name = lock.name();
-        let waiters = self.queues.borrow().waiters_if_settled(name);
-        waiters.unwrap_or_else(|| {
-            self.settle(host, lock, Initiator::Client, Ownership::Ours);
-            // The asker may have been granted the lock just now, for a connection of its own that has ended since it
-            // asked there.
-            if self.part_own(host, lock, asker) == Parted::Own {
-                self.settle(host, lock, Initiator::Client, Ownership::Ours);
-            }
-            self.waiters_for(name)
-        })
+        let share = host.batch().checked_div(locks.len()).unwrap_or(0).max(1);
+        let budget = (locks.len() > 1).then(|| Budget::of(host, host.slice()));
+        let (mut effort, mut waiters) = (Effort::default(), 0);
+        for lock in locks {
+            self.take_back_pending(host, lock);
+            self.part_pending(host, lock, asker, share);
+            let settled = self.queues.borrow().waiters_if_settled(lock.name());
+            waiters = settled.unwrap_or_else(|| {
+                let is_used_up = || budget.is_some_and(|budget| budget.is_used_up(host, effort));
+                if !is_used_up() {
+                    effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
+                    // The asker may have been granted the lock just now, for a connection of its own that has ended since it
+                    // asked there.
+                    if self.part_own(host, lock, asker) == Parted::Own {
+                        effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
+                    }
+                }
+                self.waiters_for(lock.name())
+            });
+        }
+        waiters
     }
 
     /// Lends the fence clock to a decision. Warns if the decision met a fence that the clock will not
@@ -190,4 +395,13 @@ pub(super) fn with_evicted<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) ->
         (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
         (stored, _) => stored,
     }
+}
+
+/// How it stands with all locks, the last one included.
+pub(super) fn all<'s>(others: &'s mut Vec<Standing>, last: &'s Standing) -> &'s [Standing] {
+    if others.is_empty() {
+        return slice::from_ref(last);
+    }
+    others.push(*last);
+    others
 }

@@ -329,7 +329,7 @@ impl<C> Engine<C> {
         let end = holders.own().and_then(|own| own.deadline);
         let outcome = match left {
             None => Outcome::Release(lock::release(&holders, &proof)),
-            Some(left) => Outcome::Extend(lock::extend(&holders, &proof, left, now)),
+            Some(left) => Outcome::Extend(lock::extend_one(&holders, &proof, left, now)),
         };
         let write = outcome.write(&holders);
         let changed = write.changes();

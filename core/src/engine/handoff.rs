@@ -1,21 +1,67 @@
 //! The hand-off: a lock passes to the oldest waiter in one step.
 
+use super::change::{Order, Written, all};
 use super::effort::{Budget, Effort};
 use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS,
 };
 use crate::command::Error;
 use crate::lock::{
-    Cause, Departed, KeptNames, Look, Lost, Marked, Moment, Next, Now, Ownership, Queues, Settled,
-    Write,
+    self, Acquired, Cause, Deadline, Decision, Departed, Ephemeral, Grant, KeptName, KeptNames,
+    Limits, Look, Lost, Marked, Moment, Name, Now, Ownership, Queues, Settled, Standing, Turn,
+    Waiter, WaiterId, Wanted, Write,
 };
 use crate::observe::Given;
+use std::iter;
 
 /// How long locks may be looked at to which nothing is known to have happened, in each tick.
 const ROUTINE_MICROS: u64 = 300;
 
 /// How many are told that their patience has ended before anybody asks what time it is.
 const TOLD_AT_ONCE: usize = 20;
+
+/// What became of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+enum Round {
+    /// One has had its turn. It may be the turn of the next one.
+    Next,
+    /// It is the turn of this one, who waits for other locks, too. These are to be looked at first.
+    Several(WaiterId),
+    /// The lock is held, or nobody waits.
+    Over,
+}
+
+/// The locks that one waits for beside the one that is handed on. All can be had.
+struct Others<L> {
+    of: WaiterId,
+    locks: Vec<L>,
+    standings: Vec<Standing>,
+    /// Holds of these locks that are over, and that nobody has been told of.
+    lost: Vec<(KeptName, Vec<Lost>)>,
+}
+
+impl<L> Others<L> {
+    const fn none(of: WaiterId) -> Self {
+        Self { of, locks: Vec::new(), standings: Vec::new(), lost: Vec::new() }
+    }
+}
+
+/// A lock that cannot be had now.
+struct NotToBeHad<'n> {
+    name: Name<'n>,
+    refusal: Refusal,
+}
+
+/// Why one who is first in all its queues is not given its locks now.
+enum Refusal {
+    /// One of them is not to be had, at least until then.
+    Held { may_change: Option<Moment> },
+    /// Nothing can be written for this many milliseconds.
+    NotNow(u64),
+    /// Another server decides.
+    GrantedElsewhere,
+}
 
 impl<C> Engine<C> {
     /// Does what is due, in a call that no client has made.
@@ -135,83 +181,256 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Carries out what the queue decides. Each round but the last takes one waiter out of the queue.
+    /// Gives the lock to those whose turn it is, one in each round.
     fn hand_on<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> Effort {
-        let name = lock.name();
         let (budget, mut effort) = (Budget::of(host, host.slice()), Effort::default());
         lock.prepare();
         self.open_and_put_back(host, lock);
         loop {
-            let mut key = lock.open(Mode::Write);
-            let now = host.clocks();
-            let stored = key.stored();
-            effort.add(Effort::of_round(stored));
-            if stored.may_be_granted(now.wall) {
-                lock.about_to_grant();
-            }
-            let Settled { lost, holders, next } = self.with_fences(
-                || now.monotonic,
-                |fences| {
-                    self.with_queues(|queues| {
-                        queues.settle(name, stored, now, host.limits(), fences)
-                    })
-                },
-            );
-            if let Next::Several(waiter) = next {
-                drop(key);
-                self.report_lost(lock, &lost, now.wall);
-                let (done, flow) = self.hand_on_all(host, lock, waiter);
-                effort.add(done);
-                if flow.is_break() || budget.is_used_up(host, effort) {
+            let round = match self.round(host, lock, None, &mut effort) {
+                Round::Several(id) => self.round_for_several(host, lock, id, &mut effort),
+                round => round,
+            };
+            match round {
+                Round::Over => return effort,
+                Round::Several(_) => {
+                    // Another one came to be first meanwhile.
+                    self.with_queues(|queues| queues.mark(lock.name()));
                     return effort;
                 }
-                continue;
+                Round::Next if budget.is_used_up(host, effort) => {
+                    // Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it
+                    // is put back as it is now.
+                    let (key, now) = (lock.open(Mode::Write), host.now());
+                    self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
+                    return effort;
+                }
+                Round::Next => {}
             }
-            let held_until = holders.own().and_then(|own| own.deadline);
-            let outcome = next.outcome(&holders);
-            let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
-            let written = key.write(write);
-            drop(key);
-            self.report_lost(lock, &lost, now.wall);
-            if let (Some(outcome), Ok(())) = (outcome, written) {
-                if let Some(fence_number) = outcome.confirmed() {
-                    self.mark_delivered(fence_number);
-                }
-                if let Some(waiter) = next.waiter() {
-                    self.rebind(name, waiter.owner.as_owner(), &outcome);
-                }
-                if let Some(ephemeral) = next.waiter().and_then(|waiter| waiter.ephemeral) {
-                    self.bind(host, name, &outcome, ephemeral, now.wall);
+        }
+    }
+
+    /// Takes the one whose turn it is out of the queue, decides what becomes of its request, carries that out and tells it. Of one
+    /// that waits for several locks, the others have been looked at before.
+    #[inline]
+    fn round<'n, H: Host<Client = C> + 'n>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'n>,
+        others: Option<Others<H::Lock<'n>>>,
+        effort: &mut Effort,
+    ) -> Round {
+        let name = lock.name();
+        let mut key = lock.open(Mode::Write);
+        let (now, limits) = (host.clocks(), host.limits());
+        let stored = key.stored();
+        effort.add(Effort::of_round(stored));
+        if stored.may_be_granted(now.wall) {
+            lock.about_to_grant();
+        }
+        let Settled { lost, turn } = self.with_fences(
+            || now.monotonic,
+            |fences| self.with_queues(|queues| queues.settle(name, stored, now, limits, fences)),
+        );
+        let (id, holders, others) = match (turn, others) {
+            (Some(Turn { waiter, holders, is_for_several: false }), _) => {
+                (waiter, holders, Others::none(waiter))
+            }
+            (Some(Turn { waiter, holders, .. }), Some(others)) if others.of == waiter => {
+                (waiter, holders, others)
+            }
+            (turn, _) => {
+                let round = turn.map_or(Round::Over, |turn| Round::Several(turn.waiter));
+                drop(key);
+                self.report_lost(lock, &lost, now.wall);
+                return round;
+            }
+        };
+        let Others { locks, mut standings, lost: others_lost, .. } = others;
+        let Some(Departed { name: first, waiter }) = self.with_queues(|queues| queues.leave(id))
+        else {
+            return Round::Over;
+        };
+        let standing = Standing::new(&holders, 0, waiter.share, limits.max_holders);
+        let decided = self.decide_for(&waiter, all(&mut standings, &standing), now, limits);
+        let outcome = decided.as_ref().ok();
+        let outcome = outcome.and_then(|decided| decided.outcome(locks.len(), &holders, now.wall));
+        let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
+        let written = Written::new(lock, outcome, &write, 0);
+        let mut others_written = key.write(write).map(|()| Vec::new());
+        drop(key);
+        if let (Ok(decision), Ok(_)) = (&decided, &others_written)
+            && !locks.is_empty()
+        {
+            self.with_queues(|queues| queues.forget_seen(name));
+            others_written = self.write_others(host, name, &locks, &order_of(&waiter, decision, now.wall));
+        }
+        self.report_lost(lock, &lost, now.wall);
+        self.report_lost_of_others(host, &others_lost, now.wall);
+        let answer = match (decided, others_written) {
+            (Err(answer), _) => answer,
+            (Ok(_), Err(error)) => Answer::Refused(error),
+            (Ok(decision), Ok(others_written)) => {
+                let all = others_written.iter().chain(iter::once(&written));
+                self.tell(host, &order_of(&waiter, &decision, now.wall), all);
+                if let Some(Ephemeral { connection, .. }) = waiter.ephemeral
+                    && !host.is_connected(connection)
+                {
                     // Nobody takes a ticket out of the queue when its connection ends.
-                    if !host.is_connected(ephemeral.connection) {
-                        let _has_work = self.connection_ended(ephemeral.connection, now.monotonic);
+                    let _has_work = self.connection_ended(connection, now.monotonic);
+                }
+                let also = locks.iter().map(Lock::name).chain(iter::once(name));
+                let also = also.filter(|also| *also != first.as_name()).map(KeptName::from);
+                let names = KeptNames { also: also.collect(), first: first.clone() };
+                match decision {
+                    Decision::Granted(Grant { fence, deadline, .. }) => {
+                        Answer::Granted { names, fence, deadline }
                     }
+                    Decision::Again { wanted, fence_number } => {
+                        let deadline = Deadline::after(now.wall, wanted.ttl);
+                        Answer::Again { names, fence_number, deadline }
+                    }
+                    _ => Answer::GaveUp,
                 }
-                self.report(lock, &outcome, Given::HandedOff, now.wall);
             }
-            let (waiter, answer) = match (next, written) {
-                (Next::Held | Next::Nobody | Next::Several(_), _) => return effort,
-                (Next::GaveUp(waiter), _) => (waiter, Answer::GaveUp),
-                (Next::NoFenceLeft(waiter), _) => (waiter, Answer::Refused(Error::NoFenceLeft)),
-                (Next::Again { waiter, .. } | Next::Grant { waiter, .. }, Err(error)) => {
-                    (waiter, Answer::Refused(error))
+        };
+        effort.add(self.answer(host, first.as_name(), waiter, answer));
+        Round::Next
+    }
+
+    /// What the request of one whose turn it is comes to, if it stands like this with its locks; or why it gets nothing.
+    pub(super) fn decide_for<'w>(
+        &self,
+        waiter: &'w Waiter<C>,
+        standings: &[Standing],
+        now: Now,
+        limits: Limits,
+    ) -> Result<Decision<'w>, Answer> {
+        let is_out_of_patience = waiter.gives_up.is_some_and(|end| end <= now.monotonic);
+        if is_out_of_patience && !standings.iter().any(Standing::is_own) {
+            return Err(Answer::GaveUp);
+        }
+        // The limits may have been lowered while it waited.
+        let ttl = waiter.told.lease(waiter.ttl).min(limits.max_ttl);
+        let wanted = Wanted { owner: waiter.owner.as_owner(), ttl, share: waiter.share };
+        let decide = |fences: &mut _| lock::acquire(standings, &wanted, now.wall, fences);
+        match self.with_fences(|| now.monotonic, decide) {
+            Decision::Refused { acquired: Acquired::NoFenceLeft, .. } => {
+                Err(Answer::Refused(Error::NoFenceLeft))
+            }
+            Decision::Refused { .. } => Err(Answer::GaveUp),
+            decision => Ok(decision),
+        }
+    }
+
+    /// The round of one who is first in the queues of several locks, of which this one can be had. If one of the others cannot be
+    /// had, nothing changes, and it goes on waiting.
+    #[inline(never)]
+    fn round_for_several<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        id: WaiterId,
+        effort: &mut Effort,
+    ) -> Round {
+        let (names, now) = (self.with_queues(|queues| queues.names_of(id)), host.now());
+        let mut others = Others::none(id);
+        let Some(refused) = self.stand_for(host, lock.name(), &names, &mut others, effort) else {
+            let lock = host.beside(lock.name());
+            return self.round(host, &lock, Some(others), effort);
+        };
+        self.report_lost_of_others(host, &others.lost, now);
+        let NotToBeHad { name, refusal } = refused;
+        self.with_queues(|queues| {
+            queues.refused(id, name, matches!(refusal, Refusal::Held { .. }));
+            // It may have been free when it was last looked at for its own sake, and taken by an older client since.
+            if let Refusal::Held { may_change: Some(moment) } = refusal {
+                queues.look_no_later(name, moment);
+            }
+        });
+        match refusal {
+            Refusal::Held { .. } => Round::Over,
+            Refusal::NotNow(millis) => {
+                self.postpone(host, lock, millis);
+                Round::Over
+            }
+            Refusal::GrantedElsewhere => {
+                let answer = Answer::Refused(Error::GrantedElsewhere);
+                if let Some(Departed { name, waiter }) = self.with_queues(|queues| queues.leave(id))
+                {
+                    effort.add(self.answer(host, name.as_name(), waiter, answer));
                 }
-                (Next::Again { waiter, fence_number, longer }, Ok(())) => {
-                    let (names, deadline) = (KeptNames::from(name), longer.or(held_until));
-                    (waiter, Answer::Again { names, fence_number, deadline })
-                }
-                (Next::Grant { waiter, fence, deadline, .. }, Ok(())) => {
-                    (waiter, Answer::Granted { names: KeptNames::from(name), fence, deadline })
+                Round::Next
+            }
+        }
+    }
+
+    /// How it stands with the locks that one waits for beside this one; or the first that it cannot have. So where one stays held,
+    /// none of the others is asked for. What was lost is told later: another module may react to that, and change a key that was
+    /// looked at.
+    fn stand_for<'n, H: Host<Client = C>>(
+        &self,
+        host: &'n H,
+        settled: Name<'_>,
+        names: &'n [KeptName],
+        others: &mut Others<H::Lock<'n>>,
+        effort: &mut Effort,
+    ) -> Option<NotToBeHad<'n>> {
+        let (owner, share) = self.with_queues(|queues| {
+            queues.waiter(others.of).map(|waiter| (waiter.owner.clone(), waiter.share))
+        })?;
+        let (now, most) = (host.now(), host.limits().max_holders);
+        for name in names.iter().map(KeptName::as_name).filter(|name| *name != settled) {
+            let lock = host.beside(name);
+            let refusal = match lock.may_write(Initiator::Client) {
+                Authority::Yes => None,
+                Authority::NotNow => Some(Refusal::NotNow(PAUSE_MILLIS)),
+                Authority::Refused => Some(Refusal::NotNow(REFUSAL_MILLIS)),
+                Authority::Replica | Authority::NotOurs | Authority::ClusterDown => {
+                    Some(Refusal::GrantedElsewhere)
                 }
             };
-            effort.add(self.answer(host, name, waiter, answer));
-            if budget.is_used_up(host, effort) {
-                // Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it
-                // is put back as it is now.
-                let key = lock.open(Mode::Write);
-                self.with_queues(|queues| queues.remember(name, key.stored(), now.wall));
-                return effort;
+            if let Some(refusal) = refusal {
+                return Some(NotToBeHad { name, refusal });
             }
+            self.open_and_put_back(host, &lock);
+            let key = lock.open(Mode::Write);
+            let stored = key.stored();
+            effort.add(Effort::of_round(stored));
+            if stored.may_be_granted(now) {
+                lock.about_to_grant();
+            }
+            let holders =
+                self.consult(host, |fences| stored.holders(owner.as_owner(), now, fences));
+            let standing = holders.map(|holders| Standing::new(&holders, 0, share, most));
+            let may_change = holders.ok().and_then(|holders| holders.next_end());
+            let lost = self.with_queues(|queues| queues.see(name, stored, now));
+            drop(key);
+            if !lost.is_empty() {
+                others.lost.push((name.into(), lost));
+            }
+            match standing {
+                Ok(standing) if standing.may_be_had() => {
+                    others.standings.push(standing);
+                    others.locks.push(lock);
+                }
+                _ => {
+                    let may_change = may_change.map(Deadline::first_moment_after);
+                    return Some(NotToBeHad { name, refusal: Refusal::Held { may_change } });
+                }
+            }
+        }
+        None
+    }
+
+    fn report_lost_of_others<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lost: &[(KeptName, Vec<Lost>)],
+        now: Moment,
+    ) {
+        for (name, lost) in lost {
+            self.report_lost(&host.beside(name.as_name()), lost, now);
         }
     }
 
@@ -245,4 +464,14 @@ impl<C> Engine<C> {
             }
         }
     }
+}
+
+/// What is to be done for one whose turn it is.
+fn order_of<'a, 'r, C>(
+    waiter: &'a Waiter<C>,
+    decision: &'a Decision<'r>,
+    now: Moment,
+) -> Order<'a, 'r> {
+    let (owner, ephemeral) = (waiter.owner.as_owner(), waiter.ephemeral);
+    Order { owner, decision, ephemeral, given: Given::HandedOff, now }
 }

@@ -186,7 +186,8 @@ pub enum Answer {
     Again {
         names: KeptNames,
         fence_number: u64,
-        deadline: Option<Deadline>,
+        /// Their leases last until then at least.
+        deadline: Deadline,
     },
     /// Its patience ended.
     GaveUp,

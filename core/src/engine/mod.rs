@@ -40,14 +40,13 @@ mod evicting;
 mod handoff;
 mod host;
 mod pending;
-mod several;
 #[cfg(test)]
 mod tests;
 mod unheard;
 mod waiting;
 
+pub use change::Done;
 pub use host::{Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
-pub use several::Done;
 pub use waiting::{NoRoom, Taken};
 
 use crate::lock::{

@@ -72,7 +72,7 @@ fn an_answer_names_the_fence_of_the_hold_that_it_tells_of() {
     let (fence, deadline) = (Fence::FIRST, Deadline::from_millis(NOW.millis()));
     let granted = Answer::Granted { names: names(), fence, deadline };
     assert_eq!(granted.fence_number(), Some(fence.number()));
-    let again = Answer::Again { names: names(), fence_number: 7, deadline: None };
+    let again = Answer::Again { names: names(), fence_number: 7, deadline: Deadline::from_millis(9) };
     assert_eq!(again.fence_number(), Some(7));
     assert_eq!(Answer::GaveUp.fence_number(), None);
 }
@@ -116,4 +116,88 @@ fn all_that_was_evicted_is_put_back_when_slots_begin_to_go() {
     engine.slots_begin_to_go();
     assert!(engine.take_due_changed());
     assert_eq!(put_back(), MANY);
+}
+
+mod turns {
+    //! What the request of one whose turn it is comes to.
+
+    use super::*;
+    use crate::command::Error;
+    use crate::lock::{
+        Decision, FenceClock, Holders, KeptTicket, Limits, Share, Standing, Ticket, Told, Ttl,
+        Waiter,
+    };
+
+    const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT, max_holders: 3 };
+
+    fn ttl(millis: u64) -> Ttl {
+        Ttl::from_millis(millis).unwrap()
+    }
+
+    fn waiter() -> Waiter<()> {
+        Waiter {
+            owner: Owner::new(b"a").unwrap().into(),
+            ttl: ttl(30),
+            share: Share::EXCLUSIVE,
+            since: START,
+            gives_up: None,
+            ephemeral: None,
+            told: Told::Blocked(()),
+        }
+    }
+
+    fn at(wall: Moment) -> Now {
+        Now { wall, monotonic: START.plus_millis(10) }
+    }
+
+    fn standing(stored: Stored<'_>) -> Standing {
+        let owner = Owner::new(b"a").unwrap();
+        let holders: Holders<'_> = stored.holders(owner, NOW, &mut FenceClock::new()).unwrap();
+        Standing::new(&holders, 0, Share::EXCLUSIVE, 3)
+    }
+
+    #[track_caller]
+    fn assert_lease(waiter: &Waiter<()>, limits: Limits, millis: u64) {
+        let engine = Engine::new();
+        match engine.decide_for(waiter, &[standing(Stored::Nothing)], at(NOW), limits) {
+            Ok(Decision::Granted(grant)) => {
+                assert_eq!(grant.deadline.millis(), NOW.millis() + millis);
+                assert_eq!(grant.fence.number(), NOW.micros());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_lease_begins_at_its_grant_and_is_no_longer_than_may_be_asked_for_now() {
+        assert_lease(&waiter(), LIMITS, 30);
+        assert_lease(&waiter(), Limits { max_ttl: ttl(7), ..LIMITS }, 7);
+    }
+
+    #[test]
+    fn the_lease_of_a_ticket_is_as_long_as_it_lasts_and_no_longer_than_the_ttl() {
+        for (asked, lease) in [(5, 5), (20, 20), (30, 20)] {
+            let ticket = KeptTicket::new(Ticket { lasts: ttl(20), channel: None }, 7);
+            let told = Told::Ticket(ticket);
+            assert_lease(&Waiter { ttl: ttl(asked), told, ..waiter() }, LIMITS, lease);
+        }
+    }
+
+    #[test]
+    fn whose_patience_has_ended_is_granted_nothing_and_told_of_what_it_holds() {
+        let engine = Engine::new();
+        let waiter = Waiter { gives_up: Some(START.plus_millis(10)), ..waiter() };
+        let decide = |stored| engine.decide_for(&waiter, &[standing(stored)], at(NOW), LIMITS);
+        assert!(matches!(decide(Stored::Nothing), Err(Answer::GaveUp)));
+        let own = Stored::Text { value: b"a", deadline: None };
+        assert!(matches!(decide(own), Ok(Decision::Again { fence_number: 0, .. })));
+    }
+
+    #[test]
+    fn without_a_fence_left_it_is_told_so() {
+        let (engine, waiter) = (Engine::new(), waiter());
+        let late = Moment::from_micros(Fence::LAST.number() + 1);
+        let decided = engine.decide_for(&waiter, &[standing(Stored::Nothing)], at(late), LIMITS);
+        assert!(matches!(decided, Err(Answer::Refused(Error::NoFenceLeft))));
+    }
 }

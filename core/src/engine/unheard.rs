@@ -133,7 +133,7 @@ impl<C> Engine<C> {
         if end.is_some_and(|end| end <= Deadline::after(now, ttl)) {
             return;
         }
-        let outcome = Outcome::Extend(lock::extend(&holders, &proof, ttl, now));
+        let outcome = Outcome::Extend(lock::extend_one(&holders, &proof, ttl, now));
         let write = outcome.write(&holders);
         // Should the server refuse, the lease ends later.
         let _written = key.write(write);

@@ -103,7 +103,7 @@ impl<C> Engine<C> {
     /// Settles the lock that a client has begun to wait for: nobody may have looked at it on behalf
     /// of its waiters yet.
     pub fn settle_joined<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
-        self.settle_if_suspect(host, lock, None);
+        self.settle_if_suspect(host, std::slice::from_ref(lock), None);
     }
 
     /// Keeps the place of an owner that has a ticket already. If it has none, [`Engine::take_ticket`] is to be called next.

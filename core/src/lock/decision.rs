@@ -1,14 +1,20 @@
-//! What to do with a lock: the requests, each a function of the holders, the request and the moment.
+//! What to do with the locks that a request names: one of them, or several, all or none.
 //!
-//! `holders` are those **in force**, as the owner sees them who asks: time has decided already (see
-//! [`Holders`]), so none of these asks whether a lease has run out.
+//! The first look at each lock says how it [stands](Standing) with that lock. All of these together are what a [`Decision`] is
+//! made of, and the decision says what becomes of each lock ([`Decision::outcome`]). So one key is open at a time, and nothing
+//! is written before it is known that everything can be. A single lock is the case of one.
+//!
+//! `holders` are those **in force**, as the owner sees them who asks: time has decided already (see [`Holders`]), so nothing
+//! here asks whether a lease has run out.
 
 use super::fence::{Fence, FenceClock, Minted};
 use super::hold::{Grant, Hold, Proof};
 use super::holders::Holders;
 use super::lease::{Deadline, Moment, Ttl};
+use super::outcome::Outcome;
 use super::owner::Owner;
 use super::share::Share;
+use super::wait::Wait;
 
 /// What an owner asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +24,82 @@ pub struct Wanted<'r> {
     pub share: Share,
 }
 
+/// How it stands with a lock, for the owner who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    own: Option<Own>,
+    is_held: bool,
+    /// Whether the owner may hold the lock with the share that it asks for, among those present.
+    is_admitted: bool,
+    /// How many others wait for the lock. The one whose turn it is does not count.
+    others: usize,
+}
+
+/// The hold of the owner who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Own {
+    /// A foreign hold has none.
+    fence: Option<Fence>,
+    share: Share,
+}
+
+impl Own {
+    fn fence_number(self) -> u64 {
+        self.fence.map_or(0, Fence::number)
+    }
+}
+
+impl Standing {
+    #[inline]
+    pub fn new(holders: &Holders<'_>, others: usize, share: Share, max_holders: usize) -> Self {
+        let own = holders.own().map(|own| Own { fence: own.fence, share: own.share });
+        let is_admitted = holders.admit(share, max_holders);
+        Self { own, is_held: !holders.is_free(), is_admitted, others }
+    }
+
+    /// Whether the owner can be given this lock, whatever becomes of the others. A lock for which others wait is theirs (L4).
+    /// The holder may come to tolerate less before them.
+    pub fn may_be_had(&self) -> bool {
+        self.is_admitted && (self.own.is_some() || self.others == 0)
+    }
+
+    /// Whether the owner who asks holds the lock.
+    pub const fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.own.is_some_and(|own| own.fence.is_none())
+    }
+
+    fn is_of(&self, proof: &Proof<'_>) -> bool {
+        self.own.is_some_and(|own| proof.fence.is_none_or(|shown| shown == own.fence_number()))
+    }
+}
+
+/// What a request comes to, for all the locks that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Decision<'r> {
+    /// The owner holds all of them from now on, by this grant.
+    Granted(Grant<'r>),
+    /// The owner holds all of them by one grant already: a retry. 0 stands for a foreign lock.
+    Again { wanted: Wanted<'r>, fence_number: u64 },
+    /// They are not to be had, because of this one.
+    Refused { at: usize, acquired: Acquired<'r> },
+    /// They are not to be had now, and the client is ready to wait.
+    Wait(Wait<'r>),
+    /// Those that the owner holds are released.
+    Released(Proof<'r>),
+    /// The owner holds all of them.
+    Extended { proof: Proof<'r>, ttl: Ttl },
+    /// The owner does not hold this one, so none is extended.
+    NotExtended { at: usize, not_holder: NotHolder<'r> },
+    /// Of one lock.
+    Raised(Raised<'r>),
+}
+
+/// What a request for locks comes to for one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Acquired<'r> {
@@ -29,8 +111,8 @@ pub enum Acquired<'r> {
     Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
     /// Not for this owner now: others have it, or wait for it already, or nobody is granted anything for a while.
     Busy(Owner<'r>),
-    /// The owner holds the lock, but tolerates too many for what it asks. It keeps its hold and does not wait: two of them
-    /// would wait for each other.
+    /// The owner holds the lock, or another one that it asks for, and cannot be given what it asks for. It keeps what it has and
+    /// does not wait: two of them would wait for each other.
     NotUpgraded(Owner<'r>),
     /// The lock could be granted, but no fence is left below 2^53.
     NoFenceLeft,
@@ -44,43 +126,116 @@ pub enum Company {
     Others,
 }
 
-/// The lock for an owner, if it is admitted or holds it already.
+/// All of these locks for an owner, if it is admitted to each or holds them already.
 ///
-/// A lock for which others wait is theirs (L4); `others` does not count the one whose turn it is. Whoever holds the
-/// lock already may come to tolerate less before them.
+/// One that holds some of them is given all by a new grant, or keeps what it has and never waits for the others.
+#[inline]
 pub fn acquire<'r>(
-    holders: &Holders<'_>,
-    others: usize,
+    standings: &[Standing],
     wanted: &Wanted<'r>,
-    max_holders: usize,
     now: Moment,
     fences: &mut FenceClock,
-) -> Acquired<'r> {
+) -> Decision<'r> {
     let Wanted { owner, ttl, share } = *wanted;
-    let deadline = Deadline::after(now, ttl);
-    let former = match holders.own() {
-        // A foreign hold tolerates nobody, whatever is asked.
-        Some(own) if own.share <= share || own.fence.is_none() => {
-            return again(own, wanted, deadline);
-        }
-        Some(_) if !holders.admit(share, max_holders) => return Acquired::NotUpgraded(owner),
-        Some(own) => own.fence,
-        None if others > 0 || !holders.admit(share, max_holders) => return Acquired::Busy(owner),
-        None => None,
+    if let Some(fence_number) = common_fence(standings, share) {
+        return Decision::Again { wanted: *wanted, fence_number };
+    }
+    let refused = |at| {
+        let is_any_own = standings.iter().any(Standing::is_own);
+        let acquired =
+            if is_any_own { Acquired::NotUpgraded(owner) } else { Acquired::Busy(owner) };
+        Decision::Refused { at, acquired }
     };
+    // Nobody can be let in beside a foreign hold, nor take its place.
+    let not_to_be_had = |standing: &Standing| !standing.may_be_had() || standing.is_foreign();
+    if let Some(at) = standings.iter().position(not_to_be_had) {
+        return refused(at);
+    }
     match fences.mint(now) {
         Minted::Fence(fence) => {
-            let grant = Grant { owner, fence, deadline, share };
-            Acquired::Granted { grant, former, company: holders.company() }
+            Decision::Granted(Grant { owner, fence, deadline: Deadline::after(now, ttl), share })
         }
-        Minted::NotBefore(_) if former.is_some() => Acquired::NotUpgraded(owner),
-        Minted::NotBefore(_) => Acquired::Busy(owner),
-        Minted::NoneLeft => Acquired::NoFenceLeft,
+        Minted::NotBefore(_) => refused(0),
+        Minted::NoneLeft => Decision::Refused { at: 0, acquired: Acquired::NoFenceLeft },
+    }
+}
+
+/// The fence by which the owner holds all the locks, if it holds them by one and no tighter than it asks. A foreign hold of one
+/// lock tolerates nobody, whatever is asked.
+fn common_fence(standings: &[Standing], share: Share) -> Option<u64> {
+    if let [Standing { own: Some(Own { fence: None, .. }), .. }] = standings {
+        return Some(0);
+    }
+    let fence_of = |standing: &Standing| standing.own.filter(|own| own.share <= share)?.fence;
+    let (first, others) = standings.split_first()?;
+    let fence = fence_of(first)?;
+    others.iter().all(|other| fence_of(other) == Some(fence)).then(|| fence.number())
+}
+
+/// New ends for the leases of all of these locks, if the owner holds every one of them.
+#[inline]
+pub fn extend<'r>(standings: &[Standing], proof: &Proof<'r>, ttl: Ttl) -> Decision<'r> {
+    let missing = standings.iter().enumerate().find(|(_, standing)| !standing.is_of(proof));
+    match missing {
+        None => Decision::Extended { proof: *proof, ttl },
+        Some((at, standing)) => {
+            let not_holder = NotHolder { proof: *proof, is_held: standing.is_held };
+            Decision::NotExtended { at, not_holder }
+        }
+    }
+}
+
+/// Lifts the fence of a hold to one that another server gave out, and the fence clock with it, so that whoever is granted
+/// any lock here later has a larger one (L2).
+pub fn raise<'r>(
+    standing: &Standing,
+    owner: Owner<'r>,
+    number: u64,
+    now: Moment,
+    fences: &mut FenceClock,
+) -> Raised<'r> {
+    let fence = Fence::new(number);
+    if fence.is_some_and(|fence| !FenceClock::is_credible(fence, now)) {
+        return Raised::TooFarAhead;
+    }
+    match (standing.own, fence) {
+        (Some(Own { fence: Some(former), .. }), Some(fence)) if fence > former => {
+            fences.observe(fence, now);
+            Raised::To { owner, former, fence }
+        }
+        (Some(own), _) => Raised::Already { fence_number: own.fence_number() },
+        (None, _) => Raised::NotHolder,
+    }
+}
+
+impl<'r> Decision<'r> {
+    /// What it comes to for the lock at this place, which these hold. `None` if the lock is left as it is, and there is nothing
+    /// to tell of it.
+    #[inline]
+    pub fn outcome(&self, at: usize, holders: &Holders<'_>, now: Moment) -> Option<Outcome<'r>> {
+        Some(match *self {
+            Self::Granted(grant) => {
+                let former = holders.own().and_then(|own| own.fence);
+                let company = holders.company();
+                Outcome::Acquire(Acquired::Granted { grant, former, company })
+            }
+            Self::Again { ref wanted, .. } => {
+                Outcome::Acquire(again(holders.own()?, wanted, Deadline::after(now, wanted.ttl)))
+            }
+            Self::Released(proof) => Outcome::Release(release(holders, &proof)),
+            Self::Extended { proof, ttl } => Outcome::Extend(extend_one(holders, &proof, ttl, now)),
+            Self::Raised(raised) => Outcome::Raise(raised),
+            Self::Refused { at: refused, acquired } if refused == at => Outcome::Acquire(acquired),
+            Self::NotExtended { at: missing, not_holder } if missing == at => {
+                Outcome::Extend(Extended::NotHolder(not_holder))
+            }
+            Self::Wait(_) | Self::Refused { .. } | Self::NotExtended { .. } => return None,
+        })
     }
 }
 
 /// The hold that the owner has already, and the later of its end and this one.
-pub(super) fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Acquired<'r> {
+fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Acquired<'r> {
     let Wanted { owner, share, .. } = *wanted;
     // A hold without deadline already outlasts every ttl.
     let longer = own.deadline.and_then(|deadline| (deadline < asked).then_some(asked));
@@ -129,7 +284,13 @@ pub enum Extended<'r> {
     NotHolder(NotHolder<'r>),
 }
 
-pub fn extend<'r>(holders: &Holders<'_>, proof: &Proof<'r>, ttl: Ttl, now: Moment) -> Extended<'r> {
+/// A new end for the lease of one hold.
+pub fn extend_one<'r>(
+    holders: &Holders<'_>,
+    proof: &Proof<'r>,
+    ttl: Ttl,
+    now: Moment,
+) -> Extended<'r> {
     let deadline = Deadline::after(now, ttl);
     match holders.own() {
         Some(hold) if hold.matches(proof) => Extended::Until { fence: hold.fence, deadline },
@@ -166,176 +327,5 @@ pub enum Raised<'r> {
     TooFarAhead,
 }
 
-/// Lifts the fence of a hold to one that another server gave out, and the fence clock with it, so that whoever is granted
-/// any lock here later has a larger one (L2).
-pub fn raise<'r>(
-    holders: &Holders<'_>,
-    owner: Owner<'r>,
-    number: u64,
-    now: Moment,
-    fences: &mut FenceClock,
-) -> Raised<'r> {
-    let fence = Fence::new(number);
-    if fence.is_some_and(|fence| !FenceClock::is_credible(fence, now)) {
-        return Raised::TooFarAhead;
-    }
-    match (holders.own(), fence) {
-        (Some(Hold { fence: Some(former), .. }), Some(fence)) if fence > *former => {
-            fences.observe(fence, now);
-            Raised::To { owner, former: *former, fence }
-        }
-        (Some(hold), _) => Raised::Already { fence_number: hold.fence_number() },
-        (None, _) => Raised::NotHolder,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lock::{Monotonic, Value};
-
-    const NOW: Moment = Moment::from_millis(1_763_000_000_000);
-
-    fn owner(name: &str) -> Owner<'_> {
-        Owner::new(name.as_bytes()).unwrap()
-    }
-
-    fn ttl(millis: u64) -> Ttl {
-        Ttl::from_millis(millis).unwrap()
-    }
-
-    fn in_ms(millis: u64) -> Deadline {
-        Deadline::after(NOW, ttl(millis))
-    }
-
-    /// The holders as this owner sees them, if this one holds the lock for itself.
-    fn held_by(holder: &'static str, deadline: Option<Deadline>, asker: &str) -> Holders<'static> {
-        let value = Value::new(Fence::FIRST, owner(holder)).as_bytes().to_vec();
-        Holders::read(value.leak(), deadline, owner(asker), NOW, &mut FenceClock::new())
-    }
-
-    const RELEASED: Released<'static> = Released::Released { fence: Some(Fence::FIRST) };
-
-    fn until(deadline: Deadline) -> Extended<'static> {
-        Extended::Until { fence: Some(Fence::FIRST), deadline }
-    }
-
-    fn proof(name: &str) -> Proof<'_> {
-        Proof { owner: owner(name), fence: None }
-    }
-
-    fn wanted(name: &str, millis: u64, share: u32) -> Wanted<'_> {
-        let share = Share::new(share).unwrap();
-        Wanted { owner: owner(name), ttl: ttl(millis), share }
-    }
-
-    /// For itself, of a server that allows many holders.
-    fn ask<'r>(
-        holders: &Holders<'_>,
-        others: usize,
-        name: &'r str,
-        millis: u64,
-        fences: &mut FenceClock,
-    ) -> Acquired<'r> {
-        acquire(holders, others, &wanted(name, millis, 1), 1_000, NOW, fences)
-    }
-
-    #[test]
-    fn a_free_lock_is_granted_with_the_next_fence() {
-        let mut fences = FenceClock::new();
-        let Acquired::Granted { grant: first, .. } = ask(&Holders::NOBODY, 0, "a", 5, &mut fences)
-        else {
-            panic!("a free lock was refused")
-        };
-        assert_eq!(first.deadline, in_ms(5));
-        let Acquired::Granted { grant: second, .. } = ask(&Holders::NOBODY, 0, "a", 5, &mut fences)
-        else {
-            panic!("a free lock was refused")
-        };
-        assert!(first.fence < second.fence);
-    }
-
-    #[test]
-    fn another_owner_gets_nothing_and_no_fence_is_used() {
-        let mut fences = FenceClock::new();
-        let holders = |asker| held_by("a", Some(in_ms(9)), asker);
-        assert_eq!(ask(&holders("b"), 0, "b", 5, &mut fences), Acquired::Busy(owner("b")));
-        assert_eq!(fences.mint(NOW).fence().unwrap().number(), NOW.micros());
-    }
-
-    #[test]
-    fn a_free_lock_that_others_wait_for_is_not_for_the_taking() {
-        let mut fences = FenceClock::new();
-        assert_eq!(ask(&Holders::NOBODY, 1, "b", 5, &mut fences), Acquired::Busy(owner("b")));
-        let holders = |asker| held_by("a", Some(in_ms(9)), asker);
-        let again = ask(&holders("a"), 1, "a", 5, &mut fences);
-        assert!(matches!(again, Acquired::Again { .. }));
-    }
-
-    #[test]
-    fn the_holder_gets_its_fence_again_and_the_later_of_the_two_leases() {
-        let mut fences = FenceClock::new();
-        let mut again = |deadline, asked| {
-            let holders = |asker| held_by("a", deadline, asker);
-            ask(&holders("a"), 0, "a", asked, &mut fences)
-        };
-        let told = |longer| {
-            let (fence_number, share) = (Fence::FIRST.number(), Share::EXCLUSIVE);
-            Acquired::Again { owner: owner("a"), fence_number, longer, share }
-        };
-        assert_eq!(again(Some(in_ms(5)), 6), told(Some(in_ms(6))));
-        assert_eq!(again(Some(in_ms(6)), 6), told(None));
-        assert_eq!(again(Some(in_ms(7)), 6), told(None));
-        assert_eq!(again(None, 6), told(None));
-    }
-
-    #[test]
-    fn in_quarantine_only_those_who_hold_a_lock_have_their_way() {
-        let mut fences = FenceClock::new();
-        fences.quarantine(Monotonic::from_micros(0), 9);
-        assert_eq!(ask(&Holders::NOBODY, 0, "a", 5, &mut fences), Acquired::Busy(owner("a")));
-        let holders = |asker| held_by("a", Some(in_ms(5)), asker);
-        let again = ask(&holders("a"), 0, "a", 9, &mut fences);
-        assert!(matches!(again, Acquired::Again { longer: Some(_), .. }));
-        assert_eq!(extend(&holders("a"), &proof("a"), ttl(9), NOW), until(in_ms(9)));
-        assert_eq!(release(&holders("a"), &proof("a")), RELEASED);
-    }
-
-    #[test]
-    fn a_free_lock_without_a_fence_left_is_not_granted() {
-        let late = Moment::from_micros(Fence::LAST.number() + 1);
-        let wanted = wanted("a", 5, 1);
-        let fences = &mut FenceClock::new();
-        let outcome = acquire(&Holders::NOBODY, 0, &wanted, 1_000, late, fences);
-        assert_eq!(outcome, Acquired::NoFenceLeft);
-    }
-
-    #[test]
-    fn only_the_holder_releases() {
-        let holders = |asker| held_by("a", None, asker);
-        assert_eq!(release(&holders("a"), &proof("a")), RELEASED);
-        assert!(matches!(release(&holders("b"), &proof("b")), Released::NotHolder(_)));
-        assert!(matches!(release(&Holders::NOBODY, &proof("a")), Released::NotHolder(_)));
-    }
-
-    #[test]
-    fn only_the_holder_extends_and_may_shorten() {
-        let holders = |asker| held_by("a", Some(in_ms(9)), asker);
-        assert_eq!(extend(&holders("a"), &proof("a"), ttl(20), NOW), until(in_ms(20)));
-        assert_eq!(extend(&holders("a"), &proof("a"), ttl(2), NOW), until(in_ms(2)));
-        assert!(matches!(extend(&holders("b"), &proof("b"), ttl(20), NOW), Extended::NotHolder(_)));
-        assert!(matches!(
-            extend(&Holders::NOBODY, &proof("a"), ttl(20), NOW),
-            Extended::NotHolder(_)
-        ));
-    }
-
-    #[test]
-    fn a_check_tells_the_holder_its_fence() {
-        let holders = |asker| held_by("a", None, asker);
-        let fence_number = Fence::FIRST.number();
-        assert_eq!(check(&holders("a"), &proof("a")), Checked::Holds { fence_number });
-        assert_eq!(check(&holders("b"), &proof("b")), Checked::NotHolder);
-        assert_eq!(check(&Holders::NOBODY, &proof("a")), Checked::NotHolder);
-    }
-}
+mod tests;

@@ -8,15 +8,12 @@ use super::lease::Deadline;
 use super::owner::Owner;
 use super::queue::Seen;
 use super::share::Share;
-use super::wait::Wait;
 
-/// What a command that may change a lock came to.
+/// What a request came to for one of the locks that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome<'r> {
     Acquire(Acquired<'r>),
-    /// The lock is not to be had now, and the client is ready to wait.
-    Wait(Wait<'r>),
     Release(Released<'r>),
     Extend(Extended<'r>),
     Raise(Raised<'r>),
@@ -65,7 +62,6 @@ impl<'r> Outcome<'r> {
             Self::Extend(Extended::Until { deadline, .. }) => holders.extended(deadline),
             Self::Raise(Raised::To { owner, fence, .. }) => holders.raised(owner, fence),
             Self::Acquire(Acquired::Busy(_) | Acquired::NotUpgraded(_) | Acquired::NoFenceLeft)
-            | Self::Wait(_)
             | Self::Release(Released::NotHolder(_))
             | Self::Extend(Extended::NotHolder(_))
             | Self::Raise(Raised::Already { .. } | Raised::NotHolder | Raised::TooFarAhead) => {

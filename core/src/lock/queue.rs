@@ -49,7 +49,6 @@ mod turn;
 use super::ephemeral::Ephemeral;
 use super::fence::FenceClock;
 use super::hold::Stored;
-use super::holders::Holders;
 use super::lease::{Deadline, Moment, Monotonic, Now, Ttl};
 use super::limits::Limits;
 use super::name::Name;
@@ -65,10 +64,10 @@ use places::Places;
 use rechecks::Rechecks;
 use slab::Slab;
 use std::collections::BTreeSet;
-use turn::Turn;
+use turn::Found;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
-pub use outcome::{Departed, Joined, Look, Lost, LostBy, Next, Renewed, Seen, Settled};
+pub use outcome::{Departed, Joined, Look, Lost, LostBy, Renewed, Seen, Settled, Turn};
 pub use room::Room;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -321,23 +320,24 @@ impl<C> Queues<C> {
     ) -> Look {
         let Some(id) = self.id_of(name) else { return Look::Held { lost: Vec::new() } };
         self.told = self.told.max(now.monotonic);
-        let turn = self.turn(id, stored, now.wall, limits, fences);
-        let is_to_settle = match turn {
-            Turn::Of { .. } => true,
-            Turn::OfSeveral(waiter) => !self.waits_for_another(waiter, id),
-            Turn::OfHolders { .. } | Turn::OfNobody { .. } | Turn::NotALock => false,
+        let found = self.turn(id, stored, now.wall, limits, fences);
+        let is_to_settle = match &found {
+            Found::TurnOf(turn) => {
+                !turn.is_for_several || !self.waits_for_another(turn.waiter, id)
+            }
+            Found::Held { .. } | Found::Quarantined { .. } | Found::NotALock => false,
         };
         if is_to_settle {
             self.mark_queue(id, Cause::Due); // until it is settled, whatever goes wrong on the way
             return Look::ToSettle;
         }
         let lost = self.lost(id, stored, now.wall);
-        self.wait_on(id, &turn, stored, now.wall);
+        self.wait_on(id, &found, stored, now.wall);
         Look::Held { lost }
     }
 
-    /// Decides who is next, from what the key holds now. The caller carries the answer out and asks again,
-    /// until the lock is held or nobody waits. The limits may have been lowered while the waiter waited.
+    /// Decides who is next, from what the key holds now. The caller takes that one out, carries out what its request comes to, and
+    /// asks again, until it is nobody's turn.
     pub fn settle<'v>(
         &mut self,
         name: Name<'_>,
@@ -345,31 +345,23 @@ impl<C> Queues<C> {
         now: Now,
         limits: Limits,
         fences: &mut FenceClock,
-    ) -> Settled<'v, C> {
-        let Some(id) = self.id_of(name) else {
-            return Settled { lost: Vec::new(), holders: Holders::NOBODY, next: Next::Nobody };
-        };
+    ) -> Settled<'v> {
+        let Some(id) = self.id_of(name) else { return Settled { lost: Vec::new(), turn: None } };
         self.mark_queue(id, Cause::Due); // until it is found to be held, whatever goes wrong on the way
         self.told = self.told.max(now.monotonic);
-        let turn = self.turn(id, stored, now.wall, limits, fences);
+        let found = self.turn(id, stored, now.wall, limits, fences);
         let lost = self.lost(id, stored, now.wall);
-        let (waiter, holders) = match turn {
-            Turn::Of { waiter, holders } => (waiter, holders),
-            Turn::OfSeveral(waiter) => {
-                // Unless all its locks can be had, this one is left as it is.
-                self.wait_on(id, &turn, stored, now.wall);
-                return Settled { lost, holders: Holders::NOBODY, next: Next::Several(waiter) };
+        match found {
+            Found::TurnOf(turn) if !turn.is_for_several => {
+                self.with_queue(id, |queue| queue.seen = None);
+                Settled { lost, turn: Some(turn) }
             }
-            Turn::OfNobody { .. } | Turn::OfHolders { .. } | Turn::NotALock => {
-                self.wait_on(id, &turn, stored, now.wall);
-                return Settled { lost, holders: Holders::NOBODY, next: Next::Held };
+            found => {
+                self.wait_on(id, &found, stored, now.wall);
+                let turn = if let Found::TurnOf(turn) = found { Some(turn) } else { None };
+                Settled { lost, turn }
             }
-        };
-        let next = match self.leave(waiter) {
-            Some(Departed { waiter, .. }) => self.serve(id, waiter, &holders, now, limits, fences),
-            None => Next::Nobody,
-        };
-        Settled { lost, holders, next }
+        }
     }
 
     fn lost(&mut self, id: QueueId, stored: Stored<'_>, now: Moment) -> Vec<Lost> {
@@ -377,15 +369,14 @@ impl<C> Queues<C> {
     }
 
     /// Nobody is served now. The lock is looked at again when that may change.
-    fn wait_on(&mut self, id: QueueId, turn: &Turn<'_>, stored: Stored<'_>, now: Moment) {
-        match turn {
-            Turn::OfNobody { end } => self.wait_out_quarantine(id, now, *end),
-            Turn::OfHolders { may_change } => {
-                self.keep_waiting(id, stored.seen(), *may_change, now);
-            }
-            Turn::OfSeveral(_) => self.keep_waiting(id, stored.seen(), None, now),
+    fn wait_on(&mut self, id: QueueId, found: &Found<'_>, stored: Stored<'_>, now: Moment) {
+        match found {
+            Found::Quarantined { end } => self.wait_out_quarantine(id, now, *end),
+            Found::Held { may_change } => self.keep_waiting(id, stored.seen(), *may_change, now),
+            // The first waits for other locks, too.
+            Found::TurnOf(_) => self.keep_waiting(id, stored.seen(), None, now),
             // Not a lock at all: nobody can be granted it, and it may be gone again soon.
-            Turn::NotALock | Turn::Of { .. } => self.keep_waiting(id, None, None, now),
+            Found::NotALock => self.keep_waiting(id, None, None, now),
         }
     }
 

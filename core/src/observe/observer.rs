@@ -163,7 +163,6 @@ impl Observer {
                 [None, None]
             }
             Outcome::Acquire(Acquired::NoFenceLeft)
-            | Outcome::Wait(_)
             | Outcome::Raise(Raised::Already { .. } | Raised::NotHolder | Raised::TooFarAhead) => {
                 [None, None]
             }

@@ -5,10 +5,10 @@ use super::host::{At, LIMITS};
 use super::model::{Asked, Client, LockName, Model, Reply, Waits};
 use super::world::Server;
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
-use crate::engine::{Lock, NoRoom, Taken, WaiterGrant};
+use crate::engine::{Done, Lock, NoRoom, Taken, WaiterGrant};
 use crate::lock::{
-    Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Outcome, Owner, Renewed, Room, Share,
-    TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
+    Decision, Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Owner, Renewed, Room, Share,
+    Standing, TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
 };
 use std::cell::RefMut;
 
@@ -72,13 +72,16 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         self.request.grace()
     }
 
+    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
+        self.request.stand(holders, others)
+    }
+
     fn decide(
         &self,
-        holders: &Holders<'_>,
-        waiters: usize,
+        standings: &[Standing],
         now: Moment,
         fences: &mut FenceClock,
-    ) -> Result<Outcome<'_>, Error> {
+    ) -> Result<Decision<'_>, Error> {
         let mut state = self.server.state.borrow_mut();
         (self.model)(&mut state.model, now.micros());
         if let Some(client) = state.model.gave_up.take() {
@@ -86,11 +89,11 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         }
         state.requested = Some(self.requested);
         drop(state);
-        let outcome = self.request.decide(holders, waiters, now, fences);
-        if outcome.is_err() {
+        let decision = self.request.decide(standings, now, fences);
+        if decision.is_err() {
             self.server.state.borrow_mut().requested = None;
         }
-        outcome
+        decision
     }
 }
 
@@ -127,22 +130,22 @@ impl Server {
             server: self,
             model: |model: &mut Model, now| model.acquire(client, name, asked, waits, now),
         };
-        let outcome = self.engine.change(self, &self.at(name), &watched);
+        let outcome = self.engine.change(self, &[self.at(name)], &watched);
         self.state.borrow_mut().connection = None;
         match outcome {
-            Ok(outcome @ Outcome::Wait(wait)) => {
+            Ok(Done { decision: decision @ Decision::Wait(wait), .. }) => {
                 match self.wait(client, request, wait, page.grace()) {
                     Begun::Blocked | Begun::Refused => {}
                     Begun::Queued => {
-                        self.hears(client, name, page.reply(&outcome).expect("a reply"));
+                        self.hears(client, name, page.reply(&decision).expect("a reply"));
                         self.state.borrow_mut().model.answer(client, Reply::Nil);
                     }
                     Begun::Over => self.acquire(client, Request { waits: None, ..request }),
                 }
             }
-            Ok(outcome) => {
-                self.state.borrow_mut().tally.requested(&outcome);
-                let reply = page.reply(&outcome).expect("a reply");
+            Ok(done) => {
+                self.state.borrow_mut().tally.requested(&done);
+                let reply = page.reply(&done.decision).expect("a reply");
                 self.hears(client, name, reply);
             }
             Err(error) => self.is_refused(client, error, &watched.model),
@@ -272,11 +275,11 @@ impl Server {
             server: self,
             model: |model: &mut Model, now| model.release(client, name, asker, fence, now),
         };
-        let outcome = self.engine.change(self, &self.at(name), &watched);
+        let outcome = self.engine.change(self, &[self.at(name)], &watched);
         match outcome {
-            Ok(outcome) => {
-                self.state.borrow_mut().tally.requested(&outcome);
-                self.hears_whether(client, release::reply(&outcome));
+            Ok(done) => {
+                self.state.borrow_mut().tally.requested(&done);
+                self.hears_whether(client, release::reply(done.released));
             }
             Err(error) => self.is_refused(client, error, &watched.model),
         }
@@ -293,10 +296,10 @@ impl Server {
             server: self,
             model: |model: &mut Model, now| model.extend(client, name, asker, fence, ttl, now),
         };
-        match self.engine.change(self, &self.at(name), &watched) {
-            Ok(outcome) => {
-                self.state.borrow_mut().tally.requested(&outcome);
-                self.hears_whether(client, extend::reply(&outcome));
+        match self.engine.change(self, &[self.at(name)], &watched) {
+            Ok(done) => {
+                self.state.borrow_mut().tally.requested(&done);
+                self.hears_whether(client, extend::reply(&done.decision));
             }
             Err(error) => self.is_refused(client, error, &watched.model),
         }
@@ -313,8 +316,8 @@ impl Server {
             server: self,
             model: |model: &mut Model, now| model.raise_hold(client, name, asker, asked, now),
         };
-        match self.engine.change(self, &self.at(name), &watched) {
-            Ok(outcome) => self.hears(client, name, raise::reply(&outcome)),
+        match self.engine.change(self, &[self.at(name)], &watched) {
+            Ok(done) => self.hears(client, name, raise::reply(&done.decision)),
             Err(error) => self.is_refused(client, error, &watched.model),
         }
     }

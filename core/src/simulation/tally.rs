@@ -1,7 +1,7 @@
 //! How often clients were told what, to be compared with the counters that an operator is shown.
 
-use crate::engine::Answer;
-use crate::lock::{Acquired, Extended, Outcome, Released, WaitKind};
+use crate::engine::{Answer, Done};
+use crate::lock::{Decision, WaitKind};
 use crate::observe::Observer;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,18 +41,16 @@ impl Tally {
     }
 
     /// What a request came to whose client does not wait.
-    pub(super) fn requested(&mut self, outcome: &Outcome<'_>) {
-        match outcome {
-            Outcome::Acquire(Acquired::Granted { .. }) => self.grants += 1,
-            Outcome::Acquire(Acquired::Again { .. }) => self.retries += 1,
-            Outcome::Acquire(Acquired::Busy(_) | Acquired::NotUpgraded(_)) => {
-                self.tries_refused += 1
-            }
-            Outcome::Release(Released::Released { .. }) => self.releases += 1,
-            Outcome::Release(Released::NotHolder(_)) => self.releases_refused += 1,
-            Outcome::Extend(Extended::Until { .. }) => self.extends += 1,
-            Outcome::Extend(Extended::NotHolder(_)) => self.extends_refused += 1,
-            Outcome::Acquire(Acquired::NoFenceLeft) | Outcome::Wait(_) | Outcome::Raise(_) => {}
+    pub(super) fn requested(&mut self, done: &Done<'_>) {
+        match done.decision {
+            Decision::Granted(_) => self.grants += 1,
+            Decision::Again { .. } => self.retries += 1,
+            Decision::Refused { .. } => self.tries_refused += 1,
+            Decision::Released(_) if done.released > 0 => self.releases += 1,
+            Decision::Released(_) => self.releases_refused += 1,
+            Decision::Extended { .. } => self.extends += 1,
+            Decision::NotExtended { .. } => self.extends_refused += 1,
+            Decision::Wait(_) | Decision::Raised(_) => {}
         }
     }
 

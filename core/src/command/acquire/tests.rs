@@ -111,20 +111,21 @@ fn the_fence_of_several_locks_is_the_reply_whether_they_are_granted_now_or_were_
             "*" => Reply::Array(vec![Reply::Bytes(&UUID), Reply::number(fence.number())]),
             _ => Reply::number(fence.number()),
         };
-        assert_eq!(request.reply_for_all(&Joint::Granted(grant)), Ok(reply()), "{line}");
-        assert_eq!(request.reply_for_all(&Joint::Again { wanted, fence }), Ok(reply()));
+        assert_eq!(request.reply(&Decision::Granted(grant)), Ok(reply()), "{line}");
+        let again = Decision::Again { wanted, fence_number: fence.number() };
+        assert_eq!(request.reply(&again), Ok(reply()));
     }
 }
 
 #[test]
 fn who_is_ready_to_wait_waits_for_a_lock_that_is_not_to_be_had() {
     let patient = parse("lock.acquire k b 5000 block 70").unwrap();
-    let wait = Outcome::Wait(Wait::Block(Patience::from_millis(70).unwrap()));
+    let wait = Decision::Wait(Wait::Block(Patience::from_millis(70).unwrap()));
     let held = Held::by("a", 5_000);
     let outcome = decide(&patient, held.stored(), 0, &mut FenceClock::new());
     assert_eq!(outcome, Ok((wait, Write::Keep)));
     let outcome = decide(&patient, Stored::Nothing, 1, &mut FenceClock::new());
-    assert!(matches!(outcome, Ok((Outcome::Wait(_), Write::Keep))));
+    assert!(matches!(outcome, Ok((Decision::Wait(_), Write::Keep))));
     assert!(matches!(done(&patient, Stored::Nothing).write, Write::Hold { .. }));
 }
 
@@ -132,8 +133,8 @@ fn who_is_ready_to_wait_waits_for_a_lock_that_is_not_to_be_had() {
 fn a_try_does_not_overtake_a_queue() {
     let request = parse("lock.acquire k b 5000").unwrap();
     let outcome = decide(&request, Stored::Nothing, 1, &mut FenceClock::new());
-    let busy = Acquired::Busy(Owner::new(b"b").unwrap());
-    assert_eq!(outcome, Ok((Outcome::Acquire(busy), Write::Keep)));
+    let acquired = Acquired::Busy(Owner::new(b"b").unwrap());
+    assert_eq!(outcome, Ok((Decision::Refused { at: 0, acquired }, Write::Keep)));
 }
 
 #[test]
@@ -251,9 +252,7 @@ fn a_notice_has_the_fence_then_the_length_of_the_owner_then_owner_and_key() {
 
 #[test]
 fn a_client_that_waits_for_several_is_told_nothing_yet_unless_its_owner_was_made_up() {
-    let owner = Owner::new(b"a").unwrap();
-    let busy = Joint::Refused { at: 0, acquired: Acquired::Busy(owner) };
-    let kept = Joint::Refused { at: 0, acquired: Acquired::NotUpgraded(owner) };
+    let (theirs, mine) = (Held::by("b", 5_000), Held::by("a", 5_000));
     let minted = || Reply::Array(vec![Reply::Bytes(&UUID), Reply::Nil]);
     for (line, waits, reply) in [
         ("k a 5 ALSO 1 x", false, Reply::Nil),
@@ -263,9 +262,18 @@ fn a_client_that_waits_for_several_is_told_nothing_yet_unless_its_owner_was_made
     ] {
         let line = format!("lock.acquire {line}");
         let request = parse(&line).unwrap();
-        assert_eq!(request.wait_for_all(&busy).is_some(), waits, "{line}");
-        assert_eq!(request.reply_for_all(&busy), Ok(reply), "{line}");
-        assert_eq!(request.wait_for_all(&kept), None, "it must not wait with one in its hand");
-        assert_eq!(request.reply_for_all(&kept), Ok(Reply::Nil));
+        let (busy, _) = decide(&request, theirs.stored(), 0, &mut FenceClock::new()).unwrap();
+        assert_eq!(matches!(busy, Decision::Wait(_)), waits, "{line}");
+        assert_eq!(request.reply(&busy), Ok(reply), "{line}");
     }
+    let request = parse("lock.acquire k a 5 TICKET 5 ALSO 1 x").unwrap();
+    let owner = request.owner().unwrap();
+    let fences = &mut FenceClock::new();
+    let standings = [theirs, mine].map(|held| {
+        request.stand(&held.stored().holders(owner, NOW, fences).unwrap(), 0)
+    });
+    let kept = request.decide(&standings, NOW, fences).unwrap();
+    let acquired = Acquired::NotUpgraded(owner);
+    assert_eq!(kept, Decision::Refused { at: 0, acquired }, "it must not wait with one in its hand");
+    assert_eq!(request.reply(&kept), Ok(Reply::Nil));
 }

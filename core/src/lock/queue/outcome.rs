@@ -1,13 +1,11 @@
 //! What may come of a request to wait, and of a lock for which somebody waits.
 
 use super::{Waiter, WaiterId};
-use crate::lock::decision::Acquired;
 use crate::lock::fence::Fence;
-use crate::lock::hold::{Grant, Hold, Stored};
+use crate::lock::hold::{Hold, Stored};
 use crate::lock::holders::Holders;
 use crate::lock::lease::Deadline;
 use crate::lock::name::KeptName;
-use crate::lock::outcome::Outcome;
 use crate::lock::wait::Told;
 
 #[derive(Debug)]
@@ -56,12 +54,22 @@ pub enum Look {
 /// What was found out about a lock for which somebody waits.
 #[derive(Debug)]
 #[must_use]
-pub struct Settled<'v, C> {
+pub struct Settled<'v> {
     /// The holds that were last seen and are over, and that nobody released.
     pub lost: Vec<Lost>,
-    /// As the one sees them whose turn it is.
+    /// `None` if the lock is held, nobody waits, or nobody is granted anything for a while. The queue is marked again when that
+    /// may change.
+    pub turn: Option<Turn<'v>>,
+}
+
+/// Whose turn it is. It still waits.
+#[derive(Debug)]
+pub struct Turn<'v> {
+    pub waiter: WaiterId,
+    /// As this one sees them.
     pub holders: Holders<'v>,
-    pub next: Next<C>,
+    /// Whether it waits for other locks, too, and is first in all queues. It is to be left there unless it can have all.
+    pub is_for_several: bool,
 }
 
 /// A hold that is over.
@@ -88,63 +96,6 @@ pub enum LostBy {
     Deletion,
     /// Somebody who put something else in its place.
     Overwriting,
-}
-
-/// What has become of a lock, for the caller to carry out before it asks again.
-#[derive(Debug)]
-#[must_use]
-pub enum Next<C> {
-    /// The lock can be had, and this one is next: write the grant, and tell. `former` is the fence of a hold that it had.
-    Grant { waiter: Waiter<C>, fence: Fence, deadline: Deadline, former: Option<Fence> },
-    /// The holder itself was waiting, as when it was granted the lock by other means: tell it the fence, and
-    /// write the lease if it became longer.
-    Again { waiter: Waiter<C>, fence_number: u64, longer: Option<Deadline> },
-    /// This one's patience ended before its turn came: tell it nil.
-    GaveUp(Waiter<C>),
-    /// The lock is free, but there is no fence to give: tell it so.
-    NoFenceLeft(Waiter<C>),
-    /// This lock can be had, and the one who is first waits for others, too: see whether all can be had. It still waits.
-    Several(WaiterId),
-    /// The lock is held, or nobody is granted anything for a while; the queue will be dirty again when that may
-    /// change.
-    Held,
-    /// Nobody waits.
-    Nobody,
-}
-
-impl<C> Next<C> {
-    /// Who has the lock from now on.
-    pub fn waiter(&self) -> Option<&Waiter<C>> {
-        match self {
-            Self::Grant { waiter, .. } | Self::Again { waiter, .. } => Some(waiter),
-            Self::GaveUp(_)
-            | Self::NoFenceLeft(_)
-            | Self::Several(_)
-            | Self::Held
-            | Self::Nobody => None,
-        }
-    }
-
-    /// What it comes to, if these hold the lock; `None` if the lock stays as it is.
-    pub fn outcome(&self, holders: &Holders<'_>) -> Option<Outcome<'_>> {
-        let acquired = match *self {
-            Self::Grant { ref waiter, fence, deadline, former } => {
-                let (owner, share) = (waiter.owner.as_owner(), waiter.share);
-                let grant = Grant { owner, fence, deadline, share };
-                Acquired::Granted { grant, former, company: holders.company() }
-            }
-            Self::Again { ref waiter, fence_number, longer } => {
-                let (owner, share) = (waiter.owner.as_owner(), waiter.share);
-                Acquired::Again { owner, fence_number, longer, share }
-            }
-            Self::GaveUp(_)
-            | Self::NoFenceLeft(_)
-            | Self::Several(_)
-            | Self::Held
-            | Self::Nobody => return None,
-        };
-        Some(Outcome::Acquire(acquired))
-    }
 }
 
 /// A value and its expiry, kept.

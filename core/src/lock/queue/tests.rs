@@ -40,7 +40,7 @@ fn settle_with<'v>(
     stored: Stored<'v>,
     now: Moment,
     fences: &mut FenceClock,
-) -> Settled<'v, Connection> {
+) -> Settled<'v> {
     queues.settle(Name::new(0, KEY), stored, at(now), LIMITS, fences)
 }
 
@@ -114,27 +114,35 @@ fn held_by(owner: &str, deadline: Option<Moment>) -> Stored<'_> {
     Stored::Text { value: owner.as_bytes(), deadline }
 }
 
-fn settle_at(queues: &mut Queues<Connection>, stored: Stored<'_>, now: Moment) -> Next<Connection> {
-    settle_with(queues, stored, now, &mut FenceClock::new()).next
+/// Takes out the one whose turn it is, as far as it is anybody's.
+fn settle_at(
+    queues: &mut Queues<Connection>,
+    stored: Stored<'_>,
+    now: Moment,
+) -> Option<Connection> {
+    let settled = settle_with(queues, stored, now, &mut FenceClock::new());
+    take_out(queues, settled)
 }
 
-fn settle(queues: &mut Queues<Connection>, stored: Stored<'_>) -> Next<Connection> {
+fn take_out(queues: &mut Queues<Connection>, settled: Settled<'_>) -> Option<Connection> {
+    let turn = settled.turn?;
+    assert!(!turn.is_for_several);
+    queues.leave(turn.waiter).map(|departed| connection_of(&departed.waiter))
+}
+
+fn settle(queues: &mut Queues<Connection>, stored: Stored<'_>) -> Option<Connection> {
     settle_at(queues, stored, NOW)
 }
 
 #[track_caller]
 fn assert_held(queues: &mut Queues<Connection>, stored: Stored<'_>) {
-    let next = settle(queues, stored);
-    assert!(matches!(next, Next::Held), "{next:?}");
+    assert_eq!(settle(queues, stored), None);
     queues.check();
 }
 
 #[track_caller]
-fn assert_granted(next: Next<Connection>, connection: Connection) {
-    match next {
-        Next::Grant { waiter, .. } => assert_eq!(connection_of(&waiter), connection),
-        other => panic!("{connection} was not granted the lock: {other:?}"),
-    }
+fn assert_granted(next: Option<Connection>, connection: Connection) {
+    assert_eq!(next, Some(connection));
 }
 
 #[test]
@@ -143,17 +151,8 @@ fn a_free_lock_goes_to_those_who_wait_in_the_order_in_which_they_came() {
     for connection in [1, 2, 3] {
         assert_granted(settle(&mut queues, Stored::Nothing), connection);
     }
-    assert!(matches!(settle(&mut queues, Stored::Nothing), Next::Nobody));
-}
-
-#[test]
-fn a_grant_has_the_next_fence_and_its_lease_starts_now() {
-    let (mut queues, _) = queue_of(&["a"]);
-    let mut fences = FenceClock::new();
-    let next = settle_with(&mut queues, Stored::Nothing, in_ms(7), &mut fences).next;
-    let Next::Grant { fence, deadline, .. } = next else { panic!("not granted: {next:?}") };
-    assert_eq!(fence.number(), in_ms(7).micros());
-    assert_eq!(deadline, Deadline::from_millis(in_ms(37).millis()));
+    assert_eq!(settle(&mut queues, Stored::Nothing), None);
+    assert!(queues.is_empty());
 }
 
 #[test]
@@ -162,12 +161,13 @@ fn in_quarantine_a_free_lock_is_not_given_away_and_looked_at_when_that_ends() {
     let mut fences = FenceClock::new();
     fences.quarantine(START, 70);
     let settled = settle_with(&mut queues, Stored::Nothing, NOW, &mut fences);
-    assert!(matches!(settled.next, Next::Held), "{settled:?}");
+    assert!(settled.turn.is_none(), "{settled:?}");
     queues.check();
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(70)));
     assert!(queues.wake(at(in_ms(70)), 9).is_empty());
     fences.pass(after_ms(70));
-    assert_granted(settle_with(&mut queues, Stored::Nothing, in_ms(70), &mut fences).next, 1);
+    let settled = settle_with(&mut queues, Stored::Nothing, in_ms(70), &mut fences);
+    assert_granted(take_out(&mut queues, settled), 1);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn what_a_touch_is_about_is_noticed_after_twice_the_time_that_it_took() {
     let held = held_by("x", None);
     let mut now = NOW;
     for after in [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024] {
-        assert!(matches!(settle_at(&mut queues, held, now), Next::Held));
+        assert_eq!(settle_at(&mut queues, held, now), None);
         queues.check();
         assert!(
             queues.waiters_if_settled(Name::new(0, KEY)).is_none(),
@@ -318,7 +318,7 @@ fn what_a_touch_is_about_is_noticed_after_twice_the_time_that_it_took() {
         now = in_ms(after);
         assert!(queues.wake(at(now), 9).is_empty());
     }
-    assert!(matches!(settle_at(&mut queues, held, now), Next::Held));
+    assert_eq!(settle_at(&mut queues, held, now), None);
     assert!(
         queues.waiters_if_settled(Name::new(0, KEY)).is_some(),
         "after a second it is forgotten"
@@ -419,39 +419,21 @@ fn the_holder_itself_waits_no_longer_and_is_told_its_fence() {
     let value = Value::new(Fence::FIRST, Owner::new(b"a").unwrap());
     let deadline = Some(Deadline::from_millis(in_ms(10).millis()));
     let stored = Stored::Text { value: value.as_bytes(), deadline };
-    match settle(&mut queues, stored) {
-        Next::Again { waiter, fence_number, longer } => {
-            assert_eq!((connection_of(&waiter), fence_number), (2, Fence::FIRST.number()));
-            assert_eq!(longer, Some(Deadline::from_millis(in_ms(30).millis())));
-        }
-        other => panic!("not told: {other:?}"),
-    }
+    let settled = settle_with(&mut queues, stored, NOW, &mut FenceClock::new());
+    let own = settled.turn.as_ref().and_then(|turn| turn.holders.own().copied());
+    assert_eq!(own.map(|own| own.fence_number()), Some(Fence::FIRST.number()));
+    assert_granted(take_out(&mut queues, settled), 2);
     assert_held(&mut queues, stored);
     assert_queue(&queues, &[1]);
 }
 
 #[test]
-fn the_holder_of_a_foreign_lock_is_told_fence_0_and_a_longer_lease_stays() {
+fn the_holder_of_a_foreign_lock_waits_no_longer() {
     let (mut queues, _) = queue_of(&["a"]);
     for deadline in [None, Some(in_ms(31))] {
-        match settle(&mut queues, held_by("a", deadline)) {
-            Next::Again { fence_number: 0, longer: None, .. } => {}
-            other => panic!("not told: {other:?}"),
-        }
+        assert_granted(settle(&mut queues, held_by("a", deadline)), 1);
         join(&mut queues, waiter("a", 1));
     }
-}
-
-#[test]
-fn whose_patience_ended_before_its_turn_is_not_granted_the_lock() {
-    let mut queues = Queues::new();
-    join(&mut queues, with_patience(10, waiter("a", 1)));
-    join(&mut queues, with_patience(11, waiter("b", 2)));
-    match settle_at(&mut queues, Stored::Nothing, in_ms(10)) {
-        Next::GaveUp(waiter) => assert_eq!(connection_of(&waiter), 1),
-        other => panic!("it gave up: {other:?}"),
-    }
-    assert_granted(settle_at(&mut queues, Stored::Nothing, in_ms(10)), 2);
 }
 
 #[test]

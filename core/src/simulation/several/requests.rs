@@ -4,11 +4,11 @@ use super::host::{At, LIMITS};
 use super::model::{Asked, Client, Key, Verdict, Waiting};
 use super::plan::{Effect, Plan};
 use super::server::{Server, State, lock};
-use crate::command::{Decide, DecideAll, Error, Reply, acquire, extend, release};
+use crate::command::{Decide, Error, Reply, acquire, extend, release};
 use crate::engine::Taken;
 use crate::lock::{
-    Acquired, Ephemeral, Extended, FenceClock, Grace, Holders, Joint, Moment, Names, Outcome,
-    Owner, Released, Renewed, Standing, TicketRequest, Told, Wait, WaitKind, Waiter,
+    Acquired, Decision, Ephemeral, FenceClock, Grace, Holders, Moment, Names, Owner, Renewed,
+    Standing, TicketRequest, Told, Wait, WaitKind, Waiter,
 };
 use crate::simulation::alike::MICROS_PER_MILLI;
 
@@ -103,60 +103,33 @@ impl<R: Decide> Decide for Watched<'_, R> {
         self.request.grace()
     }
 
-    fn decide(
-        &self,
-        holders: &Holders<'_>,
-        waiters: usize,
-        now: Moment,
-        fences: &mut FenceClock,
-    ) -> Result<Outcome<'_>, Error> {
-        let outcome = self.request.decide(holders, waiters, now, fences)?;
-        let mut fence = None;
-        let verdict = match outcome {
-            Outcome::Acquire(Acquired::Granted { grant, .. }) => {
-                fence = Some(grant.fence.number());
-                Verdict::Granted
-            }
-            Outcome::Acquire(Acquired::Again { fence_number, .. }) => Verdict::Again(fence_number),
-            Outcome::Acquire(Acquired::NotUpgraded(_)) => Verdict::Kept,
-            Outcome::Acquire(_) | Outcome::Wait(_) => Verdict::Busy,
-            Outcome::Release(_) => Verdict::Released(Vec::new()),
-            Outcome::Extend(Extended::Until { .. }) => Verdict::Extended,
-            Outcome::Extend(_) => Verdict::NotExtended,
-            Outcome::Raise(_) => panic!("nobody raises"),
-        };
-        self.server.state.borrow_mut().is_decided(self.asks, &verdict, fence);
-        Ok(outcome)
-    }
-}
-
-impl<R: DecideAll> DecideAll for Watched<'_, R> {
     fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
         self.request.stand(holders, others)
     }
 
-    fn decide_all(
+    fn decide(
         &self,
         standings: &[Standing],
         now: Moment,
         fences: &mut FenceClock,
-    ) -> Result<Joint<'_>, Error> {
-        let joint = self.request.decide_all(standings, now, fences)?;
+    ) -> Result<Decision<'_>, Error> {
+        let decision = self.request.decide(standings, now, fences)?;
         let mut granted = None;
-        let verdict = match joint {
-            Joint::Granted(grant) => {
+        let verdict = match decision {
+            Decision::Granted(grant) => {
                 granted = Some(grant.fence.number());
                 Verdict::Granted
             }
-            Joint::Again { fence, .. } => Verdict::Again(fence.number()),
-            Joint::Refused { acquired: Acquired::NotUpgraded(_), .. } => Verdict::Kept,
-            Joint::Refused { .. } => Verdict::Busy,
-            Joint::Released(_) => Verdict::Released(Vec::new()),
-            Joint::Extended { .. } => Verdict::Extended,
-            Joint::NotExtended { .. } => Verdict::NotExtended,
+            Decision::Again { fence_number, .. } => Verdict::Again(fence_number),
+            Decision::Refused { acquired: Acquired::NotUpgraded(_), .. } => Verdict::Kept,
+            Decision::Refused { .. } | Decision::Wait(_) => Verdict::Busy,
+            Decision::Released(_) => Verdict::Released(Vec::new()),
+            Decision::Extended { .. } => Verdict::Extended,
+            Decision::NotExtended { .. } => Verdict::NotExtended,
+            Decision::Raised(_) => panic!("nobody raises"),
         };
         self.server.state.borrow_mut().is_decided(self.asks, &verdict, granted);
-        Ok(joint)
+        Ok(decision)
     }
 }
 
@@ -230,24 +203,19 @@ impl Server {
         let page = acquire::Request::parse(&words, &LIMITS, || panic!("nobody asks for an owner"))
             .expect("a good request");
         if let Some(Heard::Waits) = self.tries(&page, &asked) {
-            self.waits(client, &page, &asked, waits.expect("it is ready to wait"));
+            let wait = page.wait().expect("it is ready to wait");
+            self.waits(client, &page, &asked, (waits.expect("it is ready to wait"), wait));
         }
         self.state.borrow_mut().connection = None;
     }
 
     fn tries(&self, page: &acquire::Request<'_>, asked: &Asked) -> Option<Heard> {
         let watched = Watched { request: page, server: self, asks: Asks::Acquire(asked) };
-        let (waits, reply) = if let [key] = asked.keys[..] {
-            let outcome =
-                self.commands(&[key], || self.engine.change(self, &self.at(key), &watched))?;
-            (matches!(outcome, Outcome::Wait(_)), page.reply(&outcome).expect("a reply"))
-        } else {
-            let places = self.places(&asked.keys);
-            let change = || self.engine.change_all(self, &places, &watched);
-            let joint = self.commands(&asked.keys, change)?.joint;
-            let reply = page.reply_for_all(&joint).expect("a reply");
-            (page.wait_for_all(&joint).is_some(), reply)
-        };
+        let places = self.places(&asked.keys);
+        let change = || self.engine.change(self, &places, &watched);
+        let decision = self.commands(&asked.keys, change)?.decision;
+        let reply = page.reply(&decision).expect("a reply");
+        let waits = matches!(decision, Decision::Wait(_));
         match reply {
             Reply::Integer(fence) => {
                 // Who has no other way of knowing it counts on it from now on.
@@ -258,13 +226,18 @@ impl Server {
                 assert!(asked.keys.iter().all(owns), "told {fence}, and it is not its own");
                 Some(Heard::Fence)
             }
-            Reply::Nil if waits => Some(Heard::Waits),
-            Reply::Nil => Some(Heard::Nil),
+            Reply::Nil => Some(if waits { Heard::Waits } else { Heard::Nil }),
             other => panic!("told {other:?}"),
         }
     }
 
-    fn waits(&self, client: Client, page: &acquire::Request<'_>, asked: &Asked, waits: Waits) {
+    fn waits(
+        &self,
+        client: Client,
+        page: &acquire::Request<'_>,
+        asked: &Asked,
+        (waits, wait): (Waits, Wait<'_>),
+    ) {
         let also: Vec<_> = asked.keys[1..].iter().map(|key| key.as_bytes()).collect();
         let names = Names { first: lock(asked.keys[0]), also: &also };
         let wanted = page.wanted().expect("a good request");
@@ -296,12 +269,8 @@ impl Server {
             state.model.join(new);
         }
         drop(state);
-        match waits {
-            Waits::Block(_) => {
-                let patience = match page.wait_for_all(&busy(&wanted.owner)) {
-                    Some(Wait::Block(patience)) => patience,
-                    other => panic!("{other:?}"),
-                };
+        match wait {
+            Wait::Block(patience) => {
                 let found = self.engine.has_room(self, names, wanted.owner, kind, room);
                 assert_eq!(found.is_ok(), has_room, "room for {asked:?}");
                 if !has_room {
@@ -323,11 +292,7 @@ impl Server {
                     self.engine.settle_joined(self, place);
                 }
             }
-            Waits::Ticket(_) => {
-                let ticket = match page.wait_for_all(&busy(&wanted.owner)) {
-                    Some(Wait::Ticket(ticket)) => ticket,
-                    other => panic!("{other:?}"),
-                };
+            Wait::Ticket(ticket) => {
                 let request = TicketRequest { ticket, client: client.into(), ephemeral };
                 if self.engine.renew_ticket(self, names, &wanted, &request) != Renewed::No {
                     return assert!(has_room, "it has a place already: {asked:?}");
@@ -348,16 +313,9 @@ impl Server {
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let page = release::Request::parse(&words).expect("a good request");
         let watched = Watched { request: &page, server: self, asks: Asks::Release(claim) };
-        let released = if let [key] = claim.keys[..] {
-            let change = || self.engine.change(self, &self.at(key), &watched);
-            self.commands(&[key], change).map(|outcome| {
-                usize::from(matches!(outcome, Outcome::Release(Released::Released { .. })))
-            })
-        } else {
-            let places = self.places(&claim.keys);
-            let change = || self.engine.change_all(self, &places, &watched);
-            self.commands(&claim.keys, change).map(|done| done.released)
-        };
+        let places = self.places(&claim.keys);
+        let change = || self.engine.change(self, &places, &watched);
+        let released = self.commands(&claim.keys, change).map(|done| done.released);
         let expected = self.state.borrow().released;
         assert!(released.is_none_or(|released| released == expected), "told of {released:?}");
     }
@@ -370,19 +328,10 @@ impl Server {
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let page = extend::Request::parse(&words, &LIMITS).expect("a good request");
         let watched = Watched { request: &page, server: self, asks: Asks::Extend(claim, ttl) };
-        if let [key] = claim.keys[..] {
-            let change = || self.engine.change(self, &self.at(key), &watched);
-            let _outcome = self.commands(&[key], change);
-        } else {
-            let places = self.places(&claim.keys);
-            let change = || self.engine.change_all(self, &places, &watched);
-            let _done = self.commands(&claim.keys, change);
-        }
+        let places = self.places(&claim.keys);
+        let change = || self.engine.change(self, &places, &watched);
+        let _done = self.commands(&claim.keys, change);
     }
-}
-
-fn busy<'r>(owner: &Owner<'r>) -> Joint<'r> {
-    Joint::Refused { at: 0, acquired: Acquired::Busy(*owner) }
 }
 
 fn also(words: &mut Vec<String>, keys: &[Key]) {

@@ -31,25 +31,26 @@ fn queue(queues: &Queues<Connection>, key: &[u8]) -> Vec<Connection> {
     queues.queue(Name::new(0, key)).map(|(waiter, _)| connection_of(waiter)).collect()
 }
 
-fn settle_one(queues: &mut Queues<Connection>, key: &[u8], stored: Stored<'_>) -> Next<Connection> {
+/// Whose turn it is, and whether it waits for others, too.
+fn turn(
+    queues: &mut Queues<Connection>,
+    key: &[u8],
+    stored: Stored<'_>,
+) -> Option<(WaiterId, bool)> {
     let fences = &mut FenceClock::new();
     let settled = queues.settle(Name::new(0, key), stored, at(NOW), LIMITS, fences);
     queues.check();
-    settled.next
+    settled.turn.map(|turn| (turn.waiter, turn.is_for_several))
 }
 
 #[track_caller]
 fn assert_waits(queues: &mut Queues<Connection>, key: &[u8]) {
-    let next = settle_one(queues, key, Stored::Nothing);
-    assert!(matches!(next, Next::Held), "{next:?}");
+    assert_eq!(turn(queues, key, Stored::Nothing), None);
 }
 
 #[track_caller]
 fn assert_turn_of(queues: &mut Queues<Connection>, key: &[u8], id: WaiterId) {
-    match settle_one(queues, key, Stored::Nothing) {
-        Next::Several(next) => assert_eq!(next, id),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(turn(queues, key, Stored::Nothing), Some((id, true)));
 }
 
 fn keys_of(queues: &Queues<Connection>, id: WaiterId) -> Vec<Vec<u8>> {
@@ -69,8 +70,7 @@ fn its_turn_comes_when_it_is_first_in_every_queue() {
     let left = queues.leave(both).unwrap();
     assert_eq!(&*left.name.key, A);
     assert_eq!((queue(&queues, A), queue(&queues, B)), (vec![3], vec![]));
-    assert!(matches!(settle_one(&mut queues, A, Stored::Nothing), Next::Grant { .. }));
-    assert!(!queues.has(behind));
+    assert_eq!(turn(&mut queues, A, Stored::Nothing), Some((behind, false)));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn who_asks_with_another_share_has_all_its_locks_looked_at() {
     join_all(&mut queues, &[A, B], waiter("x", 1));
     for key in [A, B] {
         let held = held_by("other", None);
-        assert!(matches!(settle_one(&mut queues, key, held), Next::Held));
+        assert_eq!(turn(&mut queues, key, held), None);
         assert!(!queues.is_marked(Name::new(0, key)));
     }
     let shared = Waiter { share: Share::UNLIMITED, ..waiter("x", 2) };
@@ -278,11 +278,10 @@ fn who_asks_with_another_share_has_all_its_locks_looked_at() {
 fn one_of_its_locks_that_it_holds_is_not_told_alone() {
     let mut queues = Queues::new();
     let both = join_all(&mut queues, &[A, B], waiter("x", 1));
-    let next = settle_one(&mut queues, A, held_by("x", None));
-    assert!(matches!(next, Next::Several(id) if id == both), "{next:?}");
+    assert_eq!(turn(&mut queues, A, held_by("x", None)), Some((both, true)));
     join_all(&mut queues, &[C], waiter("y", 2));
     join_all(&mut queues, &[C, b"d"], waiter("z", 3));
-    assert!(matches!(settle_one(&mut queues, C, held_by("z", None)), Next::Held));
+    assert_eq!(turn(&mut queues, C, held_by("z", None)), None);
 }
 
 fn look(queues: &mut Queues<Connection>, key: &'static [u8], stored: Stored<'_>) -> Look {

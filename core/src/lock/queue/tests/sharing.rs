@@ -101,15 +101,3 @@ fn one_that_changes_among_several_was_not_overwritten() {
     let lost: Vec<_> = settled.lost.iter().map(|lost| (&*lost.owner, lost.by)).collect();
     assert_eq!(lost, [(&b"y"[..], LostBy::Overwriting), (&b"z"[..], LostBy::Overwriting)]);
 }
-
-#[test]
-fn without_a_fence_left_each_is_told_so() {
-    let (mut queues, _) = queue_of(&["a", "b"]);
-    let late = Moment::from_micros(Fence::LAST.number() + 1);
-    for connection in [1, 2] {
-        match settle_at(&mut queues, Stored::Nothing, late) {
-            Next::NoFenceLeft(waiter) => assert_eq!(connection_of(&waiter), connection),
-            other => panic!("there is no fence: {other:?}"),
-        }
-    }
-}

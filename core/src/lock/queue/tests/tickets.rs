@@ -62,19 +62,6 @@ fn an_owner_changes_from_one_way_of_waiting_to_the_other_in_its_place() {
 }
 
 #[test]
-fn the_lease_of_its_grant_is_as_long_as_the_ticket_lasts_and_no_longer_than_the_ttl() {
-    for (ttl, lease) in [(5, 5), (20, 20), (30, 20)] {
-        let mut queues = Queues::new();
-        let ttl = Ttl::from_millis(ttl).unwrap();
-        join(&mut queues, Waiter { ttl, ..ticket("a", 1, 0) });
-        match settle(&mut queues, Stored::Nothing) {
-            Next::Grant { deadline, .. } => assert_eq!(deadline.millis(), NOW.millis() + lease),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-#[test]
 fn only_the_owner_of_a_ticket_gives_it_up() {
     let mut queues = Queues::new();
     join(&mut queues, waiter("a", 1));

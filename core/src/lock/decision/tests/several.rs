@@ -1,5 +1,7 @@
+//! Of several locks.
+
 use super::*;
-use crate::lock::{Company, Monotonic, Owner, Released, Stored, Value};
+use crate::lock::{Company, Stored};
 
 const NOW: Moment = Moment::from_millis(1_763_000_000_000);
 const MOST: usize = 1_000;
@@ -60,23 +62,23 @@ fn theirs() -> Standing {
     stand(&held_by("you", 7, 1), 0, 1)
 }
 
-fn ask(standings: &[Standing]) -> Joint<'static> {
+fn ask(standings: &[Standing]) -> Decision<'static> {
     acquire(standings, &wanted(1), NOW, &mut FenceClock::new())
 }
 
-fn busy(at: usize) -> Joint<'static> {
-    Joint::Refused { at, acquired: Acquired::Busy(owner("me")) }
+fn busy(at: usize) -> Decision<'static> {
+    Decision::Refused { at, acquired: Acquired::Busy(owner("me")) }
 }
 
-fn not_upgraded(at: usize) -> Joint<'static> {
-    Joint::Refused { at, acquired: Acquired::NotUpgraded(owner("me")) }
+fn not_upgraded(at: usize) -> Decision<'static> {
+    Decision::Refused { at, acquired: Acquired::NotUpgraded(owner("me")) }
 }
 
 #[test]
 fn locks_that_are_free_are_granted_by_one_fence() {
     let mut fences = FenceClock::new();
-    let joint = acquire(&[free(), free(), free()], &wanted(3), NOW, &mut fences);
-    let Joint::Granted(grant) = joint else { panic!("{joint:?}") };
+    let decision = acquire(&[free(), free(), free()], &wanted(3), NOW, &mut fences);
+    let Decision::Granted(grant) = decision else { panic!("{decision:?}") };
     assert_eq!((grant.owner, grant.deadline, grant.share), (owner("me"), in_ms(5), share(3)));
     assert!(fences.mint(NOW).fence().unwrap() > grant.fence, "one was used, and no more");
     assert_eq!(fences.mint(NOW).fence().unwrap().number(), grant.fence.number() + 2);
@@ -105,8 +107,8 @@ fn one_for_which_others_wait_is_not_for_the_taking() {
 
 #[test]
 fn who_holds_some_of_them_is_given_all_by_a_new_grant_or_is_refused_at_once() {
-    assert!(matches!(ask(&[mine(7), free()]), Joint::Granted(_)));
-    assert!(matches!(ask(&[mine(7), mine(8)]), Joint::Granted(_)), "two grants are made one");
+    assert!(matches!(ask(&[mine(7), free()]), Decision::Granted(_)));
+    assert!(matches!(ask(&[mine(7), mine(8)]), Decision::Granted(_)), "two grants are made one");
     assert_eq!(ask(&[mine(7), theirs()]), not_upgraded(1), "it must not wait with one in its hand");
     assert_eq!(ask(&[theirs(), mine(7)]), not_upgraded(0));
 }
@@ -114,15 +116,15 @@ fn who_holds_some_of_them_is_given_all_by_a_new_grant_or_is_refused_at_once() {
 #[test]
 fn who_holds_all_of_them_by_one_grant_has_them_again() {
     let (mut fences, wanted) = (FenceClock::new(), wanted(1));
-    let joint = acquire(&[mine(7), mine(7)], &wanted, NOW, &mut fences);
-    assert_eq!(joint, Joint::Again { wanted, fence: fence(7) });
+    let decision = acquire(&[mine(7), mine(7)], &wanted, NOW, &mut fences);
+    assert_eq!(decision, Decision::Again { wanted, fence_number: number_of(7) });
     assert_eq!(fences.mint(NOW).fence().unwrap().number(), NOW.micros(), "and no fence is used");
 }
 
 #[test]
 fn others_who_wait_take_nothing_from_who_holds_all_of_them() {
     let waited_for = stand(&held_by("me", 7, 1), 3, 1);
-    assert!(matches!(ask(&[waited_for, mine(7)]), Joint::Again { .. }));
+    assert!(matches!(ask(&[waited_for, mine(7)]), Decision::Again { .. }));
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn who_asks_to_tolerate_fewer_is_granted_them_anew_if_it_is_admitted() {
         }
         stand(&held(value), 0, 1)
     };
-    assert!(matches!(ask(&[loose(""), loose("")]), Joint::Granted(_)));
+    assert!(matches!(ask(&[loose(""), loose("")]), Decision::Granted(_)));
     assert_eq!(ask(&[loose(""), loose("you")]), not_upgraded(1));
 }
 
@@ -154,11 +156,11 @@ fn nothing_is_granted_in_a_quarantine_or_without_a_fence() {
     assert_eq!(acquire(&[free(), free()], &wanted(1), NOW, &mut fences), busy(0));
     assert!(matches!(
         acquire(&[mine(7), mine(7)], &wanted(1), NOW, &mut fences),
-        Joint::Again { .. }
+        Decision::Again { .. }
     ));
     let late = Moment::from_micros(Fence::LAST.number() + 1);
-    let joint = acquire(&[free(), free()], &wanted(1), late, &mut FenceClock::new());
-    assert_eq!(joint, Joint::Refused { at: 0, acquired: Acquired::NoFenceLeft });
+    let decision = acquire(&[free(), free()], &wanted(1), late, &mut FenceClock::new());
+    assert_eq!(decision, Decision::Refused { at: 0, acquired: Acquired::NoFenceLeft });
 }
 
 #[test]
@@ -166,12 +168,12 @@ fn all_or_none_are_extended() {
     let proof = |fence| Proof { owner: owner("me"), fence };
     let extend = |standings: &[Standing], fence| extend(standings, &proof(fence), ttl(5));
     for shown in [None, Some(number_of(7))] {
-        let extended = Joint::Extended { proof: proof(shown), ttl: ttl(5) };
+        let extended = Decision::Extended { proof: proof(shown), ttl: ttl(5) };
         assert_eq!(extend(&[mine(7), mine(7)], shown), extended);
     }
     let not_extended = |at, shown, is_held| {
         let not_holder = NotHolder { proof: proof(shown), is_held };
-        Joint::NotExtended { at, not_holder }
+        Decision::NotExtended { at, not_holder }
     };
     assert_eq!(extend(&[mine(7), theirs(), free()], None), not_extended(1, None, true));
     assert_eq!(extend(&[free(), mine(7)], None), not_extended(0, None, false));
@@ -180,15 +182,15 @@ fn all_or_none_are_extended() {
         not_extended(1, Some(number_of(7)), true)
     );
     let foreign = stand(&held(b"me".to_vec()), 0, 1);
-    assert!(matches!(extend(&[foreign, mine(7)], None), Joint::Extended { .. }));
-    assert!(matches!(extend(&[foreign, foreign], Some(0)), Joint::Extended { .. }));
+    assert!(matches!(extend(&[foreign, mine(7)], None), Decision::Extended { .. }));
+    assert!(matches!(extend(&[foreign, foreign], Some(0)), Decision::Extended { .. }));
     assert_eq!(extend(&[foreign], Some(number_of(7))), not_extended(0, Some(number_of(7)), true));
 }
 
 #[test]
 fn each_lock_has_its_own_part_of_a_grant() {
     let grant = Grant { owner: owner("me"), fence: fence(9), deadline: in_ms(5), share: share(1) };
-    let part = |holders: &Holders<'_>| Joint::Granted(grant).outcome(3, holders, NOW);
+    let part = |holders: &Holders<'_>| Decision::Granted(grant).outcome(3, holders, NOW);
     let granted =
         |former, company| Some(Outcome::Acquire(Acquired::Granted { grant, former, company }));
     assert_eq!(part(&Holders::NOBODY), granted(None, Company::Nobody));
@@ -200,17 +202,17 @@ fn each_lock_has_its_own_part_of_a_grant() {
 fn what_is_refused_is_told_of_one_lock() {
     let proof = Proof { owner: owner("me"), fence: None };
     let extended = extend(&[mine(7), theirs()], &proof, ttl(5));
-    for joint in [busy(1), ask(&[mine(7), theirs()]), extended] {
+    for decision in [busy(1), ask(&[mine(7), theirs()]), extended] {
         let told: Vec<_> =
-            (0..3).map(|at| joint.outcome(at, &Holders::NOBODY, NOW).is_some()).collect();
+            (0..3).map(|at| decision.outcome(at, &Holders::NOBODY, NOW).is_some()).collect();
         assert_eq!(told, [false, true, false]);
     }
 }
 
 #[test]
 fn each_lock_is_released_by_itself() {
-    let joint = Joint::Released(Proof { owner: owner("me"), fence: Some(number_of(7)) });
-    let released = |holders: &Holders<'_>| match joint.outcome(0, holders, NOW) {
+    let decision = Decision::Released(Proof { owner: owner("me"), fence: Some(number_of(7)) });
+    let released = |holders: &Holders<'_>| match decision.outcome(0, holders, NOW) {
         Some(Outcome::Release(released)) => matches!(released, Released::Released { .. }),
         other => panic!("{other:?}"),
     };
