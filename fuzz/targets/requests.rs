@@ -4,13 +4,13 @@
 #![no_main]
 
 use leasehold_core::command::guard::Described;
-use leasehold_core::command::{Also, Decide, DecideAll, Error, Reply};
+use leasehold_core::command::{Also, Decide, Error, Reply};
 use leasehold_core::command::{
     acquire, check, extend, guard, help, holders, info, raise, release, waiters,
 };
 use leasehold_core::lock::{
-    Acquired, Checked, Deadline, FenceClock, Hold, Limits, Moment, Monotonic, Outcome, Owner,
-    Proof, Share, Stored, Ttl, Wait, Waiter, Write,
+    Acquired, Checked, Deadline, Decision, FenceClock, Hold, Limits, Moment, Monotonic, Outcome,
+    Owner, Proof, Released, Share, Stored, Ttl, Wait, Waiter, Write,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -76,48 +76,45 @@ fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
             let request = acquire::Request::parse(words, &LIMITS, || [b'7'; 36])?;
             let wanted = request.wanted()?;
             assert!(wanted.ttl <= LIMITS.max_ttl);
-            let (outcome, write) = decided(&request, lock)?;
-            if let Outcome::Wait(Wait::Ticket(ticket)) = outcome {
+            if let Some(Wait::Ticket(ticket)) = request.wait() {
                 assert!(ticket.lasts <= LIMITS.max_ttl);
                 assert!(ticket.channel.is_none_or(|channel| (1..=255).contains(&channel.len())));
             }
-            assert_acquired(lock, wanted.owner, wanted.share, &outcome, write);
-            request.reply(&outcome)?;
-            if let Some(also) = request.also() {
-                for (outcome, write) in decided_all(&request, also, words, lock)? {
+            for also in [None, request.also()] {
+                let (decision, outcomes) = decided(&request, also, words, lock)?;
+                for (outcome, write) in outcomes {
                     assert_acquired(lock, wanted.owner, wanted.share, &outcome, write);
                 }
+                request.reply(&decision)?;
             }
         }
         1 => {
             let request = release::Request::parse(words)?;
-            let (outcome, write) = decided(&request, lock)?;
-            let is_refused = release::reply(&outcome) == Reply::Integer(0);
-            assert_only_holders(lock, request.owner()?, write, is_refused);
-            if let Some(also) = request.also() {
-                for (outcome, write) in decided_all(&request, also, words, lock)? {
-                    let is_refused = release::reply(&outcome) == Reply::Integer(0);
+            for also in [None, request.also()] {
+                let (_decision, outcomes) = decided(&request, also, words, lock)?;
+                for (outcome, write) in outcomes {
+                    let is_refused = matches!(outcome, Outcome::Release(Released::NotHolder(_)));
                     assert_only_holders(lock, request.owner()?, write, is_refused);
                 }
             }
         }
         2 => {
             let request = extend::Request::parse(words, &LIMITS)?;
-            let (outcome, write) = decided(&request, lock)?;
-            let is_refused = extend::reply(&outcome) == Reply::Integer(0);
-            assert_only_holders(lock, request.owner()?, write, is_refused);
-            if let Some(also) = request.also() {
-                for (outcome, write) in decided_all(&request, also, words, lock)? {
-                    let is_refused = extend::reply(&outcome) == Reply::Integer(0);
+            for also in [None, request.also()] {
+                let (decision, outcomes) = decided(&request, also, words, lock)?;
+                let is_refused = extend::reply(&decision) == Reply::Integer(0);
+                for (_, write) in outcomes {
                     assert_only_holders(lock, request.owner()?, write, is_refused);
                 }
             }
         }
         3 => {
             let request = raise::Request::parse(words)?;
-            let (outcome, write) = decided(&request, lock)?;
-            let is_refused = raise::reply(&outcome) == Reply::Nil;
-            assert_only_holders(lock, request.owner()?, write, is_refused);
+            let (decision, outcomes) = decided(&request, None, words, lock)?;
+            let is_refused = raise::reply(&decision) == Reply::Nil;
+            for (_, write) in outcomes {
+                assert_only_holders(lock, request.owner()?, write, is_refused);
+            }
         }
         4 => {
             let request = check::Request::parse(words)?;
@@ -169,27 +166,16 @@ fn guarded(words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What it comes to, and what is written then.
+/// What it comes to for locks that are all as this one, and what is written of each of which there is anything to tell. All are
+/// written, or none.
 fn decided<'r>(
     request: &'r impl Decide,
-    lock: Lock<'_>,
-) -> Result<(Outcome<'r>, Write<'r>), Error> {
-    let fences = &mut FenceClock::new();
-    let holders = lock.stored.holders(request.owner()?, lock.now, fences)?;
-    let outcome = request.decide(&holders, lock.waiters, lock.now, fences)?;
-    Ok((outcome, outcome.write(&holders)))
-}
-
-/// The same of several locks, each of which is as this one: what each comes to of which there is anything to tell. Of
-/// such locks all are written, or none.
-fn decided_all<'r>(
-    request: &'r impl DecideAll,
-    also: &Also<'_>,
+    also: Option<&Also<'_>>,
     words: &[&[u8]],
     lock: Lock<'_>,
-) -> Result<Vec<(Outcome<'r>, Write<'r>)>, Error> {
-    let mut keys = also.keys.clone();
-    assert!((1..=128).contains(&keys.len()));
+) -> Result<(Decision<'r>, Vec<(Outcome<'r>, Write<'r>)>), Error> {
+    let mut keys = also.map_or(Vec::new(), |also| also.keys.clone());
+    assert!(keys.len() <= 128);
     keys.extend(words.get(1));
     let count = keys.len();
     keys.sort_unstable();
@@ -198,12 +184,12 @@ fn decided_all<'r>(
     let fences = &mut FenceClock::new();
     let holders = lock.stored.holders(request.owner()?, lock.now, fences)?;
     let standings = vec![request.stand(&holders, lock.waiters); count];
-    let joint = request.decide_all(&standings, lock.now, fences)?;
-    let outcomes = (0..count).filter_map(|at| joint.outcome(at, &holders, lock.now));
+    let decision = request.decide(&standings, lock.now, fences)?;
+    let outcomes = (0..count).filter_map(|at| decision.outcome(at, &holders, lock.now));
     let all: Vec<_> = outcomes.map(|outcome| (outcome, outcome.write(&holders))).collect();
     let written = all.iter().filter(|(_, write)| *write != Write::Keep).count();
     assert!(written == 0 || written == count, "all or none");
-    Ok(all)
+    Ok((decision, all))
 }
 
 fn is_held_by(lock: Lock<'_>, owner: Owner<'_>) -> bool {

@@ -10,14 +10,15 @@ use super::respond::respond;
 use super::wait::{self, Block};
 use super::{authority, channel, command_filter, guard, guarded_keys, held_reply, slots, ticket};
 use leasehold_core::cluster::Slot;
-use leasehold_core::command::{Also, Decide, DecideAll, Error, Reply, check, guard as guard_page};
+use leasehold_core::command::{Also, Decide, Error, Reply, check, guard as guard_page};
 use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
 use leasehold_core::lock::{
-    Checked, Grace, Hold, Moment, Name, Names, Outcome, Proof, Queues, Stored, Ticket, Wanted,
+    Checked, Grace, Hold, Moment, Name, Names, Proof, Queues, Stored, Ticket, Wanted,
 };
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::ops::Deref;
 use std::slice;
 
 /// More words than any command takes that names one lock.
@@ -28,6 +29,23 @@ pub(super) struct Call {
     argv: *mut *mut RedisModuleString,
     argc: usize,
     answered: Cell<bool>,
+}
+
+/// The keys of the locks that a command names. One takes no memory.
+pub(super) enum Keys<'c> {
+    One(LockKey<'c>),
+    Several(Vec<LockKey<'c>>),
+}
+
+impl<'c> Deref for Keys<'c> {
+    type Target = [LockKey<'c>];
+
+    fn deref(&self) -> &[LockKey<'c>] {
+        match self {
+            Self::One(key) => slice::from_ref(key),
+            Self::Several(keys) => keys,
+        }
+    }
 }
 
 /// Executes a command, behind the [guard]. Whatever becomes of `body`, the client gets exactly one reply.
@@ -82,28 +100,16 @@ impl Call {
         self.strings().iter().map(|&string| unsafe { bytes_of(string) }).collect()
     }
 
-    /// Lets the request say what is to become of the lock, and does it.
+    /// Lets the request say what is to become of its locks, and does it.
     pub(super) fn change<'r>(
         &self,
-        key: &LockKey<'_>,
+        keys: &Keys<'_>,
         request: &'r impl Decide,
-    ) -> Result<Outcome<'r>, Error> {
-        if authority::is_verbatim_script(self.ctx) {
-            return Err(Error::ScriptRepeated);
-        }
-        LOCKS.change(&self.server(), key, request)
-    }
-
-    /// The same of several locks.
-    pub(super) fn change_all<'r>(
-        &self,
-        keys: &[LockKey<'_>],
-        request: &'r impl DecideAll,
     ) -> Result<Done<'r>, Error> {
         if authority::is_verbatim_script(self.ctx) {
             return Err(Error::ScriptRepeated);
         }
-        LOCKS.change_all(&self.server(), keys, request)
+        LOCKS.change(&self.server(), keys, request)
     }
 
     /// Replies with the fence of the hold in force, if the proof is of that.
@@ -218,11 +224,24 @@ impl Call {
         Ok(unsafe { LockKey::of_argument(self.ctx, name) })
     }
 
-    /// The keys of all locks of the request. In a cluster the server has looked at the first only.
-    pub(super) fn keys(&self, also: &Also<'_>) -> Result<Vec<LockKey<'_>>, Error> {
+    /// The keys of all locks of the request.
+    pub(super) fn keys(&self, also: Option<&Also<'_>>) -> Result<Keys<'_>, Error> {
+        let first = self.key()?;
+        match also {
+            None => Ok(Keys::One(first)),
+            Some(also) => self.several_keys(first, also).map(Keys::Several),
+        }
+    }
+
+    /// In a cluster the server has looked at the first only.
+    #[inline(never)]
+    fn several_keys<'c>(
+        &'c self,
+        first: LockKey<'c>,
+        also: &Also<'_>,
+    ) -> Result<Vec<LockKey<'c>>, Error> {
         let end = also.at.saturating_add(also.keys.len());
         let others = self.strings().get(also.at..end).ok_or(Error::WrongArity)?;
-        let first = self.key()?;
         if slots::is_in_cluster() {
             self.check_slot(others)?;
         }

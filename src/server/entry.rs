@@ -7,14 +7,13 @@ use super::locks::LOCKS;
 use super::wait::Block;
 use super::{call, clock, config, keys, random_owner};
 use leasehold_core::command::{
-    Also, Decide, Error, Reply, acquire, check, extend, guard, help, holders, info, log, raise,
-    release, top, waiters,
+    Decide, Error, Reply, acquire, check, extend, guard, help, holders, info, log, raise, release,
+    top, waiters,
 };
 use leasehold_core::engine::{Lock, Taken};
-use leasehold_core::lock::{Names, Outcome, Wait};
+use leasehold_core::lock::{Decision, Names, Wait};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
-use std::slice;
 
 /// What every command looks like to the server.
 pub(super) type Entry =
@@ -35,20 +34,18 @@ pub(super) extern "C" fn acquire(
         if let Some(channel) = request.channel() {
             call.check_channel(channel)?;
         }
-        if let Some(also) = request.also() {
-            return acquire_all(call, &request, also);
-        }
-        let key = call.key()?;
-        let mut outcome = call.change(&key, &request)?;
-        if let Outcome::Wait(wait) = outcome {
-            let (keys, names) = (slice::from_ref(&key), Names::from(key.name()));
-            match begin_to_wait(call, keys, names, &request, wait)? {
+        let keys = call.keys(request.also())?;
+        let mut done = call.change(&keys, &request)?;
+        if let Decision::Wait(wait) = done.decision {
+            let first = keys.first().ok_or(Error::WrongArity)?.name();
+            let names = Names { first, also: request.also().map_or(&[], |also| &also.keys) };
+            match begin_to_wait(call, &keys, names, &request, wait)? {
                 None => return Ok(()),
                 Some(Taken::Queued) => {}
-                Some(Taken::Over) => outcome = call.change(&key, &request)?,
+                Some(Taken::Over) => done = call.change(&keys, &request)?,
             }
         }
-        call.reply(&request.reply(&outcome)?);
+        call.reply(&request.reply(&done.decision)?);
         Ok(())
     })
 }
@@ -74,24 +71,6 @@ fn begin_to_wait(
     }
 }
 
-/// Several locks, now or as soon as all of them can be had.
-#[inline(never)]
-fn acquire_all(call: &Call, request: &acquire::Request<'_>, also: &Also<'_>) -> Result<(), Error> {
-    let keys = call.keys(also)?;
-    let mut done = call.change_all(&keys, request)?;
-    if let Some(wait) = request.wait_for_all(&done.joint) {
-        let first = keys.first().ok_or(Error::WrongArity)?.name();
-        let names = Names { first, also: &also.keys };
-        match begin_to_wait(call, &keys, names, request, wait)? {
-            None => return Ok(()),
-            Some(Taken::Queued) => {}
-            Some(Taken::Over) => done = call.change_all(&keys, request)?,
-        }
-    }
-    call.reply(&request.reply_for_all(&done.joint)?);
-    Ok(())
-}
-
 pub(super) extern "C" fn release(
     ctx: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
@@ -102,13 +81,8 @@ pub(super) extern "C" fn release(
     }
     call::execute("lock.release", ctx, argv, argc, |call| {
         let request = call.parse(release::Request::parse)?;
-        if let Some(also) = request.also() {
-            let done = call.change_all(&call.keys(also)?, &request)?;
-            call.reply(&Reply::count(done.released));
-            return Ok(());
-        }
-        let outcome = call.change(&call.key()?, &request)?;
-        call.reply(&release::reply(&outcome));
+        let done = call.change(&call.keys(request.also())?, &request)?;
+        call.reply(&release::reply(done.released));
         Ok(())
     })
 }
@@ -123,13 +97,8 @@ pub(super) extern "C" fn extend(
     }
     call::execute("lock.extend", ctx, argv, argc, |call| {
         let request = call.parse(|words| extend::Request::parse(words, &config::limits()))?;
-        if let Some(also) = request.also() {
-            let done = call.change_all(&call.keys(also)?, &request)?;
-            call.reply(&extend::reply_for_all(&done.joint));
-            return Ok(());
-        }
-        let outcome = call.change(&call.key()?, &request)?;
-        call.reply(&extend::reply(&outcome));
+        let done = call.change(&call.keys(request.also())?, &request)?;
+        call.reply(&extend::reply(&done.decision));
         Ok(())
     })
 }
@@ -141,8 +110,8 @@ pub(super) extern "C" fn raise(
 ) -> c_int {
     call::execute("lock.raise", ctx, argv, argc, |call| {
         let request = call.parse(raise::Request::parse)?;
-        let outcome = call.change(&call.key()?, &request)?;
-        call.reply(&raise::reply(&outcome));
+        let done = call.change(&call.keys(None)?, &request)?;
+        call.reply(&raise::reply(&done.decision));
         Ok(())
     })
 }

@@ -200,7 +200,7 @@ fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> 
     match answer {
         Answer::Granted { names, fence, deadline } => {
             let number = fence.number();
-            if is_any_over(ctx, pending, &names, number, Some(deadline)) {
+            if is_any_over(ctx, pending, &names, number, deadline) {
                 LOCKS.mark_delivered(number);
                 return Reply::Nil;
             }
@@ -225,7 +225,7 @@ fn is_any_over(
     pending: &PendingReply,
     names: &KeptNames,
     fence_number: u64,
-    deadline: Option<Deadline>,
+    deadline: Deadline,
 ) -> bool {
     names.iter().any(|name| {
         let key = || LockKey::selected(ctx, name.as_name());

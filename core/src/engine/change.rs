@@ -17,8 +17,8 @@ use super::pending::PendingRelease;
 use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Changed, Checked, Decision, Ephemeral, FenceClock, Grant, Hold, KeptName,
-    KeptOwner, Moment, Name, Outcome, Owner, Ownership, Proof, Released, Seen, Standing, Stored, Write,
+    self, Changed, Checked, Decision, Ephemeral, FenceClock, Grant, Hold, KeptName, KeptOwner,
+    Moment, Name, Outcome, Owner, Ownership, Proof, Released, Seen, Standing, Stored, Write,
 };
 use crate::observe::Given;
 use std::{iter, slice};

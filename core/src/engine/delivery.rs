@@ -93,11 +93,11 @@ impl<C> Engine<C> {
         host: &'s H,
         owner: &KeptOwner,
         fence_number: u64,
-        deadline: Option<Deadline>,
+        deadline: Deadline,
         lock: impl FnOnce() -> H::Lock<'s>,
     ) -> bool {
         let now = host.now();
-        if deadline.is_none_or(|deadline| !deadline.has_passed(now)) {
+        if !deadline.has_passed(now) {
             return false;
         }
         let lock = lock();

@@ -263,7 +263,8 @@ impl<C> Engine<C> {
             && !locks.is_empty()
         {
             self.with_queues(|queues| queues.forget_seen(name));
-            others_written = self.write_others(host, name, &locks, &order_of(&waiter, decision, now.wall));
+            others_written =
+                self.write_others(host, name, &locks, &order_of(&waiter, decision, now.wall));
         }
         self.report_lost(lock, &lost, now.wall);
         self.report_lost_of_others(host, &others_lost, now.wall);

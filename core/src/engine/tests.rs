@@ -72,7 +72,8 @@ fn an_answer_names_the_fence_of_the_hold_that_it_tells_of() {
     let (fence, deadline) = (Fence::FIRST, Deadline::from_millis(NOW.millis()));
     let granted = Answer::Granted { names: names(), fence, deadline };
     assert_eq!(granted.fence_number(), Some(fence.number()));
-    let again = Answer::Again { names: names(), fence_number: 7, deadline: Deadline::from_millis(9) };
+    let again =
+        Answer::Again { names: names(), fence_number: 7, deadline: Deadline::from_millis(9) };
     assert_eq!(again.fence_number(), Some(7));
     assert_eq!(Answer::GaveUp.fence_number(), None);
 }

@@ -322,9 +322,7 @@ impl<C> Queues<C> {
         self.told = self.told.max(now.monotonic);
         let found = self.turn(id, stored, now.wall, limits, fences);
         let is_to_settle = match &found {
-            Found::TurnOf(turn) => {
-                !turn.is_for_several || !self.waits_for_another(turn.waiter, id)
-            }
+            Found::TurnOf(turn) => !turn.is_for_several || !self.waits_for_another(turn.waiter, id),
             Found::Held { .. } | Found::Quarantined { .. } | Found::NotALock => false,
         };
         if is_to_settle {

@@ -7,8 +7,8 @@ use super::world::Server;
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Done, Lock, NoRoom, Taken, WaiterGrant};
 use crate::lock::{
-    Decision, Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Owner, Renewed, Room, Share,
-    Standing, TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
+    Decision, Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Owner, Renewed, Room,
+    Share, Standing, TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
 };
 use std::cell::RefMut;
 

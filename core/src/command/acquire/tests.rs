@@ -269,11 +269,14 @@ fn a_client_that_waits_for_several_is_told_nothing_yet_unless_its_owner_was_made
     let request = parse("lock.acquire k a 5 TICKET 5 ALSO 1 x").unwrap();
     let owner = request.owner().unwrap();
     let fences = &mut FenceClock::new();
-    let standings = [theirs, mine].map(|held| {
-        request.stand(&held.stored().holders(owner, NOW, fences).unwrap(), 0)
-    });
+    let standings = [theirs, mine]
+        .map(|held| request.stand(&held.stored().holders(owner, NOW, fences).unwrap(), 0));
     let kept = request.decide(&standings, NOW, fences).unwrap();
     let acquired = Acquired::NotUpgraded(owner);
-    assert_eq!(kept, Decision::Refused { at: 0, acquired }, "it must not wait with one in its hand");
+    assert_eq!(
+        kept,
+        Decision::Refused { at: 0, acquired },
+        "it must not wait with one in its hand"
+    );
     assert_eq!(request.reply(&kept), Ok(Reply::Nil));
 }
