@@ -214,10 +214,8 @@ fn assert_acquired(
             let admitted = least.is_none_or(|least| others < least as usize);
             assert!(admitted && others < LIMITS.max_holders || others == 0, "L1");
         }
-        Outcome::Acquire(Acquired::Again { .. } | Acquired::NotUpgraded(_)) => {
-            assert!(is_held_by(lock, owner));
-        }
-        _ => assert!(write == Write::Keep && !is_held_by(lock, owner)),
+        Outcome::Acquire(Acquired::Again { .. }) => assert!(is_held_by(lock, owner)),
+        _ => assert_eq!(write, Write::Keep),
     }
 }
 

@@ -5,8 +5,8 @@
 
 use crate::setting::{Differences, Mistake, Setting};
 use leasehold_core::lock::{
-    self, Acquired, Deadline, Extended, Fence, FenceClock, Holders, Moment, Monotonic, Outcome,
-    Owner, Proof, Released, Share, Stored, Ttl, Value, Wanted, Write, learn_from,
+    self, Acquired, Deadline, Decision, Extended, Fence, FenceClock, Moment, Monotonic, Outcome,
+    Owner, Proof, Released, Share, Standing, Stored, Ttl, Value, Wanted, Write, learn_from,
 };
 
 /// When stories begin, in milliseconds.
@@ -287,9 +287,9 @@ impl Server {
         setting: &Setting,
     ) -> (Answer, Option<Told>) {
         let Some(ttl) = Ttl::from_millis(millis(setting.ttl)) else { return (Answer::Busy, None) };
-        self.change(owner, now, setting, |holders, owner, moment, fences| {
+        self.change(owner, now, setting, |standing, owner, moment, fences| {
             let wanted = Wanted { owner, ttl, share: Share::EXCLUSIVE };
-            Outcome::Acquire(lock::acquire(holders, 0, &wanted, MAX_HOLDERS, moment, fences))
+            lock::acquire(&[standing], &wanted, moment, fences)
         })
     }
 
@@ -301,9 +301,9 @@ impl Server {
         setting: &Setting,
     ) -> (Answer, Option<Told>) {
         let Some(ttl) = Ttl::from_millis(millis(setting.ttl)) else { return (Answer::Busy, None) };
-        self.change(owner, now, setting, |holders, owner, moment, _| {
+        self.change(owner, now, setting, |standing, owner, _, _| {
             let proof = Proof { owner, fence: Some(fence.number()) };
-            Outcome::Extend(lock::extend(holders, &proof, ttl, moment))
+            lock::extend(&[standing], &proof, ttl)
         })
     }
 
@@ -314,9 +314,8 @@ impl Server {
         now: u8,
         setting: &Setting,
     ) -> (Answer, Option<Told>) {
-        self.change(owner, now, setting, |holders, owner, _, _| {
-            let proof = Proof { owner, fence: Some(fence.number()) };
-            Outcome::Release(lock::release(holders, &proof))
+        self.change(owner, now, setting, |_, owner, _, _| {
+            Decision::Released(Proof { owner, fence: Some(fence.number()) })
         })
     }
 
@@ -327,7 +326,7 @@ impl Server {
         id: OwnerId,
         now: u8,
         setting: &Setting,
-        decide: impl for<'r> FnOnce(&Holders<'_>, Owner<'r>, Moment, &mut FenceClock) -> Outcome<'r>,
+        decide: impl for<'r> FnOnce(Standing, Owner<'r>, Moment, &mut FenceClock) -> Decision<'r>,
     ) -> (Answer, Option<Told>) {
         self.expire(now, setting);
         self.pass(now);
@@ -343,7 +342,11 @@ impl Server {
         let Ok(holders) = stored.holders(owner, moment, &mut self.fences) else {
             return (Answer::Busy, None);
         };
-        let outcome = decide(&holders, owner, moment, &mut self.fences);
+        let standing = Standing::new(&holders, 0, Share::EXCLUSIVE, MAX_HOLDERS);
+        let decision = decide(standing, owner, moment, &mut self.fences);
+        let Some(outcome) = decision.outcome(0, &holders, moment) else {
+            return (Answer::Busy, None);
+        };
         let told = self.write(id, &outcome.write(&holders));
         (answer(&outcome), told)
     }
@@ -379,6 +382,6 @@ fn answer(outcome: &Outcome<'_>) -> Answer {
         Outcome::Extend(Extended::NotHolder(_)) | Outcome::Release(Released::NotHolder(_)) => {
             Answer::NotHolder
         }
-        Outcome::Acquire(_) | Outcome::Wait(_) | Outcome::Raise(_) => Answer::Busy,
+        Outcome::Acquire(_) | Outcome::Raise(_) => Answer::Busy,
     }
 }

@@ -18,7 +18,6 @@ use leasehold_core::lock::{
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::ops::Deref;
 use std::slice;
 
 /// More words than any command takes that names one lock.
@@ -29,23 +28,6 @@ pub(super) struct Call {
     argv: *mut *mut RedisModuleString,
     argc: usize,
     answered: Cell<bool>,
-}
-
-/// The keys of the locks that a command names. One takes no memory.
-pub(super) enum Keys<'c> {
-    One(LockKey<'c>),
-    Several(Vec<LockKey<'c>>),
-}
-
-impl<'c> Deref for Keys<'c> {
-    type Target = [LockKey<'c>];
-
-    fn deref(&self) -> &[LockKey<'c>] {
-        match self {
-            Self::One(key) => slice::from_ref(key),
-            Self::Several(keys) => keys,
-        }
-    }
 }
 
 /// Executes a command, behind the [guard]. Whatever becomes of `body`, the client gets exactly one reply.
@@ -103,13 +85,16 @@ impl Call {
     /// Lets the request say what is to become of its locks, and does it.
     pub(super) fn change<'r>(
         &self,
-        keys: &Keys<'_>,
+        also: Option<&Also<'_>>,
         request: &'r impl Decide,
     ) -> Result<Done<'r>, Error> {
         if authority::is_verbatim_script(self.ctx) {
             return Err(Error::ScriptRepeated);
         }
-        LOCKS.change(&self.server(), keys, request)
+        match also {
+            None => LOCKS.change(&self.server(), slice::from_ref(&self.key()?), request),
+            Some(_) => LOCKS.change(&self.server(), &self.keys(also)?, request),
+        }
     }
 
     /// Replies with the fence of the hold in force, if the proof is of that.
@@ -224,30 +209,21 @@ impl Call {
         Ok(unsafe { LockKey::of_argument(self.ctx, name) })
     }
 
-    /// The keys of all locks of the request.
-    pub(super) fn keys(&self, also: Option<&Also<'_>>) -> Result<Keys<'_>, Error> {
-        let first = self.key()?;
-        match also {
-            None => Ok(Keys::One(first)),
-            Some(also) => self.several_keys(first, also).map(Keys::Several),
-        }
-    }
-
-    /// In a cluster the server has looked at the first only.
+    /// The keys of all locks of the request. In a cluster the server has looked at the first only.
     #[inline(never)]
-    fn several_keys<'c>(
-        &'c self,
-        first: LockKey<'c>,
-        also: &Also<'_>,
-    ) -> Result<Vec<LockKey<'c>>, Error> {
-        let end = also.at.saturating_add(also.keys.len());
-        let others = self.strings().get(also.at..end).ok_or(Error::WrongArity)?;
-        if slots::is_in_cluster() {
-            self.check_slot(others)?;
+    pub(super) fn keys(&self, also: Option<&Also<'_>>) -> Result<Vec<LockKey<'_>>, Error> {
+        let mut keys = vec![self.key()?];
+        if let Some(also) = also {
+            let end = also.at.saturating_add(also.keys.len());
+            let others = self.strings().get(also.at..end).ok_or(Error::WrongArity)?;
+            if slots::is_in_cluster() {
+                self.check_slot(others)?;
+            }
+            // SAFETY: arguments of this command, which outlive the `Call` that the keys borrow from.
+            let other = |&key: &_| unsafe { LockKey::of_argument(self.ctx, key) };
+            keys.extend(others.iter().map(other));
         }
-        // SAFETY: arguments of this command, which outlive the `Call` that the keys borrow from.
-        let other = |&key: &_| unsafe { LockKey::of_argument(self.ctx, key) };
-        Ok(std::iter::once(first).chain(others.iter().map(other)).collect())
+        Ok(keys)
     }
 
     /// Whether the other keys are in the slot of the first, and all of them here.

@@ -2,7 +2,6 @@
 
 use super::call::Call;
 use super::ffi::api::status;
-use super::host::LockKey;
 use super::locks::LOCKS;
 use super::wait::Block;
 use super::{call, clock, config, keys, random_owner};
@@ -34,15 +33,12 @@ pub(super) extern "C" fn acquire(
         if let Some(channel) = request.channel() {
             call.check_channel(channel)?;
         }
-        let keys = call.keys(request.also())?;
-        let mut done = call.change(&keys, &request)?;
+        let mut done = call.change(request.also(), &request)?;
         if let Decision::Wait(wait) = done.decision {
-            let first = keys.first().ok_or(Error::WrongArity)?.name();
-            let names = Names { first, also: request.also().map_or(&[], |also| &also.keys) };
-            match begin_to_wait(call, &keys, names, &request, wait)? {
+            match begin_to_wait(call, &request, wait)? {
                 None => return Ok(()),
                 Some(Taken::Queued) => {}
-                Some(Taken::Over) => done = call.change(&keys, &request)?,
+                Some(Taken::Over) => done = call.change(request.also(), &request)?,
             }
         }
         call.reply(&request.reply(&done.decision)?);
@@ -55,19 +51,20 @@ pub(super) extern "C" fn acquire(
 #[inline(never)]
 fn begin_to_wait(
     call: &Call,
-    keys: &[LockKey<'_>],
-    names: Names<'_>,
     request: &acquire::Request<'_>,
     wait: Wait<'_>,
 ) -> Result<Option<Taken>, Error> {
+    let keys = call.keys(request.also())?;
+    let first = keys.first().ok_or(Error::WrongArity)?.name();
+    let names = Names { first, also: request.also().map_or(&[], |also| &also.keys) };
     let (wanted, grace) = (request.wanted()?, request.grace());
     match wait {
         Wait::Block(patience) => {
             let block = Block { patience, minted: request.is_minted(), grace };
-            call.wait(keys, names, &wanted, block)?;
+            call.wait(&keys, names, &wanted, block)?;
             Ok(None)
         }
-        Wait::Ticket(ticket) => call.take_ticket(keys, names, &wanted, ticket, grace).map(Some),
+        Wait::Ticket(ticket) => call.take_ticket(&keys, names, &wanted, ticket, grace).map(Some),
     }
 }
 
@@ -81,7 +78,7 @@ pub(super) extern "C" fn release(
     }
     call::execute("lock.release", ctx, argv, argc, |call| {
         let request = call.parse(release::Request::parse)?;
-        let done = call.change(&call.keys(request.also())?, &request)?;
+        let done = call.change(request.also(), &request)?;
         call.reply(&release::reply(done.released));
         Ok(())
     })
@@ -97,7 +94,7 @@ pub(super) extern "C" fn extend(
     }
     call::execute("lock.extend", ctx, argv, argc, |call| {
         let request = call.parse(|words| extend::Request::parse(words, &config::limits()))?;
-        let done = call.change(&call.keys(request.also())?, &request)?;
+        let done = call.change(request.also(), &request)?;
         call.reply(&extend::reply(&done.decision));
         Ok(())
     })
@@ -110,7 +107,7 @@ pub(super) extern "C" fn raise(
 ) -> c_int {
     call::execute("lock.raise", ctx, argv, argc, |call| {
         let request = call.parse(raise::Request::parse)?;
-        let done = call.change(&call.keys(None)?, &request)?;
+        let done = call.change(None, &request)?;
         call.reply(&raise::reply(&done.decision));
         Ok(())
     })

@@ -3,8 +3,8 @@
 
 use super::{Access, Also, Arg, Decide, Error, Reply, Spec, args};
 use crate::lock::{
-    self, Acquired, Decision, FenceClock, Grace, Holders, Limits, Moment, Owner, Share, Standing,
-    Ticket, Ttl, Wait, Wanted,
+    self, Decision, FenceClock, Grace, Holders, Limits, Moment, Owner, Share, Standing, Ticket,
+    Ttl, Wait, Wanted,
 };
 
 pub static SPEC: Spec = Spec {
@@ -209,10 +209,8 @@ impl Decide for Request<'_> {
         fences: &mut FenceClock,
     ) -> Result<Decision<'_>, Error> {
         match lock::acquire(standings, &self.wanted()?, now, fences) {
-            Decision::Refused { acquired: Acquired::NoFenceLeft, .. } => Err(Error::NoFenceLeft),
-            refused @ Decision::Refused { acquired: Acquired::Busy(_), .. } => {
-                Ok(self.wait.map_or(refused, Decision::Wait))
-            }
+            Decision::NoFenceLeft => Err(Error::NoFenceLeft),
+            busy @ Decision::Busy { .. } => Ok(self.wait.map_or(busy, Decision::Wait)),
             decision => Ok(decision),
         }
     }

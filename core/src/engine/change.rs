@@ -50,6 +50,10 @@ impl<'l, 'r, L> Written<'l, 'r, L> {
     ) -> Self {
         Self { lock, outcome, changed: write.changes(), waiters }
     }
+
+    const fn is_released(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Release(Released::Released { .. })))
+    }
 }
 
 /// What is to be done with all of them, and for whom.
@@ -89,16 +93,20 @@ impl<C> Engine<C> {
         if stored.may_be_granted(now) {
             lock.about_to_grant();
         }
+        let mut written = Written { lock, outcome: None, changed: Changed::Nothing, waiters };
         let mut write = Write::Keep;
-        let (decision, outcome) = self.consult(host, |fences| {
+        // What is returned by value is copied: this is where most commands pass.
+        let decision = self.consult(host, |fences| {
             let holders = stored.holders(owner, now, fences)?;
             let standing = request.stand(&holders, waiters);
             let decision = request.decide(all(&mut standings, &standing), now, fences)?;
-            let outcome = decision.outcome(others.len(), &holders, now);
-            write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
-            Ok::<_, Error>((decision, outcome))
+            written.outcome = decision.outcome(others.len(), &holders, now);
+            if let Some(outcome) = &written.outcome {
+                write = outcome.write(&holders);
+            }
+            Ok::<_, Error>(decision)
         })?;
-        let written = Written::new(lock, outcome, &write, waiters);
+        written.changed = write.changes();
         let is_kept = written.changed == Changed::Nothing;
         let is_overlooked = waiters > 0 && is_kept && stored.is_free(now);
         key.write(write)?;
@@ -109,25 +117,16 @@ impl<C> Engine<C> {
             self.changes_due();
         }
         let order = Order { owner, decision: &decision, ephemeral, given: Given::Asked, now };
-        let mut others_written = Vec::new();
+        let mut also = Vec::new();
         if !others.is_empty() {
-            others_written = self.write_others(host, lock.name(), others, &order)?;
+            also = self.write_others(host, lock.name(), others, &order)?;
         }
-        let all_written = || others_written.iter().chain(iter::once(&written));
-        self.tell(host, &order, all_written());
-        if all_written().any(|written| written.waiters > 0) {
-            if request.gives_up_ticket() {
-                for Written { lock, .. } in all_written() {
-                    self.give_up_ticket(host, lock.name(), owner);
-                }
-            }
-            self.settle_changed(host, all_written());
+        self.tell(host, &order, &also, &written);
+        if written.waiters > 0 || also.iter().any(|written| written.waiters > 0) {
+            self.settle_changed(host, request, &also, &written);
         }
-        let is_release = |written: &&Written<'_, '_, _>| {
-            matches!(written.outcome, Some(Outcome::Release(Released::Released { .. })))
-        };
-        let released = all_written().filter(is_release).count();
-        Ok(Done { decision, released })
+        let released = also.iter().filter(|written| written.is_released()).count();
+        Ok(Done { decision, released: released.saturating_add(written.is_released().into()) })
     }
 
     /// How it stands with the locks beside the last.
@@ -211,48 +210,66 @@ impl<C> Engine<C> {
 
     /// What follows when all are written. Not before: if a write is refused, the client gets an error, and nothing that it could
     /// count on.
-    #[inline]
-    pub(super) fn tell<'w, 'l: 'w, 'r: 'w, L: Lock + 'l, H: Host<Client = C>>(
+    #[inline(always)]
+    pub(super) fn tell<L: Lock, H: Host<Client = C>>(
         &self,
         host: &H,
-        order: &Order<'_, 'r>,
-        written: impl Iterator<Item = &'w Written<'l, 'r, L>> + Clone,
+        order: &Order<'_, '_>,
+        others: &[Written<'_, '_, L>],
+        last: &Written<'_, '_, L>,
     ) {
-        let Order { owner, ephemeral, given, now, .. } = *order;
-        let told = written.filter_map(|written| Some((written.lock, written.outcome.as_ref()?)));
-        for (lock, outcome) in told.clone() {
-            if let Some(fence_number) = outcome.confirmed() {
-                self.mark_delivered(fence_number);
-            }
-            self.rebind(lock.name(), owner, outcome);
-            if let Some(ephemeral) = ephemeral {
-                self.bind(host, lock.name(), outcome, ephemeral, now);
-            }
+        for other in others {
+            self.follow(host, order, other);
         }
-        for (lock, outcome) in told {
-            self.report(lock, outcome, given, now);
+        self.follow(host, order, last);
+        for Written { lock, outcome, .. } in others {
+            self.report(*lock, outcome.as_ref(), order.given, order.now);
+        }
+        self.report(last.lock, last.outcome.as_ref(), order.given, order.now);
+    }
+
+    /// The owner counts on its grant from now on, and the hold is bound anew.
+    #[inline(always)]
+    fn follow<L: Lock, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        order: &Order<'_, '_>,
+        Written { lock, outcome, .. }: &Written<'_, '_, L>,
+    ) {
+        let Some(outcome) = outcome else { return };
+        if let Some(fence_number) = outcome.confirmed() {
+            self.mark_delivered(fence_number);
+        }
+        self.rebind(lock.name(), order.owner, outcome);
+        if let Some(ephemeral) = order.ephemeral {
+            self.bind(host, lock.name(), outcome, ephemeral, order.now);
         }
     }
 
     /// Gives the locks that a request has changed to those who wait for them. Together the locks get no more time than one does.
     #[inline(never)]
-    fn settle_changed<'w, 'l: 'w, 'r: 'w, 'n: 'l, H: Host<Client = C> + 'n>(
+    fn settle_changed<'n, H: Host<Client = C> + 'n>(
         &self,
         host: &H,
-        written: impl Iterator<Item = &'w Written<'l, 'r, H::Lock<'n>>> + Clone,
+        request: &impl Decide,
+        others: &[Written<'_, '_, H::Lock<'n>>],
+        last: &Written<'_, '_, H::Lock<'n>>,
     ) {
-        let contended = written.filter(|written| written.waiters > 0);
+        let all = || others.iter().chain([last]).filter(|written| written.waiters > 0);
         // All of them before any is settled: who waits for one may wait for others, which are looked at then.
-        for Written { lock, changed, .. } in contended.clone() {
+        for Written { lock, changed, .. } in all() {
+            if request.gives_up_ticket()
+                && let Ok(owner) = request.owner()
+            {
+                self.give_up_ticket(host, lock.name(), owner);
+            }
             if *changed == Changed::Value {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));
             }
         }
-        let changed = contended.filter(|written| written.changed != Changed::Nothing);
-        let is_one = changed.clone().nth(1).is_none();
-        let budget = (!is_one).then(|| Budget::of(host, host.slice()));
+        let budget = (!others.is_empty()).then(|| Budget::of(host, host.slice()));
         let mut effort = Effort::default();
-        for Written { lock, .. } in changed {
+        for Written { lock, .. } in all().filter(|written| written.changed != Changed::Nothing) {
             if budget.is_some_and(|budget| budget.is_used_up(host, effort)) {
                 self.with_queues(|queues| queues.mark(lock.name()));
                 self.changes_due();
@@ -380,10 +397,11 @@ impl<C> Engine<C> {
     pub(super) fn report(
         &self,
         lock: &impl Lock,
-        outcome: &Outcome<'_>,
+        outcome: Option<&Outcome<'_>>,
         given: Given,
         now: Moment,
     ) {
+        let Some(outcome) = outcome else { return };
         let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
         events.iter().flatten().for_each(|event| lock.publish(*event));
     }
@@ -398,6 +416,7 @@ pub(super) fn with_evicted<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) ->
 }
 
 /// How it stands with all locks, the last one included.
+#[inline(always)]
 pub(super) fn all<'s>(others: &'s mut Vec<Standing>, last: &'s Standing) -> &'s [Standing] {
     if others.is_empty() {
         return slice::from_ref(last);

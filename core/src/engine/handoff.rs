@@ -7,9 +7,9 @@ use super::{
 };
 use crate::command::Error;
 use crate::lock::{
-    self, Acquired, Cause, Deadline, Decision, Departed, Ephemeral, Grant, KeptName, KeptNames,
-    Limits, Look, Lost, Marked, Moment, Name, Now, Ownership, Queues, Settled, Standing, Turn,
-    Waiter, WaiterId, Wanted, Write,
+    self, Cause, Deadline, Decision, Departed, Ephemeral, Grant, KeptName, KeptNames, Limits, Look,
+    Lost, Marked, Moment, Name, Now, Ownership, Queues, Settled, Standing, Turn, Waiter, WaiterId,
+    Wanted, Write,
 };
 use crate::observe::Given;
 use std::iter;
@@ -272,8 +272,8 @@ impl<C> Engine<C> {
             (Err(answer), _) => answer,
             (Ok(_), Err(error)) => Answer::Refused(error),
             (Ok(decision), Ok(others_written)) => {
-                let all = others_written.iter().chain(iter::once(&written));
-                self.tell(host, &order_of(&waiter, &decision, now.wall), all);
+                let order = order_of(&waiter, &decision, now.wall);
+                self.tell(host, &order, &others_written, &written);
                 if let Some(Ephemeral { connection, .. }) = waiter.ephemeral
                     && !host.is_connected(connection)
                 {
@@ -316,10 +316,8 @@ impl<C> Engine<C> {
         let wanted = Wanted { owner: waiter.owner.as_owner(), ttl, share: waiter.share };
         let decide = |fences: &mut _| lock::acquire(standings, &wanted, now.wall, fences);
         match self.with_fences(|| now.monotonic, decide) {
-            Decision::Refused { acquired: Acquired::NoFenceLeft, .. } => {
-                Err(Answer::Refused(Error::NoFenceLeft))
-            }
-            Decision::Refused { .. } => Err(Answer::GaveUp),
+            Decision::NoFenceLeft => Err(Answer::Refused(Error::NoFenceLeft)),
+            Decision::Busy { .. } | Decision::NotUpgraded { .. } => Err(Answer::GaveUp),
             decision => Ok(decision),
         }
     }

@@ -50,7 +50,7 @@ impl Own {
 }
 
 impl Standing {
-    #[inline]
+    #[inline(always)]
     pub fn new(holders: &Holders<'_>, others: usize, share: Share, max_holders: usize) -> Self {
         let own = holders.own().map(|own| Own { fence: own.fence, share: own.share });
         let is_admitted = holders.admit(share, max_holders);
@@ -85,8 +85,13 @@ pub enum Decision<'r> {
     Granted(Grant<'r>),
     /// The owner holds all of them by one grant already: a retry. 0 stands for a foreign lock.
     Again { wanted: Wanted<'r>, fence_number: u64 },
-    /// They are not to be had, because of this one.
-    Refused { at: usize, acquired: Acquired<'r> },
+    /// They are not to be had now: others have this one, or wait for it already, or nobody is granted anything for a while.
+    Busy { at: usize, owner: Owner<'r> },
+    /// The owner holds some of them, and cannot have this one as it asks. It keeps what it has and does not wait: two of them
+    /// would wait for each other.
+    NotUpgraded { at: usize, owner: Owner<'r> },
+    /// They could be granted, but no fence is left below 2^53.
+    NoFenceLeft,
     /// They are not to be had now, and the client is ready to wait.
     Wait(Wait<'r>),
     /// Those that the owner holds are released.
@@ -109,13 +114,8 @@ pub enum Acquired<'r> {
     /// The owner had it already: a retry, so the grant stays the same one. `longer` is the new end of
     /// the lease if the retry moved it, `share` what was asked for.
     Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
-    /// Not for this owner now: others have it, or wait for it already, or nobody is granted anything for a while.
-    Busy(Owner<'r>),
-    /// The owner holds the lock, or another one that it asks for, and cannot be given what it asks for. It keeps what it has and
-    /// does not wait: two of them would wait for each other.
-    NotUpgraded(Owner<'r>),
-    /// The lock could be granted, but no fence is left below 2^53.
-    NoFenceLeft,
+    /// It is not for this owner now, who may not hold it.
+    Refused(Owner<'r>),
 }
 
 /// Whether others held the lock when it was granted.
@@ -141,10 +141,11 @@ pub fn acquire<'r>(
         return Decision::Again { wanted: *wanted, fence_number };
     }
     let refused = |at| {
-        let is_any_own = standings.iter().any(Standing::is_own);
-        let acquired =
-            if is_any_own { Acquired::NotUpgraded(owner) } else { Acquired::Busy(owner) };
-        Decision::Refused { at, acquired }
+        if standings.iter().any(Standing::is_own) {
+            Decision::NotUpgraded { at, owner }
+        } else {
+            Decision::Busy { at, owner }
+        }
     };
     // Nobody can be let in beside a foreign hold, nor take its place.
     let not_to_be_had = |standing: &Standing| !standing.may_be_had() || standing.is_foreign();
@@ -156,7 +157,7 @@ pub fn acquire<'r>(
             Decision::Granted(Grant { owner, fence, deadline: Deadline::after(now, ttl), share })
         }
         Minted::NotBefore(_) => refused(0),
-        Minted::NoneLeft => Decision::Refused { at: 0, acquired: Acquired::NoFenceLeft },
+        Minted::NoneLeft => Decision::NoFenceLeft,
     }
 }
 
@@ -211,7 +212,7 @@ pub fn raise<'r>(
 impl<'r> Decision<'r> {
     /// What it comes to for the lock at this place, which these hold. `None` if the lock is left as it is, and there is nothing
     /// to tell of it.
-    #[inline]
+    #[inline(always)]
     pub fn outcome(&self, at: usize, holders: &Holders<'_>, now: Moment) -> Option<Outcome<'r>> {
         Some(match *self {
             Self::Granted(grant) => {
@@ -225,11 +226,19 @@ impl<'r> Decision<'r> {
             Self::Released(proof) => Outcome::Release(release(holders, &proof)),
             Self::Extended { proof, ttl } => Outcome::Extend(extend_one(holders, &proof, ttl, now)),
             Self::Raised(raised) => Outcome::Raise(raised),
-            Self::Refused { at: refused, acquired } if refused == at => Outcome::Acquire(acquired),
+            Self::Busy { at: refused, owner } | Self::NotUpgraded { at: refused, owner }
+                if refused == at =>
+            {
+                Outcome::Acquire(Acquired::Refused(owner))
+            }
             Self::NotExtended { at: missing, not_holder } if missing == at => {
                 Outcome::Extend(Extended::NotHolder(not_holder))
             }
-            Self::Wait(_) | Self::Refused { .. } | Self::NotExtended { .. } => return None,
+            Self::Wait(_)
+            | Self::Busy { .. }
+            | Self::NotUpgraded { .. }
+            | Self::NoFenceLeft
+            | Self::NotExtended { .. } => return None,
         })
     }
 }
@@ -266,6 +275,7 @@ impl<'r> NotHolder<'r> {
     }
 }
 
+#[inline]
 pub fn release<'r>(holders: &Holders<'_>, proof: &Proof<'r>) -> Released<'r> {
     match holders.own() {
         Some(hold) if hold.matches(proof) => Released::Released { fence: hold.fence },
@@ -285,6 +295,7 @@ pub enum Extended<'r> {
 }
 
 /// A new end for the lease of one hold.
+#[inline]
 pub fn extend_one<'r>(
     holders: &Holders<'_>,
     proof: &Proof<'r>,

@@ -61,7 +61,7 @@ impl<'r> Outcome<'r> {
             Self::Release(Released::Released { .. }) => holders.ended(),
             Self::Extend(Extended::Until { deadline, .. }) => holders.extended(deadline),
             Self::Raise(Raised::To { owner, fence, .. }) => holders.raised(owner, fence),
-            Self::Acquire(Acquired::Busy(_) | Acquired::NotUpgraded(_) | Acquired::NoFenceLeft)
+            Self::Acquire(Acquired::Refused(_))
             | Self::Release(Released::NotHolder(_))
             | Self::Extend(Extended::NotHolder(_))
             | Self::Raise(Raised::Already { .. } | Raised::NotHolder | Raised::TooFarAhead) => {
@@ -114,7 +114,7 @@ mod tests {
             (granted(None), None),
             (granted(Some(former)), Some(number)),
             (Outcome::Acquire(again), Some(7)),
-            (Outcome::Acquire(Acquired::Busy(owner)), None),
+            (Outcome::Acquire(Acquired::Refused(owner)), None),
             (Outcome::Extend(Extended::Until { fence: Some(former), deadline }), Some(number)),
             (Outcome::Extend(Extended::Until { fence: None, deadline }), None),
             (Outcome::Raise(Raised::To { owner, former, fence }), Some(number)),

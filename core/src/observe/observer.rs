@@ -140,7 +140,7 @@ impl Observer {
                 self.retried(name, Fence::new(*fence_number), *longer);
                 [longer.map(|_| Event::Extended), None]
             }
-            Outcome::Acquire(Acquired::Busy(owner) | Acquired::NotUpgraded(owner)) => {
+            Outcome::Acquire(Acquired::Refused(owner)) => {
                 self.try_refused(name, *owner);
                 [None, None]
             }
@@ -162,8 +162,7 @@ impl Observer {
                 self.raised(name, Some(*former), *fence);
                 [None, None]
             }
-            Outcome::Acquire(Acquired::NoFenceLeft)
-            | Outcome::Raise(Raised::Already { .. } | Raised::NotHolder | Raised::TooFarAhead) => {
+            Outcome::Raise(Raised::Already { .. } | Raised::NotHolder | Raised::TooFarAhead) => {
                 [None, None]
             }
         }

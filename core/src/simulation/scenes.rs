@@ -194,17 +194,17 @@ fn a_lease_is_over_when_its_deadline_has_passed_and_the_key_says_no_other() {
     let (named, _) = seen(&server);
     let fence = named[0].1;
     let kept = KeptOwner::from(owner("a"));
-    let is_over = |fence, deadline: Option<u64>| {
-        let deadline = deadline.map(|millis| Deadline::from_millis(START / 1_000 + millis));
+    let is_over = |fence, millis: u64| {
+        let deadline = Deadline::from_millis(START / 1_000 + millis);
         server.engine.lease_is_over(&server, &kept, fence, deadline, || server.at(K))
     };
     server.passes(50_000);
-    assert!(!is_over(fence, None) && !is_over(fence, Some(60)));
-    assert!(!is_over(fence, Some(40)), "it was extended");
-    assert!(is_over(fence + 1, Some(40)), "that grant has ended");
+    assert!(!is_over(fence, 60));
+    assert!(!is_over(fence, 40), "it was extended");
+    assert!(is_over(fence + 1, 40), "that grant has ended");
     releases(&server, ALICE, "a");
-    assert!(is_over(fence, Some(40)));
-    assert!(!is_over(fence, Some(60)), "nobody looks before the deadline");
+    assert!(is_over(fence, 40));
+    assert!(!is_over(fence, 60), "nobody looks before the deadline");
 }
 
 #[test]

@@ -45,12 +45,12 @@ impl Tally {
         match done.decision {
             Decision::Granted(_) => self.grants += 1,
             Decision::Again { .. } => self.retries += 1,
-            Decision::Refused { .. } => self.tries_refused += 1,
+            Decision::Busy { .. } | Decision::NotUpgraded { .. } => self.tries_refused += 1,
             Decision::Released(_) if done.released > 0 => self.releases += 1,
             Decision::Released(_) => self.releases_refused += 1,
             Decision::Extended { .. } => self.extends += 1,
             Decision::NotExtended { .. } => self.extends_refused += 1,
-            Decision::Wait(_) | Decision::Raised(_) => {}
+            Decision::NoFenceLeft | Decision::Wait(_) | Decision::Raised(_) => {}
         }
     }
 

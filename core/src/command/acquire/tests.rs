@@ -133,8 +133,8 @@ fn who_is_ready_to_wait_waits_for_a_lock_that_is_not_to_be_had() {
 fn a_try_does_not_overtake_a_queue() {
     let request = parse("lock.acquire k b 5000").unwrap();
     let outcome = decide(&request, Stored::Nothing, 1, &mut FenceClock::new());
-    let acquired = Acquired::Busy(Owner::new(b"b").unwrap());
-    assert_eq!(outcome, Ok((Decision::Refused { at: 0, acquired }, Write::Keep)));
+    let owner = Owner::new(b"b").unwrap();
+    assert_eq!(outcome, Ok((Decision::Busy { at: 0, owner }, Write::Keep)));
 }
 
 #[test]
@@ -272,11 +272,7 @@ fn a_client_that_waits_for_several_is_told_nothing_yet_unless_its_owner_was_made
     let standings = [theirs, mine]
         .map(|held| request.stand(&held.stored().holders(owner, NOW, fences).unwrap(), 0));
     let kept = request.decide(&standings, NOW, fences).unwrap();
-    let acquired = Acquired::NotUpgraded(owner);
-    assert_eq!(
-        kept,
-        Decision::Refused { at: 0, acquired },
-        "it must not wait with one in its hand"
-    );
+    let refused = Decision::NotUpgraded { at: 0, owner };
+    assert_eq!(kept, refused, "it must not wait with one in its hand");
     assert_eq!(request.reply(&kept), Ok(Reply::Nil));
 }

@@ -7,8 +7,8 @@ use super::server::{Server, State, lock};
 use crate::command::{Decide, Error, Reply, acquire, extend, release};
 use crate::engine::Taken;
 use crate::lock::{
-    Acquired, Decision, Ephemeral, FenceClock, Grace, Holders, Moment, Names, Owner, Renewed,
-    Standing, TicketRequest, Told, Wait, WaitKind, Waiter,
+    Decision, Ephemeral, FenceClock, Grace, Holders, Moment, Names, Owner, Renewed, Standing,
+    TicketRequest, Told, Wait, WaitKind, Waiter,
 };
 use crate::simulation::alike::MICROS_PER_MILLI;
 
@@ -121,12 +121,12 @@ impl<R: Decide> Decide for Watched<'_, R> {
                 Verdict::Granted
             }
             Decision::Again { fence_number, .. } => Verdict::Again(fence_number),
-            Decision::Refused { acquired: Acquired::NotUpgraded(_), .. } => Verdict::Kept,
-            Decision::Refused { .. } | Decision::Wait(_) => Verdict::Busy,
+            Decision::NotUpgraded { .. } => Verdict::Kept,
+            Decision::Busy { .. } | Decision::Wait(_) => Verdict::Busy,
             Decision::Released(_) => Verdict::Released(Vec::new()),
             Decision::Extended { .. } => Verdict::Extended,
             Decision::NotExtended { .. } => Verdict::NotExtended,
-            Decision::Raised(_) => panic!("nobody raises"),
+            Decision::NoFenceLeft | Decision::Raised(_) => panic!("decided: {decision:?}"),
         };
         self.server.state.borrow_mut().is_decided(self.asks, &verdict, granted);
         Ok(decision)

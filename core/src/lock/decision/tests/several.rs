@@ -67,11 +67,11 @@ fn ask(standings: &[Standing]) -> Decision<'static> {
 }
 
 fn busy(at: usize) -> Decision<'static> {
-    Decision::Refused { at, acquired: Acquired::Busy(owner("me")) }
+    Decision::Busy { at, owner: owner("me") }
 }
 
 fn not_upgraded(at: usize) -> Decision<'static> {
-    Decision::Refused { at, acquired: Acquired::NotUpgraded(owner("me")) }
+    Decision::NotUpgraded { at, owner: owner("me") }
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn nothing_is_granted_in_a_quarantine_or_without_a_fence() {
     ));
     let late = Moment::from_micros(Fence::LAST.number() + 1);
     let decision = acquire(&[free(), free()], &wanted(1), late, &mut FenceClock::new());
-    assert_eq!(decision, Decision::Refused { at: 0, acquired: Acquired::NoFenceLeft });
+    assert_eq!(decision, Decision::NoFenceLeft);
 }
 
 #[test]
