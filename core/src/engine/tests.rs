@@ -162,7 +162,7 @@ mod turns {
         let engine = Engine::new();
         match engine.decide_for(waiter, &[standing(Stored::Nothing)], at(NOW), limits) {
             Ok(Decision::Granted(grant)) => {
-                assert_eq!(grant.deadline.millis(), NOW.millis() + millis);
+                assert_eq!(grant.deadline, Deadline::after(NOW, ttl(millis)));
                 assert_eq!(grant.fence.number(), NOW.micros());
             }
             other => panic!("{other:?}"),
