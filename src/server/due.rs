@@ -17,9 +17,8 @@ use std::ffi::c_void;
 /// Looks at locks to which nothing is known to have happened.
 static ROUNDS: MainThread<Throttle> = MainThread::new(Throttle::new());
 
-pub(super) fn reset() {
-    ROUNDS.reset();
-    alarm::reset(Duties { next, ring: Some(ring) });
+pub(super) fn begin() {
+    alarm::begin(Duties { next, ring: Some(ring) });
 }
 
 /// When there is next something to do.

@@ -91,16 +91,6 @@ static MOVEMENTS: MainThread<Movements> = MainThread::new(Movements {
     deletions: Throttle::new(),
 });
 
-pub(super) fn reset() {
-    IN_CLUSTER.set(false);
-    MOVEMENTS.expects.set(false);
-    MOVEMENTS.expected.borrow_mut().clear();
-    MOVEMENTS.known.replace(None);
-    MOVEMENTS.reading.reset();
-    MOVEMENTS.looks.reset();
-    MOVEMENTS.deletions.reset();
-}
-
 pub(super) fn is_in_cluster() -> bool {
     IN_CLUSTER.get()
 }
