@@ -1,7 +1,7 @@
 //! Connections that end, while holds are bound to them.
 //!
-//! The server tells of every connection that begins and ends, so the module subscribes only while any hold is bound. The event
-//! comes in the middle of whatever the server does: the [engine](leasehold_core::engine) only notes it.
+//! The server tells of every connection that begins and ends, so the module subscribes once a hold is bound. The event comes
+//! in the middle of whatever the server does: the [engine](leasehold_core::engine) only notes it.
 
 use super::ffi::api::{optional, status};
 use super::ffi::main_thread::MainThread;
@@ -22,19 +22,6 @@ static IS_WAKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 /// A hold is bound.
 pub(super) fn hear(ctx: *mut RedisModuleCtx) {
     CHANGES.take_out(ctx);
-}
-
-/// Whether there is a subscription to be cancelled. That is done in the timer: the server crashes if it is done inside an
-/// event.
-pub(super) fn are_heard_in_vain() -> bool {
-    CHANGES.is_on() && !LOCKS.has_bindings()
-}
-
-/// Called from contexts of the module's own.
-pub(super) fn work(ctx: *mut RedisModuleCtx) {
-    if are_heard_in_vain() {
-        CHANGES.cancel(ctx);
-    }
 }
 
 /// A connection has begun, or is about to be closed.

@@ -14,7 +14,7 @@
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
 //! | saves its data                       | `listener_watch::saving`  | tells every change from then on     |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
-//! | closes a connection, while holds are bound to any | `connections::changed` | lets them end  |
+//! | closes a connection, once a hold was bound to one | `connections::changed` | lets them end  |
 //! | evicts a key                         | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a lock that is held |
 //! | applies others' grants               | `fence_observer::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
