@@ -3,7 +3,6 @@
 mod categories;
 mod files;
 mod keys;
-mod unloading;
 mod waiting;
 
 use redis::Value;

@@ -7,9 +7,7 @@ use redis::Value;
 use std::fs;
 use std::net::TcpListener;
 use testkit::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
-use testkit::{
-    Client, Server, Waiter, error, int, is_older_than, lacks, module, strings, unchanged,
-};
+use testkit::{Client, Server, Waiter, error, is_older_than, lacks, module, strings, unchanged};
 
 const LONG: u64 = 60_000;
 
@@ -135,14 +133,6 @@ fn arguments_survive_a_rewrite_of_the_configuration_and_a_restart() {
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains(" max-ttl 1000 max-waiters 1"), "{lines:?}");
     }
-}
-
-#[test]
-fn loaded_again_it_has_the_settings_of_that_load() {
-    let server = Server::builder().module_args("max-ttl 1000").start();
-    server.unload();
-    server.load(&[]);
-    server.client().grant("k", "alice", 86_400_000);
 }
 
 #[test]
@@ -343,14 +333,18 @@ fn a_module_loaded_at_run_time_takes_settings_and_arguments_together() {
     let mut client = server.client();
     let path = module::path().to_str().unwrap();
     let load = |client: &mut Client, rest: &str| client.cmd(format!("MODULE LOADEX {path} {rest}"));
-    for wrong in [
+    let mut wrongs = vec![
         "CONFIG leasehold.max-ttl 0",
         "CONFIG leasehold.max-ttl 3153600000001",
-        "CONFIG leasehold.unheard-of 5",
-        "CONFIG leasehold.max-ttl 1000 CONFIG other.name 5",
         "CONFIG leasehold.max-ttl 1000 ARGS max-waiters -1",
         "ARGS unheard-of 5",
-    ] {
+    ];
+    // Redis 7.0 notices these when the module is loaded, and it stays.
+    if !is_older_than((7, 2)) {
+        wrongs.push("CONFIG leasehold.unheard-of 5");
+        wrongs.push("CONFIG leasehold.max-ttl 1000 CONFIG other.name 5");
+    }
+    for wrong in wrongs {
         assert_refused(&load(&mut client, wrong));
         assert_refused(&client.cmd("LOCK.INFO k"));
         assert_eq!(all_settings(&mut client), [""; 0], "{wrong}");
@@ -365,8 +359,4 @@ fn a_module_loaded_at_run_time_takes_settings_and_arguments_together() {
     server.stop();
     server.start_again();
     assert_eq!(seen(&mut server.client()), ["1000", "1000", "3", "7", "8000", "80"]);
-    server.unload();
-    let mut client = server.client();
-    assert_eq!(all_settings(&mut client), [""; 0]);
-    assert_eq!(client.cmd("EXISTS k"), int(0));
 }

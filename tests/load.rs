@@ -1,15 +1,14 @@
-//! Loading, refusing to load, and unloading.
-
-mod fences;
-mod parsed;
+//! Loading, refusing to load, and refusing to be unloaded.
 
 use redis::Value;
-use testkit::{
-    Clock, Server, UNLOAD, clock::HOUR, field, int, misplaces_clients, module, start_pair,
-    wait_until_in_sync,
-};
+use testkit::waiter::{id_of, wait_until_parked};
+use testkit::{Server, UNLOAD, bulk, error, field, int, is_older_than, lacks, module};
 
 const LONG: u64 = 60_000;
+
+/// The reply to `MODULE UNLOAD` is the server's own; the log says why.
+const REFUSED: &str = "ERR Error unloading module: operation not possible.";
+const WHY: &str = "<leasehold> cannot be unloaded: restart the server without its loadmodule line";
 
 /// The warnings in a log, without process and time: `123:M 21 Nov 2026 04:00:05.123 # text`.
 fn warnings(log: &str) -> Vec<&str> {
@@ -76,81 +75,6 @@ fn another_renamed_command_is_no_obstacle() {
 }
 
 #[test]
-fn unloaded_the_locks_stay_as_keys_and_loaded_again_they_are_locks() {
-    let server = Server::start();
-    let mut client = server.client();
-    let held = client.grant("k", "alice", LONG);
-    for _ in 0..3 {
-        client.cmd("PING");
-        server.unload();
-        let Value::ServerError(error) = client.cmd("LOCK.INFO k") else { panic!("still there") };
-        assert!(error.details().unwrap().starts_with("unknown command"), "{error}");
-        assert_eq!(client.cmd("EXISTS k"), int(1));
-        server.load(&[]);
-        assert_eq!(client.check("k", "alice"), Some(held));
-    }
-    assert!(client.release("k", "alice"));
-    assert!(client.grant("k", "bob", LONG) > held);
-}
-
-/// The server remembers the last command of each client, and would read what is said of it once it is gone.
-#[test]
-fn a_client_whose_last_command_was_ours_keeps_the_module_loaded() {
-    let server = Server::start();
-    let mut user = server.client();
-    let Value::Int(id) = user.cmd("CLIENT ID") else { panic!("no id") };
-    for _ in 0..3 {
-        assert_eq!(user.cmd("LOCK.INFO k"), Value::Nil);
-        let reply = server.cmd(UNLOAD);
-        assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
-        assert_eq!(user.cmd("LOCK.INFO k"), Value::Nil);
-
-        user.cmd("PING");
-        server.unload();
-        server.cmd("CLIENT LIST");
-        let reply = user.cmd("LOCK.INFO k");
-        assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
-        server.load(&[]);
-    }
-    let line = format!("cannot unload: the last command of client id={id} is lock.info");
-    assert_eq!(server.log().matches(&line).count(), 3, "{}", server.log());
-}
-
-/// What is queued would be executed, and there would be nothing to execute.
-#[test]
-fn an_open_transaction_keeps_the_module_loaded() {
-    let server = Server::start();
-    let mut user = server.client();
-    user.pipeline(&["MULTI", "LOCK.INFO k", "PING"]);
-    let reply = server.cmd(UNLOAD);
-    assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
-    let Value::Array(replies) = user.cmd("EXEC") else { panic!("no replies") };
-    assert_eq!(replies[0], Value::Nil);
-    assert!(server.log().contains("is in a transaction"), "{}", server.log());
-    user.cmd("PING");
-    server.unload();
-    let reply = user.transaction(&["PING"]);
-    assert_eq!(reply.len(), 1);
-}
-
-#[test]
-fn a_client_that_has_gone_does_not_keep_the_module_loaded() {
-    let server = Server::start();
-    server.client().grant("k", "alice", LONG);
-    server.unload();
-}
-
-#[test]
-fn a_client_whose_last_command_was_ours_does_not_keep_the_server_from_stopping() {
-    let mut server = Server::start();
-    let mut user = server.client();
-    user.grant("k", "alice", LONG);
-    server.stop();
-    let log = server.log();
-    assert!(!log.contains("cannot unload"), "{log}");
-}
-
-#[test]
 fn a_second_load_is_refused_and_the_first_goes_on() {
     let server = Server::start();
     let mut client = server.client();
@@ -176,22 +100,78 @@ fn a_load_refused_at_run_time_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_replica_that_loads_again_still_follows_its_primarys_fences() {
-    if misplaces_clients() {
+fn the_module_is_not_unloaded_and_the_log_says_how_to_be_rid_of_it() {
+    let mut server = Server::start();
+    assert_eq!(server.cmd(UNLOAD), error(REFUSED), "nobody has used it");
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    let check = "LOCK.CHECK k alice";
+    assert_eq!(client.pipeline(&[UNLOAD, check]), [error(REFUSED), int(fence.cast_signed())]);
+    assert_eq!(server.log().matches(WHY).count(), 2, "{}", server.log());
+    assert!(client.extend("k", "alice", LONG));
+    assert!(client.release("k", "alice"));
+    assert!(client.grant("k", "bob", LONG) > fence);
+    server.stop();
+    assert_eq!(server.log().matches(WHY).count(), 2, "it is not in the way of the server's end");
+}
+
+#[test]
+fn while_clients_wait_it_is_the_server_that_refuses_to_unload_the_module() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    let mut bob = server.client();
+    let id = id_of(&mut bob);
+    bob.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0"));
+    wait_until_parked(&server, id);
+    let Value::ServerError(refusal) = client.cmd(UNLOAD) else { panic!("it is gone") };
+    assert!(refusal.to_string().contains("blocked clients"), "{refusal}");
+    assert!(client.release("k", "alice"));
+    assert!(matches!(bob.receive(), Value::Int(next) if next.cast_unsigned() > fence));
+}
+
+#[test]
+fn restarted_without_its_line_the_module_is_gone_and_its_locks_are_strings() {
+    let mut server = Server::builder().aof().start();
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    let shares = format!("LOCK.ACQUIRE s alice {LONG} SHARE 0");
+    assert!(matches!(client.cmd(&*shares), Value::Int(_)));
+    assert_eq!(client.cmd(UNLOAD), error(REFUSED));
+    server.stop();
+    let setup = Server::builder().aof().without_module();
+    let mut without = setup.in_the_directory_of(&server).start();
+    let mut client = without.client();
+    assert!(matches!(client.cmd("LOCK.INFO k"), Value::ServerError(_)));
+    assert_eq!(client.cmd("GET k"), bulk(format!("{fence}:alice")));
+    assert_eq!(client.cmd("SET k older NX"), Value::Nil, "older clients are kept out");
+    for key in ["k", "s"] {
+        assert!(matches!(client.cmd(format!("PTTL {key}")), Value::Int(1..)), "{key}");
+    }
+    without.stop();
+    server.start_again();
+    let mut client = server.client();
+    assert_eq!(client.check("k", "alice"), Some(fence));
+    assert!(client.release("k", "alice"));
+    assert!(client.grant("k", "bob", LONG) > fence);
+}
+
+/// The server asks the module as if it were unloaded, and Redis 8.6 ends if it objects. Redis 7.0 does not say which it is.
+#[test]
+fn a_load_that_the_server_takes_back_is_not_objected_to() {
+    if lacks((7, 0), "MODULE LOADEX") {
         return;
     }
-    let mut behind = Clock::new();
-    let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
-    replica.unload();
-    primary.client().grant("meanwhile", "alice", LONG);
-    wait_until_in_sync(&primary, &replica);
-    replica.load(&[]);
-    behind.step_back(HOUR);
-    behind.wait_until_known(&mut replica.client());
-    let fence = primary.client().grant("k", "alice", LONG);
-    assert!(primary.client().release("k", "alice"));
-    wait_until_in_sync(&primary, &replica);
-    let mut client = replica.client();
-    client.cmd("REPLICAOF NO ONE");
-    assert!(client.grant("k", "bob", LONG) > fence);
+    let server = Server::builder().without_module().start();
+    let mut client = server.client();
+    let load = format!("MODULE LOADEX {} CONFIG leasehold.unheard-of 5", module::path().display());
+    for _ in 0..3 {
+        let replies = client.pipeline(&[&load, "LOCK.HELP"]);
+        assert!(matches!(replies[0], Value::ServerError(_)), "{replies:?}");
+        assert_eq!(matches!(client.cmd("LOCK.HELP"), Value::Array(_)), is_older_than((7, 2)));
+    }
+    if !is_older_than((7, 2)) {
+        assert_eq!(client.cmd(module_load("")), Value::Okay);
+    }
+    client.grant("k", "alice", LONG);
 }

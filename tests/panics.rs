@@ -7,9 +7,9 @@ use redis::Value;
 use std::collections::BTreeSet;
 use testkit::errors::INTERNAL;
 use testkit::{
-    Client, Clock, Cluster, Server, SlotMove, Snapshot, bulk, clock::HOUR, error, eventually,
-    field, int, is_older_than, is_valkey_since, lacks, lacks_moves_at_once, misplaces_clients,
-    module, start_pair, wait_until_in_sync,
+    Client, Cluster, Server, SlotMove, Snapshot, bulk, error, eventually, field, int,
+    is_older_than, is_valkey_since, lacks, lacks_moves_at_once, misplaces_clients, module,
+    start_pair, wait_until_in_sync,
 };
 
 const LONG: u64 = 60_000;
@@ -95,47 +95,6 @@ fn a_panic_in_any_entry_is_survived() {
         eprintln!("a panic in {entry}");
         survives(entry);
     }
-}
-
-/// The C library keeps the code of a module that panicked in memory, and its statics as they were.
-#[test]
-fn unloaded_after_a_panic_and_loaded_again_the_module_begins_anew() {
-    if !module::can_inject_panics() {
-        return;
-    }
-    let server = Server::builder().module_args("max-ttl 1000").panic_at("lock.help").start();
-    let mut client = server.client();
-    assert_eq!(client.cmd("LOCK.HELP"), error(INTERNAL));
-    client.cmd("PING");
-    server.unload();
-    server.load(&[]);
-    assert_eq!(client.counter("panics_caught"), 0);
-    client.grant("k", "alice", 86_400_000);
-}
-
-#[test]
-fn unloaded_after_a_panic_and_loaded_again_a_replica_still_follows_its_primarys_fences() {
-    if misplaces_clients() {
-        return;
-    }
-    if !module::can_inject_panics() {
-        return;
-    }
-    let mut behind = Clock::new();
-    let setup = Server::builder().clock(&behind).panic_at("lock.help");
-    let (primary, replica) = start_pair(Server::builder(), setup);
-    let mut client = replica.client();
-    assert_eq!(client.cmd("LOCK.HELP"), error(INTERNAL));
-    client.cmd("PING");
-    replica.unload();
-    replica.load(&[]);
-    behind.step_back(HOUR);
-    behind.wait_until_known(&mut client);
-    let fence = primary.client().grant("k", "alice", LONG);
-    assert!(primary.client().release("k", "alice"));
-    wait_until_in_sync(&primary, &replica);
-    client.cmd("REPLICAOF NO ONE");
-    assert!(client.grant("k", "bob", LONG) > fence);
 }
 
 fn start_told_to_panic_in(entry: &str) -> Server {

@@ -34,8 +34,6 @@
 //!                than two seconds
 //!   gone         waiters are closed in the turn of their grant, or        L3, L5
 //!                hear of it too late
-//!   reload       the module is unloaded and loaded, also with commands    L2, L6
-//!                under way
 //!   silent       nothing                                                  no command executed or
 //!                                                                         replicated
 //!   leaks        many names, and waiters that come and go                 memory as before
@@ -53,7 +51,6 @@ mod guarded;
 mod links;
 mod named;
 mod quarantine;
-mod reload;
 mod several;
 mod short;
 mod silent;
@@ -83,7 +80,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(u64, Duration) -> Totals,
 }
 
-pub(crate) const ALL: [Scenario; 28] = [
+pub(crate) const ALL: [Scenario; 27] = [
     Scenario { name: "alone", run: alone::run },
     Scenario { name: "links", run: links::links },
     Scenario { name: "restarts", run: failing::restarts },
@@ -109,7 +106,6 @@ pub(crate) const ALL: [Scenario; 28] = [
     Scenario { name: "named", run: named::named },
     Scenario { name: "aged", run: aged::aged },
     Scenario { name: "gone", run: gone::gone },
-    Scenario { name: "reload", run: reload::reload },
     Scenario { name: "silent", run: silent::silent },
     Scenario { name: "leaks", run: leaks::run },
 ];

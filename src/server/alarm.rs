@@ -1,6 +1,6 @@
 //! One timer of the server's for everything that is due at some time.
 //!
-//! It exists only while something is due: a timer keeps a module from being unloaded.
+//! It exists only while something is due.
 //!
 //! Nobody sets it by hand. Whatever may make something due sooner, or later, notes it: the
 //! [engine](leasehold_core::engine::Engine::take_due_changed), and for all else [`reconsider`]. The [guard](super::guard)
@@ -63,10 +63,8 @@ static ALARM: MainThread<Cell<Option<Alarm>>> = MainThread::new(Cell::new(None))
 static DUTIES: MainThread<Cell<Option<Duties>>> = MainThread::new(Cell::new(None));
 static IS_TO_BE_RECONSIDERED: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-pub(super) fn reset(duties: Duties) {
-    ALARM.set(None);
+pub(super) fn begin(duties: Duties) {
     DUTIES.set(Some(duties));
-    IS_TO_BE_RECONSIDERED.set(false);
 }
 
 /// Something may be due sooner than before, or not be due any more.
@@ -127,7 +125,7 @@ fn start(ctx: *mut RedisModuleCtx, rings: Moment, ring: raw::RedisModuleTimerPro
     ALARM.set(Some(Alarm { timer, rings, rings_unless_set }));
 }
 
-pub(super) fn stop(ctx: *mut RedisModuleCtx) {
+fn stop(ctx: *mut RedisModuleCtx) {
     if let Some(alarm) = ALARM.take() {
         // SAFETY: created in `set` and forgotten above; it has not rung, because `ring` forgets it first.
         unsafe { api!(RedisModule_StopTimer)(ctx, alarm.timer, ptr::null_mut()) };

@@ -84,10 +84,6 @@ static BLOCKED: MainThread<LazyCell<RefCell<HashMap<Address, WaiterId>>>> =
 /// Room for so many is kept when nobody is blocked any more.
 const KEPT: usize = 100;
 
-pub(super) fn reset() {
-    BLOCKED.borrow_mut().clear();
-}
-
 /// This waiter's client has begun to wait.
 pub(super) fn remember(address: Address, waiter: WaiterId) {
     BLOCKED.borrow_mut().insert(address, waiter);

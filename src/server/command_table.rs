@@ -26,10 +26,6 @@ enum Known {
     Container,
 }
 
-pub(super) fn reset() {
-    KNOWN.borrow_mut().clear();
-}
-
 /// The command that begins with these words, if it can be guarded.
 pub(super) fn find(
     ctx: *mut RedisModuleCtx,

@@ -114,12 +114,6 @@ pub(super) fn fence_margin_millis() -> u64 {
     FENCE_MARGIN.get()
 }
 
-/// How far above the clock fences begin if this module is loaded again, as far as it can be known: a load is free to set
-/// another margin, and without a word of it gets the usual one.
-pub(super) fn fence_margin_after_a_load_millis() -> u64 {
-    fence_margin_millis().min(FENCE_MARGIN.default.unsigned_abs())
-}
-
 /// For how long nothing is granted by a new process, or a new primary.
 pub(super) fn quarantine_millis() -> u64 {
     QUARANTINE.get()

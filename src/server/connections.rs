@@ -1,7 +1,7 @@
 //! Connections that end, while holds are bound to them.
 //!
-//! The server tells of every connection that begins and ends, so the module subscribes only while any hold is bound. The event
-//! comes in the middle of whatever the server does: the [engine](leasehold_core::engine) only notes it.
+//! The server tells of every connection that begins and ends, so the module subscribes once a hold is bound. The event comes
+//! in the middle of whatever the server does: the [engine](leasehold_core::engine) only notes it.
 
 use super::ffi::api::{optional, status};
 use super::ffi::main_thread::MainThread;
@@ -19,32 +19,9 @@ static CHANGES: MainThread<ServerSubscription> =
 /// Whether the server is about to call [`woken`].
 static IS_WAKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-pub(super) fn reset() {
-    CHANGES.reset();
-    IS_WAKING.set(false);
-}
-
-/// Whether the server would call the module after it was unloaded, and die of that.
-pub(super) fn are_to_wake_the_server() -> bool {
-    IS_WAKING.get()
-}
-
 /// A hold is bound.
 pub(super) fn hear(ctx: *mut RedisModuleCtx) {
     CHANGES.take_out(ctx);
-}
-
-/// Whether there is a subscription to be cancelled. That is done in the timer: the server crashes if it is done inside an
-/// event.
-pub(super) fn are_heard_in_vain() -> bool {
-    CHANGES.is_on() && !LOCKS.has_bindings()
-}
-
-/// Called from contexts of the module's own.
-pub(super) fn work(ctx: *mut RedisModuleCtx) {
-    if are_heard_in_vain() {
-        CHANGES.cancel(ctx);
-    }
 }
 
 /// A connection has begun, or is about to be closed.
@@ -71,16 +48,12 @@ unsafe extern "C" fn changed(
 /// Redis 7.0 closes most connections after it has decided how long to sleep, and would be late for a timer that is set
 /// then. It is woken up, and finds the timer. Redis 6.2 has no way to be woken up. Later servers decide when they have
 /// closed them.
-///
-/// The timer may have rung before the server comes to the call that woke it up, so the timer alone does not keep the
-/// module from being unloaded before that.
 fn wake() {
     if IS_WAKING.get() || optional!(RedisModule_AddPostNotificationJob).is_some() {
         return;
     }
     if let Some(add) = optional!(RedisModule_EventLoopAddOneShot) {
-        // SAFETY: the callback has the signature the server calls, and needs no data. The module is not unloaded before
-        // it is called.
+        // SAFETY: the callback has the signature the server calls, and needs no data.
         let outcome = unsafe { add(Some(woken), ptr::null_mut()) };
         IS_WAKING.set(outcome == status(true));
     }

@@ -7,8 +7,7 @@ use super::host::Server;
 use super::locks::LOCKS;
 use super::throttle::Throttle;
 use super::{
-    authority, clock, command_filter, connections, eviction, fence_broadcast, guard,
-    listener_watch, slots,
+    authority, clock, command_filter, eviction, fence_broadcast, guard, listener_watch, slots,
 };
 use leasehold_core::lock::{Moment, Now};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -17,17 +16,15 @@ use std::ffi::c_void;
 /// Looks at locks to which nothing is known to have happened.
 static ROUNDS: MainThread<Throttle> = MainThread::new(Throttle::new());
 
-pub(super) fn reset() {
-    ROUNDS.reset();
-    alarm::reset(Duties { next, ring: Some(ring) });
+pub(super) fn begin() {
+    alarm::begin(Duties { next, ring: Some(ring) });
 }
 
 /// When there is next something to do.
 fn next(now: Now) -> Option<Moment> {
     let soon = [slots::due(now.monotonic), fence_broadcast::due(now.monotonic)];
     let soon = soon.into_iter().flatten().map(|then| now.wall_at(then));
-    let is_in_vain = eviction::is_heard_in_vain() || connections::are_heard_in_vain();
-    let in_vain = is_in_vain.then_some(now.wall);
+    let in_vain = eviction::is_heard_in_vain().then_some(now.wall);
     soon.chain(LOCKS.next_due(now)).chain(in_vain).min()
 }
 
@@ -36,7 +33,6 @@ fn work(ctx: *mut RedisModuleCtx) {
     slots::look();
     eviction::work(ctx);
     LOCKS.work(&Server { ctx });
-    connections::work(ctx);
     fence_broadcast::broadcast(ctx);
 }
 

@@ -49,11 +49,6 @@ static WANTED: MainThread<Throttle> = MainThread::new(Throttle::new());
 /// Whether there may be replicas.
 static HAS_REPLICAS: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-pub(super) fn reset() {
-    WANTED.reset();
-    HAS_REPLICAS.set(false);
-}
-
 /// When to call [`broadcast`].
 pub(super) fn due(now: Monotonic) -> Option<Monotonic> {
     WANTED.due(now)
@@ -61,7 +56,6 @@ pub(super) fn due(now: Monotonic) -> Option<Monotonic> {
 
 /// The fence clock has been lifted.
 pub(super) fn request_after_lift() {
-    // Without replicas no timer may be set: servers do not unload a module that has one.
     if HAS_REPLICAS.get() {
         request();
     }

@@ -26,10 +26,6 @@ thread_local! {
 
 static PANICS_CAUGHT: MainThread<Cell<u64>> = MainThread::new(Cell::new(0));
 
-pub(super) fn reset() {
-    PANICS_CAUGHT.set(0);
-}
-
 pub(super) fn panics_caught() -> u64 {
     PANICS_CAUGHT.get()
 }

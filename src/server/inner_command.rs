@@ -11,7 +11,7 @@ use super::ffi::call_reply::CallReply;
 use super::ffi::short_text::ShortText;
 use super::ffi::string::bytes_of;
 use super::held_reply;
-use super::permission::{self, RunAs};
+use super::permission;
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::Guarded;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
@@ -58,23 +58,25 @@ impl<'w> InnerCommand<'w> {
 
     /// What the server replies to it. It may be an error, also because the server did not run it.
     pub(super) fn run(&self, ctx: *mut RedisModuleCtx) -> Result<CallReply, Error> {
-        let run_as = permission::of_the_user(ctx, &self.guarded)?;
+        permission::check(ctx, &self.guarded)?;
         if !permission::runs_as_user()
             && self.guarded.needs_memory
             && authority::is_out_of_memory(ctx)
         {
             return Err(Error::GuardedOutOfMemory);
         }
-        let mut reply = self.call(ctx, run_as)?;
-        if let Some(text) = reply.error() {
-            if permission::lacks_user(ctx, text) {
-                reply = self.call(ctx, RunAs::Server)?;
-            } else if text.starts_with(b"ERR acl verification failed") {
-                // Redis 7.0 has another word for it.
-                return Err(Error::GuardedDenied);
+        let reply = self.call(ctx)?;
+        match reply.error() {
+            // Another module calls on behalf of nobody.
+            Some(text) if text.starts_with(b"ERR cannot run as user") => {
+                Err(Error::GuardedForNobody)
             }
+            // Redis 7.0 has another word for it.
+            Some(text) if text.starts_with(b"ERR acl verification failed") => {
+                Err(Error::GuardedDenied)
+            }
+            _ => Ok(reply),
         }
-        Ok(reply)
     }
 
     /// How it is to be called.
@@ -83,21 +85,20 @@ impl<'w> InnerCommand<'w> {
     /// Memory that is out is heeded (`M`), the reply is in the client's protocol (`0`), errors are replies (`E`), the
     /// user's rights count (`C`), what is refused to scripts is refused (`S`), and the reply may be [held back](held_reply)
     /// (`K`).
-    fn flags(&self, run_as: RunAs) -> Option<Format> {
+    fn flags(&self) -> Option<Format> {
         let Guarded { reads_only, is_for_scripts, may_block, .. } = self.guarded;
         let format = Format::new().with(if reads_only { b"" } else { b"!" })?;
         if !permission::runs_as_user() {
             return Some(format);
         }
         format
-            .with(b"M0E")?
-            .with(if run_as == RunAs::User { b"C" } else { b"" })?
+            .with(b"M0EC")?
             .with(if is_for_scripts { b"S" } else { b"" })?
             .with(if held_reply::is_possible() && !may_block { b"K" } else { b"" })
     }
 
-    fn call(&self, ctx: *mut RedisModuleCtx, run_as: RunAs) -> Result<CallReply, Error> {
-        let flags = self.flags(run_as).ok_or(Error::Internal)?;
+    fn call(&self, ctx: *mut RedisModuleCtx) -> Result<CallReply, Error> {
+        let flags = self.flags().ok_or(Error::Internal)?;
         call_filter::unreplaced(ctx, self.name.as_c_str(), || match copied(self.arguments) {
             Some(copied) => self.call_with_copies(ctx, flags, &copied),
             None => self.call_with_strings(ctx, flags),

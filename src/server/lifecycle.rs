@@ -14,10 +14,6 @@ use std::ffi::c_void;
 /// Whether this process is about to end, and nothing that it remembers matters any more.
 static IS_ENDING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-pub(super) fn reset() {
-    IS_ENDING.set(false);
-}
-
 pub(super) fn is_ending() -> bool {
     IS_ENDING.get()
 }

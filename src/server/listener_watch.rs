@@ -19,11 +19,6 @@ const COUNTED_AT_A_LOOK: u64 = 5_000;
 static IS_KNOWN: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 static LOOKED: MainThread<Cell<Option<Monotonic>>> = MainThread::new(Cell::new(None));
 
-pub(super) fn reset() {
-    IS_KNOWN.set(false);
-    LOOKED.set(None);
-}
-
 /// Subscribes to saves, and finds out whether the rule holds here. For the other events that the rule needs, see who calls
 /// [`listeners::expect`].
 pub(super) fn begin(ctx: *mut RedisModuleCtx) {
@@ -47,14 +42,6 @@ pub(super) fn look(ctx: *mut RedisModuleCtx) {
         Audience::Somebody => {
             count(ctx, listeners::uncounted().min(COUNTED_AT_A_LOOK), replicate::count);
         }
-    }
-}
-
-/// The module is about to be unloaded, by a command. If changes were counted meanwhile, the server would tell whoever
-/// listens to unload the module, too. So there they stay uncounted.
-pub(super) fn end(ctx: *mut RedisModuleCtx) {
-    if listeners::uncounted() > 0 && listeners::look(ctx) == Audience::Nobody {
-        count_where_nobody_listens(ctx);
     }
 }
 

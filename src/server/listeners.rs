@@ -52,8 +52,7 @@
 //! `RM_Replicate` to neither replicas nor the file, which looks up a command each time, so some thousands at a look:
 //! where 100,000 changes a second were made, some moments pass until all are counted, and a save that they call for is
 //! so much later. A change of the last moments before a save may be counted after it: then the server saves once more
-//! than it needs to. When the module is unloaded while somebody listens, those of the last moments are not counted:
-//! `MODULE UNLOAD` would be replicated with them.
+//! than it needs to.
 //!
 //! ## What is deliberately not done
 //!
@@ -81,12 +80,6 @@ static AUDIENCE: MainThread<Cell<Audience>> = MainThread::new(Cell::new(Audience
 static HAS_TOLD: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 /// Changes that were not told, and that the server has not counted yet.
 static UNCOUNTED: MainThread<Cell<u64>> = MainThread::new(Cell::new(0));
-
-pub(super) fn reset() {
-    AUDIENCE.set(Audience::Somebody);
-    HAS_TOLD.set(false);
-    UNCOUNTED.set(0);
-}
 
 /// Who has to be told of a change that is about to be made. Asked once for each: the answer `Nobody` notes that the change is
 /// to be counted.

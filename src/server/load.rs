@@ -1,20 +1,21 @@
-//! Load and unload.
+//! Load. The module is never unloaded.
 //!
 //! A module that cannot keep its promises here does not load, and the log says why: half a lock is
 //! worse than none.
+//!
+//! The server would keep pointers into a module that is gone, and follow them later: from rules of the ACL, from what clients
+//! called last, from what they queued in a transaction, and from commands that it has parsed and not executed yet.
 
 use super::call::Call;
 use super::fence_observer::{self, Loading};
 use super::ffi::api::{self, api, flag, status};
 use super::ffi::main_thread::{self, MainThread};
 use super::ffi::{context, log, server_flavor};
-use super::locks::LOCKS;
 use super::{
-    alarm, blocked_client, clock, command_filter, command_table, config, connections, delivery,
-    due, events, eviction, fence_broadcast, fence_lift, guard, info, lifecycle, listener_watch,
-    listeners, register, replicate, room, server_settings, slots, unload_blockers, version,
+    clock, command_filter, config, due, events, eviction, fence_broadcast, fence_lift, guard, info,
+    lifecycle, listener_watch, register, replicate, room, server_settings, slots, version,
 };
-use leasehold_core::lock::{Moment, WaitKind};
+use leasehold_core::lock::Moment;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -60,74 +61,37 @@ pub(super) extern "C" fn RedisModule_OnLoad(
     })
 }
 
-/// Forgets everything: a module that is loaded again begins anew, also where the C library kept the old
-/// one in memory.
+/// Forgets a load that failed, also where the C library keeps the module in memory.
 fn begin_anew() {
     main_thread::remember();
     LOADED_BY.set(clock::beginning_of_command());
-    LOCKS.reset();
-    blocked_client::reset();
+    due::begin();
     command_filter::reset();
-    command_table::reset();
-    connections::reset();
-    delivery::reset();
-    due::reset();
     eviction::reset();
-    fence_broadcast::reset();
     fence_observer::reset();
-    guard::reset();
-    lifecycle::reset();
-    listener_watch::reset();
-    listeners::reset();
-    room::reset();
-    slots::reset();
 }
 
-/// Called by the server, by this name, before the module is unloaded.
-///
-/// The server itself refuses to while anybody waits on a connection; on its way down some call this all the same.
+/// Called by the server, by this name, when it is asked to unload the module, unless a client waits for a lock: then it
+/// refuses by itself. Valkey also calls this when it ends.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
     guard::value("unload", status(false), || {
-        // The reply to MODULE UNLOAD is the server's own, and does not say why.
-        if let Some(obstacle) = obstacle_to_unloading(ctx) {
-            log::warning(ctx, &format!("cannot unload: {obstacle}"));
-            return status(false);
+        if lifecycle::is_ending() || is_taken_back() {
+            context::free();
+            guard::stop_listening();
+            return status(true);
         }
-        alarm::stop(ctx);
-        listener_watch::end(ctx);
-        command_table::reset();
-        context::free();
-        replicate::free_cached_args();
-        guard::stop_listening();
-        status(true)
-    })
-}
-
-fn obstacle_to_unloading(ctx: *mut RedisModuleCtx) -> Option<String> {
-    if lifecycle::is_ending() || is_taken_back(ctx) {
-        return None;
-    }
-    let tickets = LOCKS.with_queues(|queues| queues.places(WaitKind::Ticket));
-    if tickets > 0 {
-        return Some(format!("so many tickets keep places in the queues of locks: {tickets}"));
-    }
-    if connections::are_to_wake_the_server() {
-        return Some("a connection has just ended".to_owned());
-    }
-    fence_lift::obstacle_to_a_later_load().or_else(|| {
-        unload_blockers::find(ctx)
-            .map(|blocker| format!("{blocker}, and the server might die of that"))
+        // The reply to MODULE UNLOAD is the server's own, and does not say why.
+        log::warning(ctx, "cannot be unloaded: restart the server without its loadmodule line");
+        status(false)
     })
 }
 
 /// Whether the server takes back what it has just loaded, as after `MODULE LOADEX` with a setting that nobody knows. It
-/// does so within that command, so nobody has used anything of ours; and Redis 8.6 dies if a module objects.
-fn is_taken_back(ctx: *mut RedisModuleCtx) -> bool {
-    match clock::beginning_of_command() {
-        Some(beginning) => LOADED_BY.get() == Some(beginning),
-        None => unload_blockers::is_loading(ctx),
-    }
+/// does so within that command, so nobody has used anything of ours; and Redis 8.6 dies if a module objects. Redis 7.0 does
+/// not tell, and keeps the module.
+fn is_taken_back() -> bool {
+    LOADED_BY.get().is_some() && LOADED_BY.get() == clock::beginning_of_command()
 }
 
 fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {

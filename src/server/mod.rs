@@ -4,7 +4,7 @@
 //!
 //! | the server                           | calls                     | which                               |
 //! |--------------------------------------|---------------------------|-------------------------------------|
-//! | loads or unloads the module          | `load::*`                 | registers all the others            |
+//! | loads the module, or is asked to unload it | `load::*`           | registers all the others, or refuses |
 //! | gets a command                       | `entry::*`                | parse, let the engine decide, reply |
 //! | wants to know which keys a `LOCK.GUARD` names | `entry::guard`   | tells those of the command behind it |
 //! | is about to execute anybody's command, while somebody waits, or in a cluster | `command_filter::filter` | suspects contended locks, hears of slots that move |
@@ -14,7 +14,7 @@
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
 //! | saves its data                       | `listener_watch::saving`  | tells every change from then on     |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
-//! | closes a connection, while holds are bound to any | `connections::changed` | lets them end  |
+//! | closes a connection, once a hold was bound to one | `connections::changed` | lets them end  |
 //! | evicts a key                         | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a lock that is held |
 //! | applies others' grants               | `fence_observer::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
@@ -22,7 +22,7 @@
 //! | sends a waiter its reply, or loses it | `wait::*`                | replies, leaves the queue, frees    |
 //! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |
 //! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
-//! | is about to end                      | `lifecycle::shutdown`     | lets the module be unloaded         |
+//! | is about to end                      | `lifecycle::shutdown`     | lets itself be unloaded             |
 //! | answers INFO                         | `info::section`           |                                     |
 //! | reads, sets or changes configuration | `config::*`, `server_settings::changed` |                                |
 //!
@@ -76,6 +76,5 @@ mod slot_probe;
 mod slots;
 mod throttle;
 mod ticket;
-mod unload_blockers;
 mod version;
 mod wait;

@@ -4,7 +4,6 @@
 //! keys and its channels. Redis 6.2 has checked the keys, which are declared, and tells modules nothing of the rest. So
 //! there the user has to be one who may run every command.
 
-use super::authority;
 use super::ffi::api::optional;
 use super::ffi::call_reply::CallReply;
 use super::ffi::client;
@@ -13,32 +12,13 @@ use leasehold_core::command::guard::Guarded;
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::CString;
 
-/// As whom a guarded command is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RunAs {
-    /// As the user of the command being executed: the server checks what that user may do.
-    User,
-    /// Everything is allowed.
-    Server,
-}
-
-/// As whom it is run at first.
-pub(super) fn of_the_user(ctx: *mut RedisModuleCtx, command: &Guarded) -> Result<RunAs, Error> {
-    if runs_as_user() {
-        Ok(RunAs::User)
-    } else if may_run_every_command(ctx, command).unwrap_or(false) {
-        Ok(RunAs::Server)
+/// Refuses it where the server would not, although the user may not run it.
+pub(super) fn check(ctx: *mut RedisModuleCtx, command: &Guarded) -> Result<(), Error> {
+    if runs_as_user() || may_run_every_command(ctx, command).unwrap_or(false) {
+        Ok(())
     } else {
         Err(Error::GuardNeedsAllCommands)
     }
-}
-
-/// Whether the server refused to run it because there is no user, as in a call of another module's. It looks for the
-/// user before it does anything else.
-pub(super) fn lacks_user(ctx: *mut RedisModuleCtx, error: &[u8]) -> bool {
-    error.starts_with(b"ERR cannot run as user")
-        && authority::knows_of_no_user()
-        && authority::has_no_user(ctx)
 }
 
 /// Whether the server knows the flags of calls that came with Redis 7.0.

@@ -39,13 +39,6 @@ struct CachedExpiryArgs {
 static CACHED_EXPIRY_ARGS: MainThread<CachedExpiryArgs> =
     MainThread::new(CachedExpiryArgs { pxat: Cell::new(None), deadline: Cell::new(None) });
 
-/// The module is about to be unloaded.
-pub(super) fn free_cached_args() {
-    let CachedExpiryArgs { pxat, deadline } = &*CACHED_EXPIRY_ARGS;
-    let deadline = deadline.take().map(|(_, string)| string);
-    [pxat.take(), deadline].into_iter().flatten().for_each(free);
-}
-
 impl CachedExpiryArgs {
     fn pxat(&self) -> *mut RedisModuleString {
         if self.pxat.get().is_none() {

@@ -36,11 +36,6 @@ pub(super) const OWN_SETTINGS: [&CStr; 2] =
 static VALUE: MainThread<Cell<Option<u64>>> = MainThread::new(Cell::new(None));
 static LOOKED: MainThread<Cell<Option<Monotonic>>> = MainThread::new(Cell::new(None));
 
-pub(super) fn reset() {
-    VALUE.set(None);
-    LOOKED.set(None);
-}
-
 /// Asks the server.
 pub(super) fn look(ctx: *mut RedisModuleCtx) {
     let field = server_flavor::info_field(ctx, c"clients", MAX_CLIENTS);

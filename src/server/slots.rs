@@ -75,8 +75,6 @@ struct Movements {
     reading: Throttle,
     /// All locks are to be looked at: their slots may have gone.
     looks: Throttle,
-    /// The same: their keys may have gone, and their slots have not.
-    deletions: Throttle,
 }
 
 static IN_CLUSTER: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
@@ -88,18 +86,7 @@ static MOVEMENTS: MainThread<Movements> = MainThread::new(Movements {
     known: RefCell::new(None),
     reading: Throttle::new(),
     looks: Throttle::new(),
-    deletions: Throttle::new(),
 });
-
-pub(super) fn reset() {
-    IN_CLUSTER.set(false);
-    MOVEMENTS.expects.set(false);
-    MOVEMENTS.expected.borrow_mut().clear();
-    MOVEMENTS.known.replace(None);
-    MOVEMENTS.reading.reset();
-    MOVEMENTS.looks.reset();
-    MOVEMENTS.deletions.reset();
-}
 
 pub(super) fn is_in_cluster() -> bool {
     IN_CLUSTER.get()
@@ -113,8 +100,8 @@ pub(super) fn begin() {
 /// When to call [`look`]. At once, but not each time that anybody sends such a command: unauthenticated
 /// clients can.
 pub(super) fn due(now: Monotonic) -> Option<Monotonic> {
-    let Movements { reading, looks, deletions, .. } = &*MOVEMENTS;
-    [reading, looks, deletions].into_iter().filter_map(|throttle| throttle.due(now)).min()
+    let Movements { reading, looks, .. } = &*MOVEMENTS;
+    [reading, looks].into_iter().filter_map(|throttle| throttle.due(now)).min()
 }
 
 /// A lock turned out to be in a slot that has gone without a word. Others may be, too, and all of them are looked at
@@ -130,9 +117,6 @@ pub(super) fn look() {
     }
     if MOVEMENTS.looks.take(clock::monotonic()) {
         LOCKS.slots_moved();
-    }
-    if MOVEMENTS.deletions.take(clock::monotonic()) {
-        LOCKS.mark_all(None);
     }
 }
 
@@ -164,12 +148,6 @@ fn read() {
 pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w [u8]>) {
     match cluster::said(words, my_node_id) {
         Said::Nothing => return,
-        // Keys that were deleted look as others that are free. Nobody needs to be asked whose their slots are, nor holds that
-        // are bound to connections be looked for: anybody may send this, and on most servers it is no command at all.
-        Said::KeysMayGo => {
-            MOVEMENTS.deletions.want();
-            return;
-        }
         Said::MayGo => {}
         Said::MayCome(slot) => {
             let _ = expect_all(&SlotProbe::new(ctx), slot, slot);

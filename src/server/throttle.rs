@@ -18,11 +18,6 @@ impl Throttle {
         Self { wanted: Cell::new(false), done: Cell::new(None) }
     }
 
-    pub(super) fn reset(&self) {
-        self.wanted.set(false);
-        self.done.set(None);
-    }
-
     pub(super) fn want(&self) {
         self.wanted.set(true);
         alarm::reconsider();

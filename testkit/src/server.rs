@@ -24,7 +24,7 @@ use tempfile::TempDir;
 /// How many ports are tried, because another process may take one first.
 const PORT_TRIES: usize = 20;
 
-/// Sent on a connection of its own: since Valkey 9.0 it must be all that a connection sends.
+/// Always refused.
 pub const UNLOAD: &str = "MODULE UNLOAD leasehold";
 
 /// Never in the log of a healthy server.
@@ -213,16 +213,7 @@ impl Server {
         self.client().cmd(words)
     }
 
-    /// Unloads the module. Something may prevent that for a moment, such as a connection that was
-    /// just closed.
-    pub fn unload(&self) {
-        eventually("it is unloaded", || match self.cmd(UNLOAD) {
-            Value::Okay => Ok(()),
-            refused => Err(refused),
-        });
-    }
-
-    /// Loads the module again, with these arguments.
+    /// Loads the module into a server that was started without it, with these arguments.
     #[track_caller]
     pub fn load(&self, args: &[&str]) {
         let path = module::path().to_str().expect("a path in UTF-8");

@@ -2,10 +2,7 @@
 
 use super::{LONG, bindings, binds, let_it_work, until_free};
 use redis::Value;
-use testkit::waiter::id_of;
-use testkit::{
-    Server, Snapshot, UNLOAD, eventually, start_pair, wait_until_in_sync, wait_until_it_is,
-};
+use testkit::{Server, Snapshot, eventually, start_pair, wait_until_in_sync, wait_until_it_is};
 
 #[test]
 fn a_primary_that_becomes_a_replica_forgets_its_bindings() {
@@ -86,48 +83,4 @@ fn a_server_that_refuses_writes_frees_the_lock_when_it_accepts_them_again() {
         assert_eq!(exists, Value::Int(1), "freed although the server refuses writes");
     }
     until_free(&mut client, "k");
-}
-
-#[test]
-fn a_module_that_is_loaded_anew_knows_no_bindings() {
-    let server = Server::start();
-    let mut alice = server.client();
-    let fence = binds(&mut alice, "k", "alice", 0);
-    // Its last command must not be one of the module's.
-    alice.cmd("PING");
-    server.unload();
-    server.load(&[]);
-    drop(alice);
-    let mut client = server.client();
-    let_it_work(&mut client);
-    assert_eq!(client.check("k", "alice"), Some(fence));
-    let mut alice = server.client();
-    assert_eq!(binds(&mut alice, "k", "alice", 0), fence);
-    drop(alice);
-    until_free(&mut client, "k");
-}
-
-/// Redis 7.0 is woken up by a call that it makes later, when the lock is free already.
-#[test]
-fn a_module_that_is_unloaded_right_after_a_connection_ended_is_not_called_any_more() {
-    let server = Server::start();
-    let (mut alice, mut bob) = (server.client(), server.client());
-    let (of_alice, of_bob) = (id_of(&mut alice), id_of(&mut bob));
-    binds(&mut alice, "k", "alice", 0);
-    let (mut client, mut operator) = (server.client(), server.client());
-    // The request to unload the module is there when alice's connection ends, and is read next.
-    client.send_all(&[
-        &format!("CLIENT KILL ID {of_bob}"),
-        "DEBUG SLEEP 0.3",
-        &format!("CLIENT KILL ID {of_alice}"),
-    ]);
-    bob.assert_closed();
-    operator.send(UNLOAD);
-    for _ in 0..3 {
-        client.receive();
-    }
-    // It is refused, unless a busy machine read it late.
-    operator.receive();
-    assert_eq!(operator.cmd("PING"), Value::SimpleString("PONG".to_owned()));
-    assert!(matches!(operator.cmd("MODULE LIST"), Value::Array(_)));
 }

@@ -3,7 +3,7 @@
 use super::{LONG, binds, until_free, until_short};
 use redis::Value;
 use testkit::{
-    Server, Snapshot, Waiter, aof, bulk_text, eventually, field, int, start_pair, strings,
+    Server, Snapshot, Waiter, aof, bulk_text, eventually, field, start_pair, strings,
     wait_until_in_sync,
 };
 
@@ -86,28 +86,4 @@ fn subscribers_hear_of_a_release_and_of_a_lease_with_another_end() {
         .collect();
     assert_eq!(heard[..2], ["lock.acquired freed", "lock.acquired shortened"]);
     assert_eq!(heard[2..], ["lock.released freed", "lock.extended shortened"]);
-}
-
-#[test]
-fn connections_are_heard_only_while_anything_is_bound() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    for _ in 0..50 {
-        drop(server.client());
-    }
-    drop(alice);
-    until_free(&mut client, "k");
-    // A new one is bound as the first was.
-    for _ in 0..5 {
-        let mut alice = server.client();
-        binds(&mut alice, "k", "alice", 0);
-        assert!(client.release("k", "alice"));
-        client.cmd("PING");
-        binds(&mut alice, "k", "alice", 0);
-        drop(alice);
-        until_free(&mut client, "k");
-    }
-    assert_eq!(client.cmd("EXISTS k"), int(0));
 }

@@ -4,6 +4,9 @@ use super::{LONG, NOT_HOLDER, guarded, held, held_on};
 use redis::Value;
 use testkit::{Server, bulk, error, int, is_older_than, lacks, unchanged};
 
+const FOR_NOBODY: &str =
+    "NOPERM LOCK.GUARD needs a user, and a call of another module may have none";
+
 #[test]
 fn in_a_transaction_it_is_refused_or_run_when_the_transaction_is_executed() {
     let (_server, mut client, fence) = held();
@@ -52,17 +55,22 @@ fn a_script_that_replicas_repeat_may_not() {
 }
 
 #[test]
-fn another_module_may_call_it_and_needs_no_user() {
+fn another_module_that_calls_it_for_nobody_is_refused() {
     if lacks((7, 0), "calls of other modules in which a command is guarded") {
         return;
     }
-    let (server, mut client, fence) = held_on(Server::builder().with_caller().start());
+    let (server, mut client, fence) = held_on(Server::builder().with_caller().aof().start());
     let request = guarded(fence, "SET k v");
-    assert_eq!(client.cmd(format!("caller.call {request}")), Value::Okay);
-    assert_eq!(client.cmd("GET k"), bulk("v"));
+    let reply = unchanged(&server, || client.cmd(format!("caller.call {request}")));
+    assert_eq!(reply, error(FOR_NOBODY));
+    let script = "return redis.pcall('CALLER.CALL', unpack(ARGV))['err']";
+    let words = request.split(' ').map(|word| word.as_bytes().to_vec());
+    let eval = ["EVAL", script, "0"].map(|word| word.as_bytes().to_vec());
+    let reply = client.cmd(eval.into_iter().chain(words).collect::<Vec<_>>());
+    assert_eq!(reply, bulk(FOR_NOBODY), "in a script either");
+    assert_eq!(client.cmd(&*request), Value::Okay, "the client itself may send it");
     client.release("the-lock", "alice");
     assert_eq!(client.cmd(format!("caller.call {request}")), error(NOT_HOLDER));
-    assert!(server.is_up());
 }
 
 #[test]

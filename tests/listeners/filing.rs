@@ -3,7 +3,7 @@
 use super::load::{Holdings, Load};
 use super::{changes, is_always_told, is_told, wait_until_nobody_listens};
 use redis::Value;
-use testkit::{Client, Server, Snapshot, aof, eventually, is_older_than, short_or_long};
+use testkit::{Client, Server, Snapshot, aof, eventually, short_or_long};
 
 fn wait_until_filed(server: &Server) {
     let text = server.client().wait_until_saved();
@@ -172,48 +172,4 @@ fn a_server_that_ends_in_order_saves_the_grants_that_nobody_was_told_of() {
     server.wait_until_it_ends();
     server.start_again();
     assert_eq!(server.client().check("k", "alice"), Some(fence));
-}
-
-#[test]
-fn a_module_that_is_unloaded_leaves_no_change_uncounted() {
-    if is_always_told() || is_older_than((7, 0)) {
-        return;
-    }
-    let server = Server::start();
-    wait_until_nobody_listens(&server);
-    let mut client = server.client();
-    let before = changes(&mut client);
-    let grants = ["LOCK.ACQUIRE a alice 60000000", "LOCK.ACQUIRE b alice 60000000"];
-    client.pipeline(&grants);
-    // Some servers keep a module that a client called last.
-    client.cmd("PING");
-    server.unload();
-    assert!(changes(&mut client) >= before + 2);
-}
-
-/// The server replicates a command of its own, such as `MODULE UNLOAD`, if changes were counted meanwhile.
-#[test]
-fn a_module_that_is_unloaded_before_its_changes_are_counted_is_unloaded_from_nobody_else() {
-    if is_always_told() || is_older_than((7, 0)) {
-        return;
-    }
-    // The routine, which counts, comes once a second.
-    let server = Server::builder().config("hz", "1").start();
-    wait_until_nobody_listens(&server);
-    let mut client = server.client();
-    client.pipeline(&[
-        "LOCK.ACQUIRE k alice 60000000",
-        "LOCK.RELEASE k alice",
-        "CONFIG SET appendonly yes",
-    ]);
-    // Some servers keep a module that a client called last.
-    client.cmd("PING");
-    server.unload();
-    client.cmd("SET the-end 1");
-    wait_until_filed(&server);
-    let told = eventually("all of it is in the file", || {
-        let told = aof::lines(&server);
-        if told.iter().any(|line| line.contains("the-end")) { Ok(told) } else { Err(told) }
-    });
-    assert!(!told.iter().any(|line| line.contains("MODULE")), "{told:?}");
 }

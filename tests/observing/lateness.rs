@@ -191,25 +191,6 @@ fn after_a_reload_of_the_data_nothing_is_claimed_of_grants_before() {
 }
 
 #[test]
-fn a_module_that_is_loaded_again_counts_from_0_and_claims_nothing_of_grants_before() {
-    let (server, mut client, _) = fresh();
-    hold_and_be_late(&mut client);
-    assert!(!client.release("late", "alice"));
-    assert_eq!(client.acquire("k", "bob", LONG), None);
-    client.cmd("PING");
-    server.unload();
-    server.load(&[]);
-    let mut figures = Figures::of(&server);
-    figures.assert_nothing_counted();
-    for list in ["LOCK.LOG -1", "LOCK.TOP -1"] {
-        assert_eq!(client.cmd(list), Value::Array(Vec::new()), "{list}");
-    }
-    assert!(client.extend("k", "alice", LONG), "it is still held");
-    figures.moved(&[("extends", 1)]);
-    assert_forgotten(&mut client, &mut figures);
-}
-
-#[test]
 fn a_replica_counts_nothing_and_claims_nothing_of_its_time_as_a_primary_when_it_is_one_again() {
     let (primary, replica) = start_pair(Server::builder(), Server::builder().tcp());
     let mut client = primary.client();

@@ -1,6 +1,6 @@
 //! Those who leave, leave all queues; a grant that nobody has heard of goes back as a whole.
 
-use super::{asks, holds_all, holds_none, takes, until_waiting, waiting, waits};
+use super::{asks, holds_all, takes, until_waiting, waiting, waits};
 use redis::Value;
 use testkit::{Server, eventually, int};
 
@@ -93,19 +93,4 @@ fn on_a_server_that_becomes_a_replica_nobody_waits_for_any_of_them() {
         Err(_closed) => {}
     }
     assert_eq!(waiting(&mut client, &KEYS), [0, 0, 0]);
-}
-
-#[test]
-fn the_module_can_be_unloaded_when_nobody_waits_any_more() {
-    let server = Server::start();
-    let mut client = server.client();
-    takes(&mut client, "alice", &KEYS).unwrap();
-    let waiter = waits(&server, "bob", &KEYS);
-    assert!(matches!(client.cmd("MODULE UNLOAD leasehold"), Value::ServerError(_)));
-    drop(waiter);
-    until_waiting(&mut client, &KEYS, 0);
-    holds_none(&mut client, "bob", &KEYS);
-    assert_eq!(client.cmd("EXISTS a b c"), int(3), "the last command is none of the module's");
-    server.unload();
-    assert_eq!(client.cmd("EXISTS a b c"), int(3));
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::waiting::short_of_memory::evict;
 use redis::Value;
-use testkit::{Server, Snapshot, UNLOAD, eventually, int, start_pair, wait_until_in_sync};
+use testkit::{Server, Snapshot, eventually, start_pair, wait_until_in_sync};
 
 #[test]
 fn a_flush_hands_every_lock_to_the_first_of_its_tickets() {
@@ -93,32 +93,6 @@ fn a_lock_that_an_older_client_holds_is_waited_for_by_ticket() {
     client.cmd("DEL k");
     until_held_by(&mut client, "bob");
     assert_eq!(client.cmd("SET k some-older-client NX PX 60000"), Value::Nil);
-}
-
-#[test]
-fn the_module_is_not_unloaded_while_a_ticket_is_kept_and_is_once_there_is_none() {
-    let (server, mut client) = held();
-    queue_up(&mut client, "bob");
-    // No connection is in the way of it.
-    client.cmd("PING");
-    let refused = server.cmd(UNLOAD);
-    assert!(matches!(refused, Value::ServerError(_)), "{refused:?}");
-    assert_eq!(queue(&mut client), ["ticket bob"], "and nothing has changed");
-    assert!(!client.release("k", "bob"));
-    client.cmd("PING");
-    server.unload();
-    assert_eq!(client.cmd("EXISTS k"), int(1), "the lock is a key as before");
-}
-
-#[test]
-fn the_module_is_unloaded_once_all_tickets_have_ended_by_themselves() {
-    let (server, mut client) = held();
-    for number in 0..50 {
-        assert_eq!(asked(&mut client, by_ticket(&format!("w{number}"), 100)), None);
-    }
-    client.cmd("PING");
-    server.unload();
-    assert_eq!(client.cmd("EXISTS k"), int(1));
 }
 
 #[test]

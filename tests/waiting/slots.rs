@@ -3,16 +3,11 @@
 
 use super::{LONG, Waiter, waiters};
 use redis::Value;
-use std::time::Duration;
 use testkit::{
-    Cluster, NEVER, SlotMove, Stopwatch, Takeover, error, eventually, lacks_either,
-    wait_until_in_sync,
+    Cluster, NEVER, SlotMove, Takeover, error, eventually, lacks_either, wait_until_in_sync,
 };
 
 const TRYAGAIN: &str = "TRYAGAIN this node does not grant the lock any more, ask again";
-
-/// Sooner than the look each second.
-const SOON: Duration = Duration::from_millis(200);
 
 #[test]
 fn a_lock_whose_slot_leaves_the_node_is_not_granted_there() {
@@ -59,9 +54,8 @@ fn a_lock_whose_slot_is_emptied_is_handed_on() {
     let mut bob = Waiter::of(node, &slot.key("k"), "bob");
     let flush = format!("CLUSTER FLUSHSLOT {}", slot.number);
     assert_eq!(client.cmd(flush), Value::Okay);
-    let emptied = Stopwatch::start();
+    // It is noticed by the look each second.
     bob.fence();
-    assert!(emptied.elapsed() < SOON, "after {:?}", emptied.elapsed());
 }
 
 #[test]

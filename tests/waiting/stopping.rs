@@ -1,9 +1,9 @@
-//! What happens to the server while clients wait: shutdown, unload, saving, reloading.
+//! What happens to the server while clients wait: shutdown, saving, reloading.
 
 use super::{LONG, Waiter, owners, waiters};
 use redis::Value;
 use testkit::crowd::Crowd;
-use testkit::{Server, Snapshot, UNLOAD, eventually, int};
+use testkit::{Server, Snapshot, eventually};
 
 #[test]
 fn a_server_with_1_000_waiters_stops_cleanly() {
@@ -23,39 +23,6 @@ fn a_server_with_1_000_waiters_stops_cleanly() {
     assert_eq!(told.len(), 7, "nobody else was told anything: {:?}", &told[..10.min(told.len())]);
     server.start_again();
     assert_eq!(waiters(&server), 0);
-}
-
-#[test]
-fn the_module_is_not_unloaded_while_clients_wait_and_is_once_they_have_left() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let bob = Waiter::of(&server, "k", "bob");
-    let mut carol = Waiter::sends(&server, "LOCK.ACQUIRE k carol 60000 BLOCK 60000");
-    let refused = server.cmd(UNLOAD);
-    assert!(matches!(refused, Value::ServerError(_)), "{refused:?}");
-    let text = format!("{refused:?}");
-    assert!(text.contains("blocked clients"), "it does not say why: {text}");
-    assert_eq!(owners(&server, "k"), ["bob", "carol"], "and nothing has changed");
-    client.cmd(format!("CLIENT KILL ID {}", bob.id));
-    client.release("k", "alice");
-    carol.fence();
-    drop(carol);
-    client.cmd("PING");
-    server.unload();
-    assert!(matches!(client.cmd("LOCK.INFO k"), Value::ServerError(_)), "it is gone");
-    assert_eq!(client.cmd("EXISTS k"), int(1), "the lock is not");
-}
-
-#[test]
-fn the_module_may_be_unloaded_right_after_many_have_waited() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let queued: Vec<_> = (0..20).map(|n| Waiter::of(&server, "k", &format!("w{n}"))).collect();
-    drop(queued);
-    client.cmd("PING");
-    server.unload();
 }
 
 #[test]

@@ -12,8 +12,6 @@ pub enum Said<W> {
     MayComeTogether(Ranges<W>),
     /// Slots may go.
     MayGo,
-    /// Keys may go, and their slots stay.
-    KeysMayGo,
 }
 
 /// The slots that the rest of a command names, each range by its first and its last.
@@ -30,9 +28,6 @@ pub fn said<'w, W: Iterator<Item = &'w [u8]>>(
     us: impl FnOnce() -> &'w [u8],
 ) -> Said<W> {
     let name = words.next().unwrap_or_default();
-    if is(name, b"sflush") {
-        return Said::KeysMayGo;
-    }
     if !is(name, b"cluster") {
         return Said::Nothing;
     }
@@ -49,10 +44,6 @@ pub fn said<'w, W: Iterator<Item = &'w [u8]>>(
     }
     if is(subcommand, b"addslotsrange") {
         return Said::MayComeTogether(Ranges { words, in_pairs: true });
-    }
-    // It is of Valkey.
-    if is(subcommand, b"flushslot") {
-        return Said::KeysMayGo;
     }
     let goes: [&[u8]; 3] = [b"delslots", b"delslotsrange", b"flushslots"];
     if goes.iter().any(|command| is(subcommand, command)) { Said::MayGo } else { Said::Nothing }
@@ -85,7 +76,6 @@ mod tests {
         match said(words, || US) {
             Said::Nothing => "nothing".to_owned(),
             Said::MayGo => "goes".to_owned(),
-            Said::KeysMayGo => "keys go".to_owned(),
             Said::MayCome(slot) => format!("{} comes", slot.number()),
             Said::MayComeTogether(ranges) => ranges
                 .map(|(first, last)| format!("{}-{} comes", first.number(), last.number()))
@@ -113,12 +103,18 @@ mod tests {
             ("cluster delslots 1", "goes"),
             ("cluster delslotsrange 1 2", "goes"),
             ("cluster FlushSlots", "goes"),
-            ("cluster flushslot 1", "keys go"),
-            ("SFLUSH 1 2", "keys go"),
         ] {
             assert_eq!(meaning(command), expected, "{command}");
         }
-        for command in ["", "ASKING", "SET k v", "cluster", "cluster slots", "node setslot"] {
+        for command in [
+            "",
+            "ASKING",
+            "SET k v",
+            "cluster",
+            "cluster slots",
+            "cluster flushslot 1",
+            "node setslot",
+        ] {
             assert_eq!(meaning(command), "nothing", "{command}");
         }
     }

@@ -74,6 +74,8 @@ pub enum Error {
     GuardedDenied,
     /// Redis 6.2 does not tell a module what a user may do.
     GuardNeedsAllCommands,
+    /// There is no user whose rights count.
+    GuardedForNobody,
     /// The server does not tell what its commands are.
     CommandRenamed,
     GuardedOutOfMemory,
@@ -248,6 +250,10 @@ impl fmt::Display for Error {
             Self::GuardNeedsAllCommands => write!(
                 f,
                 "NOPERM LOCK.GUARD needs a user with +@all on this server, which does not tell modules what a user may do"
+            ),
+            Self::GuardedForNobody => write!(
+                f,
+                "NOPERM LOCK.GUARD needs a user, and a call of another module may have none"
             ),
             Self::CommandRenamed => write!(
                 f,

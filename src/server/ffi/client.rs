@@ -5,7 +5,6 @@ use super::call_reply::CallReply;
 use super::string::{OwnedString, bytes_of};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CString, c_void};
-use std::io;
 
 /// As whom a client is logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +17,7 @@ pub(crate) enum User {
 
 impl User {
     pub(crate) fn of(ctx: *mut RedisModuleCtx, client: u64) -> Self {
-        // SAFETY: takes a valid context and a number; the server answers null if the client has no user, and else a
-        // string that is ours.
-        let name = unsafe {
-            let name = api!(RedisModule_GetClientUserNameById)(ctx, client);
-            (!name.is_null()).then(|| OwnedString::given(ctx, name))
-        };
-        // SAFETY: the string lives until the end of this function.
-        match name.as_ref().map(|name| unsafe { bytes_of(name.string()) }) {
+        match user(ctx, client).as_deref() {
             None | Some(b"default") => Self::Default,
             Some(_) => Self::Other,
         }
@@ -61,15 +53,10 @@ pub(crate) fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
 }
 
 /// Whether this is a connection. The client of a script, or of another module's call, is none. It is asked for its
-/// user, because Valkey 9.1 tells of the client that is executing something all else as well.
+/// user, because Valkey 9.1 tells of the client that is executing something all else as well. The link to a primary has
+/// no user, and asks for nothing.
 pub(crate) fn is_connected(ctx: *mut RedisModuleCtx, client: u64) -> bool {
-    // SAFETY: takes a valid context and a number; the server answers null, and why, if there is no such client or it
-    // has no user, and else a string that is ours.
-    let name = unsafe {
-        let name = api!(RedisModule_GetClientUserNameById)(ctx, client);
-        (!name.is_null()).then(|| OwnedString::given(ctx, name))
-    };
-    name.is_some() || io::Error::last_os_error().raw_os_error() == Some(libc::ENOTSUP)
+    user(ctx, client).is_some()
 }
 
 /// How much room the server's structure has for an address.

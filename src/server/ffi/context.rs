@@ -23,7 +23,7 @@ pub(crate) fn detached() -> Option<*mut RedisModuleCtx> {
     DETACHED.get().map(NonNull::as_ptr)
 }
 
-/// The module is about to be unloaded.
+/// The server lets go of the module.
 pub(crate) fn free() {
     if let Some(ctx) = DETACHED.take() {
         // SAFETY: made in `detach` and forgotten just now.

@@ -12,12 +12,6 @@ pub(crate) fn misplaces_clients(ctx: *mut RedisModuleCtx) -> bool {
     valkey_version(ctx).is_some_and(|version| ((8, 1)..(9, 1)).contains(&version))
 }
 
-/// Valkey from 9.0 on parses all that a client has sent, and looks each command up, before it executes the first; and in
-/// `CLIENT LIST` it counts the words of the first alone (`argv-mem`). Redis 8.6 does the same and counts all.
-pub(crate) fn parses_uncounted(ctx: *mut RedisModuleCtx) -> bool {
-    valkey_version(ctx).is_some_and(|version| version >= (9, 0))
-}
-
 /// Whether threads that read for the server may ask a module for the keys of a command (`getkeys-api`). The server counts
 /// what is being executed meanwhile, and replicates at the end, as if it were on its main thread: it dies.
 ///
