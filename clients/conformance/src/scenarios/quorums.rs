@@ -3,9 +3,8 @@
 use super::{Scenario, quick, slow};
 use crate::program::{Program, lock};
 use crate::scene::{
-    LONG, Scene, is_held, millis, plain_server, server, take_away, until_free, url,
+    LONG, Scene, at_quorum, is_held, millis, plain_server, server, take_away, until_free,
 };
-use serde_json::{Value, json};
 use testkit::{Server, eventually};
 
 pub(crate) const ALL: &[Scenario] = &[
@@ -13,6 +12,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "quorum",
         "a lock of a quorum is held on each of its servers by one owner, and released on each",
         quorum,
+    ),
+    quick(
+        "quorum-at-once",
+        "the first requests of a program, all at the same time, get their locks of a quorum",
+        quorum_at_once,
     ),
     quick(
         "quorum-excludes",
@@ -58,12 +62,7 @@ pub(crate) const ALL: &[Scenario] = &[
 ];
 
 fn open(scene: &Scene<'_>, servers: &[Server]) -> Program {
-    scene.open(&at(servers))
-}
-
-fn at(servers: &[Server]) -> Value {
-    let urls: Vec<_> = servers.iter().map(|server| url(server.port())).collect();
-    json!({ "quorum": urls })
+    scene.open(&at_quorum(servers.iter().map(Server::port)))
 }
 
 fn three() -> [Server; 3] {
@@ -82,6 +81,16 @@ fn quorum(scene: &Scene<'_>) {
     assert_eq!(lease.release(), "released");
     for server in &servers {
         until_free(server, "x");
+    }
+}
+
+fn quorum_at_once(scene: &Scene<'_>) {
+    let servers = three();
+    let program = open(scene, &servers);
+    let requests: Vec<_> =
+        (0..10).map(|number| program.begin(&lock(&format!("x-{number}")).wait(LONG))).collect();
+    for request in requests {
+        assert_eq!(request.lease().release(), "released");
     }
 }
 

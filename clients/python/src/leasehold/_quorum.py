@@ -166,9 +166,12 @@ class Most(Asking):
             server = await within(limits.each, peer.routes.server_of(key))
             reply = await (await server.line(limits.each)).ask(pack(question.words), limits.each)
             found = re.search(rb"run_id:(\w+)", reply if isinstance(reply, bytes) else b"")
-            if found is not None and found[1].decode() in self._run_ids.values():
+            run_id = "" if found is None else found[1].decode()
+            # A request at the same time may have looked, too.
+            others = [its for other, its in self._run_ids.items() if other is not peer]
+            if run_id and run_id in others:
                 raise SettingError("client: two addresses of a quorum lead to one server")
-            self._run_ids[peer] = "" if found is None else found[1].decode()
+            self._run_ids[peer] = run_id
 
     def _wrong(self, told: Dict[Asking, Told]) -> Optional[LeaseholdError]:
         return next((each for each in told.values() if isinstance(each, SettingError)), None)
