@@ -242,9 +242,14 @@ impl Guard {
         detached
     }
 
-    /// Has the server run a command only if this guard still holds the lock: `LOCK.GUARD`, which needs the module. It is
-    /// not sent again once a server may have run it. The connection is one that is told of grants, so the server ends it at
-    /// a reply that is larger than `client-output-buffer-limit pubsub` allows, 32 MB unless it is set.
+    /// Runs a command on the server, by `LOCK.GUARD`, only if this guard still holds the lock. It needs the module. The
+    /// client does not send the command again once a server may have run it.
+    ///
+    /// `LOCK.GUARD` looks at one key. For a guard of [several locks](crate::Locks::all) the server checks the first lock
+    /// alone: if another one of them was deleted or taken, the command still runs, until a renewal finds that loss.
+    ///
+    /// The client also receives messages about grants on this connection. So the server closes it if a reply is larger
+    /// than `client-output-buffer-limit pubsub` allows, which is 32 MB by default.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
