@@ -1,6 +1,7 @@
 //! What is asked for, and what is granted.
 
 use crate::clock::Moment;
+use crate::copies::Copies;
 use crate::ledger::Entry;
 use crate::question::Claim;
 use crate::remote::Trail;
@@ -14,8 +15,7 @@ pub(crate) struct Asked {
     pub(crate) claim: Arc<Claim>,
     pub(crate) wanted: Wanted,
     pub(crate) terms: Terms,
-    /// How many replicas have to acknowledge the grant, and how long they may take.
-    pub(crate) replicas: Option<(u64, Duration)>,
+    pub(crate) copies: Option<Copies>,
     pub(crate) correlation: String,
 }
 

@@ -5,6 +5,7 @@ use crate::asked::{Asked, Granted, Won};
 use crate::attempt::Attempt;
 use crate::backoff::RETRY;
 use crate::clock::{Moment, within};
+use crate::copies::{Copies, Reached};
 use crate::error::{Error, unanswered};
 use crate::home::Home;
 use crate::keeper::Keeper;
@@ -12,16 +13,15 @@ use crate::lease::{Lease, Next};
 use crate::limits::Limits;
 use crate::link::Line;
 use crate::outcome::{Loss, Released};
-use crate::question::{Claim, Question, Share, millis};
+use crate::question::{Claim, Question, Share};
 use crate::quorum::{self, Quorum};
 use crate::remote::{Answer, Remote};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::story;
 use crate::validity::valid_until;
-use crate::verdict::{number, told};
+use crate::verdict::told;
 use crate::waiting::Waiting;
-use redis::cmd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -107,8 +107,8 @@ impl Core {
         }
         let mut attempt = Attempt::new(&self.home, remote, asked);
         let Some(mut granted) = waiting.acquire(&mut attempt).await? else { return Ok(None) };
-        if let Some(replicas) = asked.replicas {
-            granted = Box::pin(self.acknowledged(&mut attempt, granted, replicas)).await?;
+        if let Some(copies) = asked.copies {
+            granted = Box::pin(self.acknowledged(&mut attempt, granted, copies)).await?;
         }
         Ok(Some(attempt.succeeded(granted)))
     }
@@ -119,7 +119,7 @@ impl Core {
         &self,
         attempt: &mut Attempt,
         granted: Granted,
-        (wanted, limit): (u64, Duration),
+        copies: Copies,
     ) -> Result<Granted, Error> {
         let (claim, remote) = (Arc::clone(&attempt.claim), Arc::clone(&attempt.remote));
         let (ttl, asked) = (attempt.wanted.ttl, Moment::now());
@@ -128,18 +128,18 @@ impl Core {
             let mut line = Line::Own(node.dedicated().await?, node);
             let question = Question::Extend { ttl, fence: granted.fence };
             let extended = remote.say(&mut line, &claim, question).await?;
-            // Zero is without limit.
-            let wait = cmd("WAIT").arg(wanted).arg(millis(limit).max(1)).take();
-            let acknowledged = number(&line.send(claim.key(), &wait).await?)?;
-            Ok((extended, acknowledged.unwrap_or_default()))
+            let reached = Reached::read(&line.send(claim.key(), &copies.wait()).await?)?;
+            Ok((extended, reached))
         };
-        let longest = limit.saturating_add(self.home.settings.response_timeout);
+        let longest = copies.within.saturating_add(self.home.settings.response_timeout);
         let came = within(longest, waiting).await.unwrap_or_else(|| Err(unanswered()));
         let lock = attempt.name.to_string();
         let error = match came {
-            Ok((Some(1), acknowledged)) if acknowledged < wanted => {
-                Error::TooFewReplicas { lock, acknowledged, wanted }
-            }
+            Ok((Some(1), reached)) if !copies.are_made(reached) => Error::TooFewReplicas {
+                lock,
+                acknowledged: reached.replicas,
+                wanted: copies.replicas,
+            },
             // Nobody renews it meanwhile.
             Ok((Some(1), _)) if Moment::now() >= valid_until(asked, ttl) => Error::TooLate { lock },
             Ok((Some(1), _)) => {

@@ -37,8 +37,9 @@ pub enum Error {
         /// The error. [`RedisError::code`] has its first word, such as `NOPERM`.
         source: RedisError,
     },
-    /// The lock was granted, too few replicas acknowledged it in time, and it was released again.
-    #[error("{acknowledged} of {wanted} replicas have acknowledged the lock {lock}")]
+    /// The lock was granted, too few replicas acknowledged it in time, and it was released again. Of a
+    /// [durable](crate::Request::durable) grant it can also be the server that did not write it to disk in time.
+    #[error("{}", too_few(lock, *acknowledged, *wanted))]
     TooFewReplicas {
         /// The lock.
         lock: String,
@@ -95,6 +96,14 @@ fn words(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         _ => error.to_string(),
+    }
+}
+
+fn too_few(lock: &str, acknowledged: u64, wanted: u64) -> String {
+    if acknowledged >= wanted {
+        format!("the server has not written the lock {lock} to disk in time")
+    } else {
+        format!("{acknowledged} of {wanted} replicas have acknowledged the lock {lock}")
     }
 }
 

@@ -59,7 +59,7 @@
 //!
 //! A lock is a lease: it ends, or a holder that died would keep it for ever. [`Guard::lost`] tells of its end, and
 //! [`Guard::fence`] has the store refuse what a paused holder writes late. A failover may lose the last grants:
-//! [`Request::replicas`] has replicas acknowledge them, and [`Server::quorum`] spreads a lock over several servers.
+//! [`Request::replicas`] has replicas acknowledge them, [`Request::durable`] has them on disk, and [`Server::quorum`] spreads a lock over several servers.
 //!
 //! # What is traced
 //!
@@ -95,6 +95,7 @@ mod bare;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod clock;
+mod copies;
 mod core;
 mod detached;
 mod election;

@@ -89,7 +89,7 @@ impl Quorum {
     pub(crate) async fn acquire(&self, asked: &Asked) -> Result<Option<Won>, Error> {
         let Asked { name, claim, wanted, .. } = asked;
         let is_simple = claim.share == EXCLUSIVE && claim.keys.len() == 1 && claim.grace.is_none();
-        if !is_simple || asked.replicas.is_some() {
+        if !is_simple || asked.copies.is_some() {
             let reason = "a quorum has exclusive locks of one name, which no connection ends, and \
                           no replicas";
             return Err(Error::setting("server", reason));

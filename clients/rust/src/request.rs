@@ -1,6 +1,7 @@
 //! A request for locks: what is asked for, and how.
 
 use crate::asked::{Asked, Terms, Wanted};
+use crate::copies::Copies;
 use crate::core::Core;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -37,7 +38,7 @@ pub struct Request {
     wait: Option<Duration>,
     renew: Renew,
     owner: Option<String>,
-    replicas: (u64, Duration),
+    copies: Copies,
     hold_at_least: Option<Duration>,
     ephemeral: Option<Duration>,
     confirm: bool,
@@ -50,7 +51,8 @@ impl Request {
     pub(crate) fn new(core: &Arc<Core>, names: Vec<Vec<u8>>, share: Share) -> Self {
         let settings = &core.home.settings;
         let (ttl, wait, renew) = (settings.ttl, settings.wait, settings.renew);
-        let replicas = (settings.replicas, settings.replicas_within);
+        let (replicas, within) = (settings.replicas, settings.replicas_within);
+        let copies = Copies { replicas, within, is_durable: false };
         Self {
             core: Arc::clone(core),
             names,
@@ -59,7 +61,7 @@ impl Request {
             wait,
             renew,
             owner: None,
-            replicas,
+            copies,
             hold_at_least: None,
             ephemeral: None,
             confirm: false,
@@ -101,7 +103,19 @@ impl Request {
     /// Has so many replicas acknowledge the grant within that time. Otherwise the lock is released again, and the request
     /// fails with [`Error::TooFewReplicas`]. A failover to one of these then keeps the lock.
     pub fn replicas(self, count: u64, within: Duration) -> Self {
-        Self { replicas: (count, within), ..self }
+        let copies = Copies { replicas: count, within, ..self.copies };
+        Self { copies, ..self }
+    }
+
+    /// Has the server, and as many replicas as [`replicas`](Self::replicas) says, write the grant to disk before the work
+    /// begins. Otherwise the request fails as with too few replicas. A loss of power then keeps the lock.
+    ///
+    /// It needs `WAITAOF` (Redis 7.2 or Valkey) and an append-only file. With `appendfsync everysec` the server takes up to
+    /// a second, so allow more than that with `replicas(0, …)` or [`replicas_within`](crate::Settings::replicas_within).
+    /// On Valkey use `appendfsync always`: with `everysec`, Valkey 9.1 replies to `WAITAOF` before the grant is on disk.
+    pub fn durable(self) -> Self {
+        let copies = Copies { is_durable: true, ..self.copies };
+        Self { copies, ..self }
     }
 
     /// For how long to hold the lock at least: [`Guard::release`] leaves it held until then, and says so.
@@ -249,7 +263,7 @@ impl Request {
             }),
             wanted: Wanted { ttl, wait: self.wait, confirm },
             terms: Terms { renew: self.renew, hold_at_least: self.hold_at_least },
-            replicas: Some(self.replicas).filter(|(count, _)| *count > 0),
+            copies: Some(self.copies).filter(Copies::are_wanted),
             correlation: self.correlation,
         }))
     }
