@@ -1,4 +1,4 @@
-//! Waiting until replicas, and disks, have a grant: `WAIT` and `WAITAOF`.
+//! `WAIT` and `WAITAOF`: wait until replicas, or disks, have a grant.
 
 use crate::error::unexpected;
 use crate::question::millis;
@@ -6,7 +6,6 @@ use crate::verdict::number;
 use redis::{Cmd, RedisError, Value, cmd};
 use std::time::Duration;
 
-/// Who must have a grant before its work begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copies {
     pub(crate) replicas: u64,
@@ -15,7 +14,6 @@ pub(crate) struct Copies {
     pub(crate) is_durable: bool,
 }
 
-/// Who had the grant when the time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) replicas: u64,
@@ -29,7 +27,7 @@ impl Copies {
 
     pub(crate) fn wait(&self) -> Cmd {
         let mut wait = if self.is_durable { cmd("WAITAOF").arg(1).take() } else { cmd("WAIT") };
-        // Zero is without limit.
+        // Zero would mean no limit.
         wait.arg(self.replicas).arg(millis(self.within).max(1)).take()
     }
 
