@@ -20,7 +20,7 @@ use crate::question::{Claim, EXCLUSIVE, Question};
 use crate::remote::{Answer, Remote, Trail};
 use crate::server::Place;
 use crate::settings::Settings;
-use crate::verdict::{is_silence, told};
+use crate::verdict::{may_pass, told};
 use redis::{Value, cmd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -110,7 +110,7 @@ impl Quorum {
             let is_over = left.is_some_and(|left| left.is_zero());
             match came {
                 Ok(None) if is_over => return Ok(None),
-                Err(error) if is_over || !is_silence(&error) => return Err(error),
+                Err(error) if is_over || !may_pass(&error) => return Err(error),
                 Ok(None) | Err(_) => {}
                 granted => return granted,
             }
@@ -220,7 +220,7 @@ impl Quorum {
         let (mut last, all) = (None, self.peers.len());
         for (_, came) in answers {
             match came {
-                Err(error) if !is_silence(&error) => return Some(error),
+                Err(error) if !may_pass(&error) => return Some(error),
                 Err(error) => last = Some(error),
                 Ok(_) => {}
             }

@@ -69,6 +69,14 @@ pub(crate) fn told(error: RedisError) -> Error {
     }
 }
 
+/// Whether a later try may succeed: the server is silent, or not ready.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Refused { source } => matches!(verdict(source), Verdict::Again | Verdict::Elsewhere),
+        error => is_silence(error),
+    }
+}
+
 /// Whether the server is silent or absent, and has refused nothing.
 pub(crate) fn is_silence(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. })
