@@ -13,7 +13,7 @@ from ._questions import Claim, Question
 from ._resp import Reply, number, pack
 from ._routes import Routes
 from ._target import Several
-from ._time import RETRY, now, within
+from ._time import now, within
 from .errors import LeaseholdError, Refused, SettingError, Unreachable
 
 LONGEST_EACH = 0.5  # How long one server of a quorum may take to answer at the most
@@ -76,28 +76,22 @@ class Most(Asking):
         raise self._too_few(told) or Unreachable("too few servers answered in time")
 
     async def _acquire(self, claim: Claim, question: Question, limits: Limits) -> Answer:
-        tries = 0
-        while True:
-            asked, fence = now(), None
-            try:
-                told = await self._ask_all(question, limits, self._peers, claim)
-                error = self._wrong(told)
-                if error is None:
-                    fence = await self._raised(claim, told, limits)
-                    error = None if fence is not None else self._too_few(told)
-            except Refused as refused:
-                error = refused
-            finally:
-                if fence is None:
-                    # Everywhere: it may have been granted by a server that was not heard.
-                    await self._give_back(claim, limits)
-            if fence is not None or error is None:
-                return Answer(fence, asked, _NO_LINE, False)
-            rest = RETRY.rest(tries)
-            if not isinstance(error, Unreachable) or now() + rest >= limits.until:
-                raise error
-            tries += 1
-            await self.pause(rest)
+        asked, fence = now(), None
+        try:
+            told = await self._ask_all(question, limits, self._peers, claim)
+            error = self._wrong(told)
+            if error is None:
+                fence = await self._raised(claim, told, limits)
+                error = None if fence is not None else self._too_few(told)
+        except Refused as refused:
+            error = refused
+        finally:
+            if fence is None:
+                # Everywhere: it may have been granted by a server that was not heard.
+                await self._give_back(claim, limits)
+        if fence is None and error is not None:
+            raise error
+        return Answer(fence, asked, _NO_LINE, False)
 
     async def _give_back(self, claim: Claim, limits: Limits) -> None:
         await self._ask_all(_questions.release(claim, None), self._last(limits), self._peers)

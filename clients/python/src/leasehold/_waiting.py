@@ -100,6 +100,20 @@ async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[
 
 
 async def _try(home: Home, pending: Pending, until: float) -> Answer:
+    tries = 0
+    while True:
+        try:
+            return await _try_once(home, pending, until)
+        except Unreachable:
+            rest = RETRY.rest(tries)
+            # With one owner for all tries, the question itself is repeated.
+            if not home.asking.owns_tries or now() + rest >= until:
+                raise
+            tries += 1
+            await home.asking.pause(rest, until)
+
+
+async def _try_once(home: Home, pending: Pending, until: float) -> Answer:
     wanted = pending.wanted
     if home.asking.owns_tries:
         # What is still to be released for an earlier try does not hit this one.
