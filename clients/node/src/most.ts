@@ -19,7 +19,7 @@ import { Server } from './server.js';
 import type { Checked } from './settings.js';
 import { Steps } from './steps.js';
 import { validUntil } from './validity.js';
-import { messageOf } from './verdict.js';
+import { mayPass, messageOf } from './verdict.js';
 
 /** How long one server may take to answer at the most. */
 const LONGEST_LIMIT = 500;
@@ -97,7 +97,8 @@ export class Most extends Server {
         if (granted !== null || left <= 0) return granted;
       } catch (error) {
         if (steps.areStopped) standing.then((granted) => granted && this.#releaseAll(claim)).catch(() => {});
-        if (steps.areStopped || left <= 0 || error instanceof LeaseholdError) throw this.told(error);
+        const isFinal = error instanceof LeaseholdError && !mayPass(error);
+        if (steps.areStopped || left <= 0 || isFinal) throw this.told(error);
       }
       // At random, or those who split the servers between them would do so again.
       await steps.sleep(Math.min(rest(POLL, tries), Math.max(0, left)));
