@@ -2,9 +2,8 @@
 
 use super::{Scenario, quick, slow};
 use crate::program::{Program, lock};
-use crate::scene::{
-    LONG, Scene, at_quorum, is_held, millis, plain_server, server, take_away, until_free,
-};
+use crate::scene::{LONG, Scene, at_quorum, is_held, millis, plain_server, server, until_free};
+use std::time::Instant;
 use testkit::{Server, eventually};
 
 pub(crate) const ALL: &[Scenario] = &[
@@ -47,6 +46,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "quorum-renewed",
         "a lock of a quorum is renewed for longer than its ttl, also when one server forgets it",
         quorum_renewed,
+    ),
+    quick(
+        "quorum-not-ready",
+        "while most servers of a quorum are not ready, a renewal and a wait go on until they are",
+        quorum_not_ready,
     ),
     quick(
         "quorum-lost",
@@ -165,19 +169,54 @@ fn quorum_fences_raised(scene: &Scene<'_>) {
 fn quorum_renewed(scene: &Scene<'_>) {
     let servers = three();
     let lease = open(scene, &servers).acquire(&lock("x").ttl(millis(1_500)));
-    take_away(&servers[2], "x");
-    let until = std::time::Instant::now() + millis(4_000);
-    while std::time::Instant::now() < until {
+    // It may not have had it: the others are enough for a grant.
+    servers[2].cmd(["DEL", "x"]);
+    let until = Instant::now() + millis(4_000);
+    while Instant::now() < until {
         assert_eq!(lease.state().loss, None);
     }
+    assert_eq!(lease.release(), "released");
+}
+
+fn quorum_not_ready(scene: &Scene<'_>) {
+    let servers = three();
+    let program = open(scene, &servers);
+    let lease = program.acquire(&lock("x").ttl(millis(1_500)));
+    let need_replicas = |count: &str| {
+        for server in &servers[1..] {
+            server.cmd(["CONFIG", "SET", "min-replicas-to-write", count]);
+        }
+    };
+    need_replicas("1");
+    let waiting = program.begin(&lock("y").wait(LONG));
+    // The first renewal has been refused.
+    eventually("time passes", || match lease.state().valid_for {
+        ..800 => Ok(()),
+        left => Err(left),
+    });
+    need_replicas("0");
+    eventually("the lease is renewed", || match lease.state().valid_for {
+        1_000.. => Ok(()),
+        left => Err(left),
+    });
+    let waited = waiting.lease();
+    // Releases of earlier tries, which were refused meanwhile, do not end this grant.
+    let begun = Instant::now();
+    while begun.elapsed() < millis(1_500) {
+        let count = servers.iter().filter(|server| is_held(server, "y")).count();
+        assert!(count >= 2, "{count} servers have it after {:?}", begun.elapsed());
+    }
+    assert_eq!(waited.release(), "released");
     assert_eq!(lease.release(), "released");
 }
 
 fn quorum_lost(scene: &Scene<'_>) {
     let servers = three();
     let lease = open(scene, &servers).acquire(&lock("x").ttl(millis(1_500)));
-    take_away(&servers[0], "x");
-    take_away(&servers[1], "x");
+    // One of them may not have had it: two are enough for a grant.
+    for server in &servers {
+        server.cmd(["DEL", "x"]);
+    }
     lease.lost();
     assert_eq!(lease.release(), "late");
 }
