@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Tuple
 
 import pytest
 import redis
@@ -50,7 +49,7 @@ class Provider(redis.CredentialProvider):
         self.is_down = False
         self.failures = 0
 
-    def get_credentials(self) -> Tuple[str, str]:
+    def get_credentials(self) -> tuple[str, str]:
         if self.is_down:
             self.failures += 1
             raise LookupError("nobody tells the password")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import Any, List
+from typing import Any
 
 import pytest
 import redis.asyncio
@@ -139,7 +139,7 @@ class Slow:
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
-        self.kept: List[bytes] = []
+        self.kept: list[bytes] = []
         self.write = self.kept.append
 
     def __getattr__(self, name: str) -> Any:
@@ -207,7 +207,7 @@ def test_a_grant_that_was_over_when_it_was_heard_of_is_none(own_server: Server, 
 def test_messages_are_heard_however_they_are_cut() -> None:
     class Told:
         def __init__(self) -> None:
-            self.fences: List[int] = []
+            self.fences: list[int] = []
             self.told = self.fences.append
 
         def deaf(self) -> None: ...

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, Set, Tuple, TypeVar
+from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, TypeVar
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
@@ -55,7 +55,7 @@ class Asking:
         self.routes = routes
         self._response = response
         self.is_closed = False
-        self.open: Set[asyncio.Future[Any]] = set()  # What those wait for who are told of the end of the client
+        self.open: set[asyncio.Future[Any]] = set()  # What those wait for who are told of the end of the client
 
     def close(self) -> None:
         self.routes.close()
@@ -96,7 +96,7 @@ class Asking:
         key: bytes,
         question: Callable[[float], Question],
         limits: Limits,
-        unanswered: Optional[Set[Any]] = None,
+        unanswered: Optional[set[Any]] = None,
         prepare: Optional[Callable[[Server, Line, float], Awaitable[None]]] = None,
         may_repeat: bool = True,
     ) -> Answer:
@@ -149,7 +149,7 @@ class Asking:
             tries += 1
             await (asyncio.sleep(rest) if limits.outlasts else self.pause(rest))
 
-    async def _find(self, key: bytes, server: Optional[Server], limits: Limits) -> Tuple[Server, Line]:
+    async def _find(self, key: bytes, server: Optional[Server], limits: Limits) -> tuple[Server, Line]:
         if server is None:
             server = await within(limits.until - now(), self.routes.server_of(key))
         return server, await server.line(min(self._response, limits.until - now()))
@@ -186,7 +186,7 @@ class Home:
     def __init__(self, target: Target, settings: Settings) -> None:
         self.settings = settings
         self.limits = Durations(*(seconds(name, getattr(settings, name)) for name in Durations._fields))
-        self._background: Set[asyncio.Future[Any]] = set()
+        self._background: set[asyncio.Future[Any]] = set()
         if isinstance(target, Several):
             # Of these no server is known by itself, so that nothing asks one alone: see Most.
             target = Clustered(target.each[0].endpoint, (), None)
@@ -194,7 +194,7 @@ class Home:
         # Ephemeral holds end with the connection on which they were asked for: these have one of their own.
         self.bound = Asking(Routes(target, self.limits.response), self.limits.response)
         self.loop = asyncio.get_running_loop()
-        self.requests: Set[object] = set()
+        self.requests: set[object] = set()
         """Those who ask for a lock at this moment, and leases that are released by one request."""
         self.is_closed = False
         self._room = deque(range(settings.wait_connections))  # To wait on connections

@@ -6,7 +6,7 @@ import contextlib
 import os
 import select
 import socket
-from typing import TYPE_CHECKING, List, Optional
+from typing import TYPE_CHECKING, Optional
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
@@ -94,7 +94,7 @@ class Pool:
     def __init__(self, endpoint: Endpoint, address: Optional[Address]) -> None:
         self._endpoint = endpoint
         self._address = address
-        self._idle: List[Channel] = []
+        self._idle: list[Channel] = []
         self._is_closed = False
 
     def take(self, limit: float) -> Channel:

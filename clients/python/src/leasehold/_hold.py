@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, Generic, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Generic, Optional, TypeVar, Union
 
 from ._hub import Hub
 from ._pending import LeaseState
@@ -90,7 +90,7 @@ class Entered(Generic[E]):
     __slots__ = ("_blocks",)
 
     def __init__(self) -> None:
-        self._blocks: List[Tuple[object, E]] = []
+        self._blocks: list[tuple[object, E]] = []
 
     def enter(self, who: object, what: E) -> None:
         self._blocks.append((who, what))
@@ -141,7 +141,7 @@ class Scope:
         self._is_over = True
         return self._has_cancelled
 
-    async def stopped_by(self, raised: Optional[Type[BaseException]]) -> Optional[Loss]:
+    async def stopped_by(self, raised: Optional[type[BaseException]]) -> Optional[Loss]:
         if sys.version_info >= (3, 11):
             self._task.uncancel()
         if raised is not None and issubclass(raised, asyncio.CancelledError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import Any, Coroutine, Dict, List, Optional, Set, Tuple, TypeVar
+from typing import Any, Coroutine, Optional, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -36,12 +36,12 @@ _NOT_HELD = (Loss.EXPIRED, Loss.TAKEN, Loss.FORKED)
 class Holding(Home):
     def __init__(self, target: Target, settings: Settings) -> None:
         super().__init__(target, settings)
-        self.leases: Set[LeaseState] = set()
+        self.leases: set[LeaseState] = set()
         self._look_at = math.inf
         self._looking: Optional[asyncio.TimerHandle] = None
-        self._giving_back: Dict[asyncio.Future[Any], Name] = {}
+        self._giving_back: dict[asyncio.Future[Any], Name] = {}
         """What is being released, and what may have been granted to those who gave up."""
-        self._not_released: List[Tuple[Name, float]] = []  # What a server refused to release, and when its lease ends
+        self._not_released: list[tuple[Name, float]] = []  # What a server refused to release, and when its lease ends
 
     def _give_back_by(self, name: Name, end: float, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
         """Whoever closes the client is told the name if it takes too long, or fails before the lease ends."""
@@ -191,7 +191,7 @@ class Holding(Home):
         self.look_by(state.next_look)
         return fence
 
-    async def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
+    async def guard(self, state: LeaseState, command: tuple[Word, ...]) -> Reply:
         self.check_open()
         loss = state.loss
         if loss is not None:
@@ -291,7 +291,7 @@ class Holding(Home):
         self.begin_release(state, Loss.RELEASED)
 
 
-def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Question:
+def guarded(state: LeaseState, command: tuple[Word, ...]) -> Question:
     its_words = tuple(octets("command", word) if isinstance(word, str) else word for word in command)
     return _questions.guarded(state.claim, state.fence, its_words)
 

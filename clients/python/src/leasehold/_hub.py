@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Callable, Dict, List, Optional, Union
+from typing import Callable, Optional, Union
 
 from redis.exceptions import RedisError
 
@@ -112,8 +112,8 @@ class Hub(Holding):
         super().__init__(target, settings)
         if isinstance(target, Several):
             self.asking = Most(target, self.asking.routes, self.limits.response, self.spawn)
-        self.blocked: Dict[Channel, Pending] = {}  # Threads that wait on connections
-        self._closing: Optional[asyncio.Future[List[Name]]] = None
+        self.blocked: dict[Channel, Pending] = {}  # Threads that wait on connections
+        self._closing: Optional[asyncio.Future[list[Name]]] = None
         _fork.remember(self)
 
     async def acquire(self, pending: Pending, begun: float) -> Optional[LeaseState]:
@@ -217,19 +217,19 @@ class Hub(Holding):
         fence, owner = parse(held if isinstance(held, bytes) else b"")
         return read(LockInfo, {b"owner": owner, b"fence": fence, b"ttl": left, b"holders": 1, b"share": 1})
 
-    async def holders(self, name: Name, count: int = 100) -> List[Holder]:
+    async def holders(self, name: Name, count: int = 100) -> list[Holder]:
         """Those who hold the lock, the oldest grant first; a count of -1: all. It needs the module."""
         return listed(Holder, await self._list(name, b"LOCK.HOLDERS", key_of(self.settings, name), b"COUNT", count))
 
-    async def waiters(self, name: Name, count: int = 100) -> List[Waiter]:
+    async def waiters(self, name: Name, count: int = 100) -> list[Waiter]:
         """Those who wait for the lock, the next one first; a count of -1: all. It needs the module."""
         return listed(Waiter, await self._list(name, b"LOCK.WAITERS", key_of(self.settings, name), b"COUNT", count))
 
-    async def top(self, count: int = 10, node_of: Name = b"") -> List[Contended]:
+    async def top(self, count: int = 10, node_of: Name = b"") -> list[Contended]:
         """The most contended locks, of the server, or of the node that has ``node_of``; a count of -1: all."""
         return listed(Contended, await self._list(node_of, b"LOCK.TOP", count))
 
-    async def log(self, count: int = 10, node_of: Name = b"") -> List[LogEntry]:
+    async def log(self, count: int = 10, node_of: Name = b"") -> list[LogEntry]:
         """What went wrong with locks, the latest first: of the same server as :meth:`top`."""
         return listed(LogEntry, await self._list(node_of, b"LOCK.LOG", count))
 
@@ -241,14 +241,14 @@ class Hub(Holding):
         limits = self.asking.limits(self.limits.within, now() + self.limits.within)
         return await self.asking.ask(question.key, lambda _: question, limits)
 
-    async def close(self, timeout: float) -> List[Name]:
+    async def close(self, timeout: float) -> list[Name]:
         """The names of the locks that could not be released in time. It goes on when whoever closes is cancelled."""
         self.is_closed = True
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(timeout))
         return await asyncio.shield(self._closing)
 
-    async def _close(self, timeout: float) -> List[Name]:
+    async def _close(self, timeout: float) -> list[Name]:
         until = now() + timeout
         self.asking.send_away()
         self.bound.send_away()
@@ -289,7 +289,7 @@ class Hub(Holding):
             state.forget_in_child()
 
 
-_LAST: Dict[Hub, asyncio.Future[List[Name]]] = {}
+_LAST: dict[Hub, asyncio.Future[list[Name]]] = {}
 
 
 def _is_done(release: asyncio.Future[Optional[Released]]) -> bool:

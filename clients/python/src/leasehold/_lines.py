@@ -14,7 +14,7 @@ import os
 import socket
 import uuid
 from collections import deque
-from typing import Callable, Deque, Dict, Iterable, Optional, Protocol, Set, Tuple, TypeVar
+from typing import Callable, Iterable, Optional, Protocol, TypeVar
 
 from redis.asyncio.connection import AbstractConnection, Connection
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
@@ -85,10 +85,10 @@ class Line(Wire):
     def __init__(self, writer: asyncio.StreamWriter, response: float) -> None:
         super().__init__(writer)
         self._response = response
-        self._waiting: Deque[Tuple[Sink, float, float]] = deque()
+        self._waiting: deque[tuple[Sink, float, float]] = deque()
         """Who waits, when it was sent, and when the answer is overdue."""
         self._retired: Optional[Exception] = None
-        self.bonds: Set[Callable[[], object]] = set()  # What is to be asked for elsewhere when it is of no more use
+        self.bonds: set[Callable[[], object]] = set()  # What is to be asked for elsewhere when it is of no more use
         self._watch: Optional[asyncio.TimerHandle] = None
         self._look_by = math.inf
         self.has_module = True
@@ -176,7 +176,7 @@ class Listener(Protocol):
     def deaf(self) -> None: ...
 
 
-Place = Tuple[bytes, bytes]  # An owner and the key of a lock
+Place = tuple[bytes, bytes]  # An owner and the key of a lock
 
 
 class Subscription(Wire):
@@ -186,7 +186,7 @@ class Subscription(Wire):
         super().__init__(writer)
         self.channel = channel or f"leasehold:{uuid.uuid4()}".encode()
         self._before = pack((b"message", self.channel, b""))[:-5]  # What comes before the length of each message
-        self.listeners: Dict[Place, Listener] = {}
+        self.listeners: dict[Place, Listener] = {}
         self.places: Optional[object] = None  # Those in the queues of this server, kept together
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self._heard_at = self._checked_at = now()
@@ -245,7 +245,7 @@ class Subscription(Wire):
             listener.deaf()
 
 
-def parse(message: bytes) -> Optional[Tuple[int, Place]]:
+def parse(message: bytes) -> Optional[tuple[int, Place]]:
     """``<fence> <length of owner> <owner> <key>``. Owners and keys may contain spaces."""
     parts = message.split(b" ", 2)
     if len(parts) != 3 or not (parts[0].isdigit() and parts[1].isdigit()):

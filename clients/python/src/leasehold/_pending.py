@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import threading
-from typing import Callable, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 from . import _questions
 from ._asking import Home
@@ -47,12 +47,12 @@ class LeaseState:
         self.unanswered = pending.unanswered  # Connections on which it was asked for, and nobody answered
         self._alone = threading.RLock()
         self._loss: Optional[Loss] = None
-        self._told: List[Callable[[], None]] = []
+        self._told: list[Callable[[], None]] = []
         self.end = valid_until(grant.asked, grant.ttl)
         # Two renewals may fail before it is over. One that has waited for its turn is asked for sooner.
         left = self.end - here
         self.renew_at = here + left / 3 if left > grant.ttl / 2 else here
-        self._unanswered: List[Tuple[float, float]] = []
+        self._unanswered: list[tuple[float, float]] = []
 
     @property
     def is_released(self) -> bool:
@@ -138,7 +138,7 @@ class Pending:
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
-        self.unanswered: Set[Union[Line, Channel]] = set()
+        self.unanswered: set[Union[Line, Channel]] = set()
         self.parked: Optional[Line] = None
         self.bond: Optional[Line] = None  # Where it was asked for last, with tickets or at once
         self.begun = now()
@@ -179,7 +179,7 @@ async def give_up(home: Home, pending: Pending) -> None:
     limit = home.limits.response
     lines = [line for line in pending.unanswered if line is not parked]
     release = _questions.release(claim, None)
-    heard: List[bool] = await asyncio.gather(*(line.last_word(in_full(line, release), limit) for line in lines))
+    heard: list[bool] = await asyncio.gather(*(line.last_word(in_full(line, release), limit) for line in lines))
     if heard and all(heard) and parked is None:
         # Behind the request, on the same connection: nothing can come after it.
         return

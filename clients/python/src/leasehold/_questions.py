@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 from . import _plain
 from ._resp import Word
@@ -12,24 +12,24 @@ from .settings import millis
 UNLIMITED = 0
 EXCLUSIVE = 1
 
-Call = Tuple[_plain.Script, List[Word]]
+Call = tuple[_plain.Script, list[Word]]
 
 
 class Claim(NamedTuple):
     key: bytes
     owner: bytes
     share: int = EXCLUSIVE
-    also: Tuple[bytes, ...] = ()
+    also: tuple[bytes, ...] = ()
     grace: Optional[float] = None  # How long the hold may outlast the connection, if it is bound to one
 
     @property
-    def keys(self) -> Tuple[bytes, ...]:
+    def keys(self) -> tuple[bytes, ...]:
         return (self.key, *self.also)
 
 
 class Question(NamedTuple):
     key: bytes
-    words: List[Word]
+    words: list[Word]
     plain: Union[Callable[[], Call], str]  # The script, and what follows it in EVAL; or what needs the module
 
     def call(self) -> Call:
@@ -41,7 +41,7 @@ class Question(NamedTuple):
 def acquire(claim: Claim, ttl: float, *options: Word) -> Question:
     """By scripts nobody waits: whoever asks to wait is told of the present."""
     key, owner, share, also, grace = claim
-    asked: List[Word] = [b"LOCK.ACQUIRE", key, owner, millis(ttl)]
+    asked: list[Word] = [b"LOCK.ACQUIRE", key, owner, millis(ttl)]
     if share != EXCLUSIVE:
         asked += [b"SHARE", share]
     if grace is not None:
@@ -65,7 +65,7 @@ def ticket(claim: Claim, ttl: float, kept: float, channel: Optional[bytes]) -> Q
 
 
 def extend(claim: Claim, ttl: float, fence: int) -> Question:
-    its_words: List[Word] = [b"LOCK.EXTEND", claim.key, claim.owner, millis(ttl), fence]
+    its_words: list[Word] = [b"LOCK.EXTEND", claim.key, claim.owner, millis(ttl), fence]
 
     def call() -> Call:
         return _plain.EXTEND, _of(claim, _plain.value(claim.owner, fence), millis(ttl))
@@ -75,7 +75,7 @@ def extend(claim: Claim, ttl: float, fence: int) -> Question:
 
 def release(claim: Claim, fence: Optional[int]) -> Question:
     """Without a fence: whatever this owner holds, and its place in the queue."""
-    its_words: List[Word] = [b"LOCK.RELEASE", claim.key, claim.owner]
+    its_words: list[Word] = [b"LOCK.RELEASE", claim.key, claim.owner]
     if fence is not None:
         its_words.append(fence)
 
@@ -102,13 +102,13 @@ def listing(key: bytes, *command: Word) -> Question:
     return Question(key, [*command], "lists of holders, of waiters and of events")
 
 
-def guarded(claim: Claim, fence: int, command: Tuple[Word, ...]) -> Question:
+def guarded(claim: Claim, fence: int, command: tuple[Word, ...]) -> Question:
     return Question(claim.key, [b"LOCK.GUARD", claim.key, claim.owner, fence, *command], "guarded commands")
 
 
-def _of(claim: Claim, *arguments: Word) -> List[Word]:
+def _of(claim: Claim, *arguments: Word) -> list[Word]:
     return [len(claim.keys), *claim.keys, *arguments]
 
 
-def _also(claim: Claim) -> List[Word]:
+def _also(claim: Claim) -> list[Word]:
     return [b"ALSO", len(claim.also), *claim.also]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any, Callable, Coroutine, Dict, List, Optional, Set, Union
+from typing import Any, Callable, Coroutine, Optional, Union
 
 from . import _questions
 from ._asking import Answer, Asking, Limits
@@ -34,7 +34,7 @@ class Most(Asking):
         self._spawn = spawn
         self._peers = [Asking(Routes(each, response), response) for each in target.each]
         self._majority = len(self._peers) // 2 + 1
-        self._run_ids: Dict[Asking, str] = {}
+        self._run_ids: dict[Asking, str] = {}
 
     def send_away(self) -> None:
         super().send_away()
@@ -47,12 +47,7 @@ class Most(Asking):
             peer.close()
 
     async def ask(
-        self,
-        key: bytes,
-        question: Callable[[float], Question],
-        limits: Limits,
-        *_: object,
-        **__: object,
+        self, key: bytes, question: Callable[[float], Question], limits: Limits, *_: object, **__: object
     ) -> Answer:
         asked = now()
         its_question = question(asked)
@@ -105,7 +100,7 @@ class Most(Asking):
     def _last(self, limits: Limits) -> Limits:
         return Limits(limits.each, now() + 10 * limits.each, True)
 
-    async def _raised(self, claim: Claim, told: Dict[Asking, Told], limits: Limits) -> Optional[int]:
+    async def _raised(self, claim: Claim, told: dict[Asking, Told], limits: Limits) -> Optional[int]:
         """The fence that most of them have now; None if not enough have granted the lock."""
         granted = {peer: number(reply) for peer, reply in told.items() if not isinstance(reply, BaseException)}
         fences = {peer: fence for peer, fence in granted.items() if fence is not None}
@@ -127,10 +122,10 @@ class Most(Asking):
         return None
 
     async def _ask_all(
-        self, question: Question, limits: Limits, whom: List[Asking], claim: Optional[Claim] = None
-    ) -> Dict[Asking, Told]:
+        self, question: Question, limits: Limits, whom: list[Asking], claim: Optional[Claim] = None
+    ) -> dict[Asking, Told]:
         """What those have said who answered in time. Nobody is waited for who cannot change what most have said."""
-        heard: Dict[Asking, Told] = {}
+        heard: dict[Asking, Told] = {}
         begun, is_over = now(), False
 
         async def ask(peer: Asking) -> None:
@@ -146,7 +141,7 @@ class Most(Asking):
                 # It may be granted, and nobody hears of it.
                 await peer.ask(claim.key, lambda _: _questions.release(claim, None), self._last(limits))
 
-        tasks: Set[asyncio.Future[None]] = {self._spawn(ask(peer)) for peer in whom}
+        tasks: set[asyncio.Future[None]] = {self._spawn(ask(peer)) for peer in whom}
         until = begun + limits.each
         try:
             while tasks and now() < until:
@@ -170,10 +165,10 @@ class Most(Asking):
                 raise SettingError("client: two addresses of a quorum lead to one server")
             self._run_ids[peer] = "" if found is None else found[1].decode()
 
-    def _wrong(self, told: Dict[Asking, Told]) -> Optional[LeaseholdError]:
+    def _wrong(self, told: dict[Asking, Told]) -> Optional[LeaseholdError]:
         return next((each for each in told.values() if isinstance(each, SettingError)), None)
 
-    def _too_few(self, told: Dict[Asking, Told]) -> Optional[LeaseholdError]:
+    def _too_few(self, told: dict[Asking, Told]) -> Optional[LeaseholdError]:
         errors = [each for each in told.values() if isinstance(each, LeaseholdError)]
         if len(told) - len(errors) >= self._majority:
             return None
@@ -182,7 +177,7 @@ class Most(Asking):
         return refused[0] if refused else Unreachable(said)
 
 
-def _said(told: Dict[Asking, Told]) -> List[Reply]:
+def _said(told: dict[Asking, Told]) -> list[Reply]:
     return [each for each in told.values() if not isinstance(each, LeaseholdError)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Callable, Optional, Sequence, TypeVar, Union
 
 from redis.crc import key_slot
 from redis.exceptions import ConnectionError as Disconnected
@@ -24,7 +24,7 @@ NEXT_AFTER = 0.1  # How long a node may take to say who has which slot before an
 
 class SlotMap:
     def __init__(self) -> None:
-        self._nodes: Dict[int, Address] = {}
+        self._nodes: dict[int, Address] = {}
 
     def node_of(self, key: bytes) -> Optional[Address]:
         return self._nodes.get(slot_of(key))
@@ -32,12 +32,12 @@ class SlotMap:
     def moved(self, slot: int, to: Address) -> None:
         self._nodes[slot] = to
 
-    def nodes(self) -> List[Address]:
+    def nodes(self) -> list[Address]:
         return list(dict.fromkeys(self._nodes.values()))
 
     def learn(self, reply: Reply, asked: Address, mapped: Callable[[Address], Address] = lambda node: node) -> None:
         """The answer to CLUSTER SLOTS. A node that does not know its own name is called by that of who answered."""
-        known: Dict[int, Address] = {}
+        known: dict[int, Address] = {}
         for entry in reply if isinstance(reply, list) else []:
             if not isinstance(entry, list) or len(entry) < 3 or not isinstance(entry[2], list):
                 continue
@@ -58,13 +58,13 @@ class Routes:
     def __init__(self, target: Union[Alone, Watched, Clustered], response: float) -> None:
         self._target = target
         self._response = response
-        self._servers: Dict[Optional[Address], Server] = {}
+        self._servers: dict[Optional[Address], Server] = {}
         self._slots = SlotMap()
         self.is_closed = False
         self._looked_at: Optional[float] = None
         self._primary: Optional[Address] = None
         self._looking: Optional[asyncio.Future[None]] = None
-        self._sentinels: List[Server] = []
+        self._sentinels: list[Server] = []
         self._alone = self.server_at(None) if isinstance(target, Alone) else None
         if isinstance(target, Watched):
             self._sentinels = [Server(each, None, response) for each in target.sentinels]
@@ -143,10 +143,10 @@ class Routes:
         await self._first([self.server_at(node) for node in nodes], [b"CLUSTER", b"SLOTS"], NEXT_AFTER, learned)
 
     async def _first(
-        self, servers: Sequence[Server], words: List[bytes], every: float, read: Callable[[Reply, Server], Optional[T]]
+        self, servers: Sequence[Server], words: list[bytes], every: float, read: Callable[[Reply, Server], Optional[T]]
     ) -> Optional[T]:
         """What is read from the first answer that says something."""
-        asking: List[asyncio.Future[Optional[T]]] = []
+        asking: list[asyncio.Future[Optional[T]]] = []
 
         async def ask(number: int, server: Server) -> Optional[T]:
             if number:
@@ -165,7 +165,7 @@ class Routes:
             for each in asking:
                 each.cancel()
 
-    async def _ask(self, server: Server, words: List[bytes]) -> Reply:
+    async def _ask(self, server: Server, words: list[bytes]) -> Reply:
         try:
             line = await server.line(self._response)
             reply = await line.ask(pack(words), self._response)
@@ -185,7 +185,7 @@ class Routes:
             self._looking.cancel()
 
 
-def _address(reply: Reply) -> Optional[Tuple[str, int]]:
+def _address(reply: Reply) -> Optional[tuple[str, int]]:
     if isinstance(reply, list) and len(reply) == 2:
         host, port = reply
         if isinstance(host, bytes) and isinstance(port, bytes):

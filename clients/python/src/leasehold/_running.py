@@ -10,7 +10,7 @@ import concurrent.futures
 import logging
 import math
 import threading
-from typing import Callable, Coroutine, List, Optional, Set, Tuple, TypeVar, Union
+from typing import Callable, Coroutine, Optional, TypeVar, Union
 
 from redis.exceptions import RedisError
 
@@ -103,7 +103,7 @@ LIMIT = 1.0  # How long a program that ends may be kept from it by each client, 
 
 class Open:
     def __init__(self) -> None:
-        self.closes: Set[Close] = set()
+        self.closes: set[Close] = set()
         _fork.remember(self)
 
     def close_all(self) -> None:
@@ -283,7 +283,7 @@ class Running:
         hub, until = self.hub, now() + self.hub.limits.within
         return self.ask(lambda: hub.extend(state, ttl, until))
 
-    def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
+    def guard(self, state: LeaseState, command: tuple[Word, ...]) -> Reply:
         hub = self.hub
         hub.check_open()
         loss = state.loss
@@ -315,7 +315,7 @@ class Running:
                 return channel
             channel.close()
 
-    def close(self, limit: float) -> List[Name]:
+    def close(self, limit: float) -> list[Name]:
         OPEN.closes.discard(self.close)
         try:
             return self.thread.call(lambda: self.hub.close(limit), limit)

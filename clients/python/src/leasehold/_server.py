@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Awaitable, Callable, Generic, List, Optional, Set, TypeVar
+from typing import Awaitable, Callable, Generic, Optional, TypeVar
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError, ResponseError
@@ -101,8 +101,8 @@ class Server:
         self._line: Shared[Line] = Shared(self._open_shared_line)
         self._subscription: Shared[Subscription] = Shared(lambda: self.subscribed(Subscription))
         self.has_module = True  # As far as is known
-        self._lines: Set[Wire] = set()
-        self._scripts: Set[str] = set()
+        self._lines: set[Wire] = set()
+        self._scripts: set[str] = set()
         self._is_scriptless = False  # This user may not run any
 
     @property
@@ -208,7 +208,7 @@ class Server:
                 line.has_module = self.has_module = True
             raise
 
-    async def _run(self, line: Line, script: Script, rest: List[Word], limit: float) -> Reply:
+    async def _run(self, line: Line, script: Script, rest: list[Word], limit: float) -> Reply:
         """By its digest once the server has run it: a digest that is not known is an error, which it counts."""
         if script.digest in self._scripts:
             reply = await line.ask(pack([b"EVALSHA", script.digest, *rest]), limit)

@@ -10,7 +10,7 @@ import ipaddress
 import socket
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import redis
 import redis.asyncio
@@ -25,9 +25,9 @@ from redis.retry import Retry as BlockingRetry
 from .errors import SettingError
 
 
-def addresses_of(host: str, port: int, family: int) -> concurrent.futures.Future[List[str]]:
+def addresses_of(host: str, port: int, family: int) -> concurrent.futures.Future[list[str]]:
     """Whoever does not wait for it any more leaves it to the thread: the look-up cannot be interrupted."""
-    found: concurrent.futures.Future[List[str]] = concurrent.futures.Future()
+    found: concurrent.futures.Future[list[str]] = concurrent.futures.Future()
     found.set_running_or_notify_cancel()
 
     def look() -> None:
@@ -56,7 +56,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-Address = Tuple[str, int]
+Address = tuple[str, int]
 AnyClient = Union["redis.Redis", "redis.RedisCluster", "redis.asyncio.Redis", "redis.asyncio.RedisCluster"]
 
 _KEPT = ("username", "password", "credential_provider", "client_name", "db", "socket_type")
@@ -66,7 +66,7 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 
 @dataclass(frozen=True)
 class Endpoint:
-    kind: Type[async_connection.AbstractConnection]
+    kind: type[async_connection.AbstractConnection]
     options: Mapping[str, object] = field(repr=False)
 
     def open(self, address: Optional[Address], limit: float) -> async_connection.AbstractConnection:
@@ -83,8 +83,8 @@ class Endpoint:
         )
         return connection
 
-    def _options(self, address: Optional[Address], limit: float) -> Dict[str, Any]:
-        options: Dict[str, Any] = dict(self.options)
+    def _options(self, address: Optional[Address], limit: float) -> dict[str, Any]:
+        options: dict[str, Any] = dict(self.options)
         if address is not None:
             options["host"], options["port"] = address
         if issubclass(self.kind, async_connection.Connection):
@@ -191,7 +191,7 @@ def _of_cluster(client: Any) -> Clustered:
 
 def _endpoint(kind: object, given: Mapping[str, object]) -> Endpoint:
     its_kind = _asynchronous(kind)
-    kept: List[str] = list(_KEPT)
+    kept: list[str] = list(_KEPT)
     kept += ["path"] if issubclass(its_kind, async_connection.UnixDomainSocketConnection) else _TCP
     options = {name: given[name] for name in kept if given.get(name) is not None}
     if issubclass(its_kind, async_connection.SSLConnection):
@@ -199,7 +199,7 @@ def _endpoint(kind: object, given: Mapping[str, object]) -> Endpoint:
     return Endpoint(its_kind, options)
 
 
-def _tls(given: Mapping[str, object]) -> Dict[str, object]:
+def _tls(given: Mapping[str, object]) -> dict[str, object]:
     known = inspect.signature(async_connection.SSLConnection.__init__).parameters
     its = {name: value for name, value in given.items() if name.startswith("ssl_") and value is not None}
     for name, value in its.items():
@@ -209,7 +209,7 @@ def _tls(given: Mapping[str, object]) -> Dict[str, object]:
     return {name: value for name, value in its.items() if name in known}
 
 
-def _asynchronous(kind: object) -> Type[async_connection.AbstractConnection]:
+def _asynchronous(kind: object) -> type[async_connection.AbstractConnection]:
     if not isinstance(kind, type):
         raise SettingError("client: its pool has no class of connections")
     sentinels = (async_sentinel.SentinelManagedConnection, sync_sentinel.SentinelManagedConnection)
@@ -227,6 +227,6 @@ def _asynchronous(kind: object) -> Type[async_connection.AbstractConnection]:
     raise SettingError(f"client: connections of the kind {kind.__name__} are not known")
 
 
-def keepalive() -> Dict[int, int]:
+def keepalive() -> dict[int, int]:
     found = ((getattr(socket, name, None), seconds) for name, seconds in _KEEPALIVE)
     return {option: seconds for option, seconds in found if option is not None}

@@ -11,7 +11,7 @@ import asyncio
 import math
 import random
 import re
-from typing import Dict, Optional, Union
+from typing import Optional, Union
 
 from redis.exceptions import RedisError
 
@@ -287,7 +287,7 @@ class Places:
         self._home = home
         self._server = server
         self.subscription = subscription
-        self._due: Dict[Queuing, float] = {}  # When each is to be asked for: one request at a time
+        self._due: dict[Queuing, float] = {}  # When each is to be asked for: one request at a time
         self._timer: Optional[asyncio.TimerHandle] = None
 
     def enter(self, place: Queuing) -> None:

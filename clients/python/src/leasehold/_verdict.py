@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Optional, Tuple
+from typing import Optional
 
 from redis import exceptions as redis_errors
 
@@ -43,7 +43,7 @@ _OTHERS = {
 # fmt: on
 
 
-def code_of(error: BaseException) -> Tuple[str, str]:
+def code_of(error: BaseException) -> tuple[str, str]:
     """The first word of what the server said, and all of it; no code if it said nothing."""
     text = str(error)
     for kind, code in _CODES:
@@ -75,7 +75,7 @@ def verdict(error: BaseException) -> Verdict:
     return _OTHERS.get(code, Verdict.REFUSED)
 
 
-def redirection_in(error: BaseException) -> Optional[Tuple[str, int, Tuple[str, int]]]:
+def redirection_in(error: BaseException) -> Optional[tuple[str, int, tuple[str, int]]]:
     parts = code_of(error)[1].split(" ")
     if len(parts) != 3 or parts[0] not in ("MOVED", "ASK"):
         return None

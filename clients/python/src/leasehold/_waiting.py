@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Union
+from typing import Optional, Union
 
 from redis.exceptions import RedisError
 
@@ -122,7 +122,7 @@ async def acknowledged(home: Home, wanted: Wanted, grant: Granted, copies: Copie
     """``WAIT`` stops what is behind it, and counts what came before on its connection: one beside the others."""
     line, limit, millis_left = None, home.limits.response, millis(copies.limit)
     question = _questions.extend(wanted.claim, wanted.ttl, grant.fence)
-    waiting: List[Word] = [b"WAIT", copies.replicas, millis_left]
+    waiting: list[Word] = [b"WAIT", copies.replicas, millis_left]
     if copies.is_durable:
         waiting = [b"WAITAOF", 1, copies.replicas, millis_left]
     try:

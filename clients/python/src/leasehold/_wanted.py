@@ -5,20 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    Generic,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    TypedDict,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Callable, Generic, NamedTuple, Optional, Sequence, TypedDict, TypeVar, Union
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
@@ -35,7 +22,7 @@ class Detached:
     """A lock that was left held by :meth:`Lease.detach`. As text, for the payload of a job, it is
     ``leasehold:<lock>:<owner>:<fence>``, several locks separated by commas, other bytes than ``-._~`` in percent."""
 
-    keys: Tuple[bytes, ...]  # The locks as the server names them, prefix included
+    keys: tuple[bytes, ...]  # The locks as the server names them, prefix included
     owner: bytes
     fence: int
 
@@ -71,7 +58,7 @@ class Factory(Generic[R]):
     def __init__(
         self, client: Union[AnyClient, Several], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
     ) -> None:
-        given: Dict[str, Any] = {name: its for name, its in defaults.items() if its is not None}
+        given: dict[str, Any] = {name: its for name, its in defaults.items() if its is not None}
         self._settings = replace(settings or Settings(), **given)
         self._target = client if isinstance(client, Several) else target_of(client)
         self._is_closed = False
@@ -167,7 +154,7 @@ class Wanted:
     ) -> None:
         self.name: Name = name
         key = key_of(settings, name)
-        others: Tuple[bytes, ...] = ()
+        others: tuple[bytes, ...] = ()
         if also:
             self.name = ", ".join(map(_text, (name, *also)))
             others = tuple(key_of(settings, each) for each in also)

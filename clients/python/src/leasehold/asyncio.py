@@ -7,21 +7,7 @@ import contextlib
 import functools
 import logging
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    List,
-    Optional,
-    Sequence,
-    Tuple,
-    Type,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Coroutine, Optional, Sequence, TypeVar, Union
 
 from . import _fork
 from ._hold import Entered, Hold, Scope, Signal
@@ -126,12 +112,12 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
-        self._entered: Entered[Tuple[Lease, Scope]] = Entered()
+        self._entered: Entered[tuple[Lease, Scope]] = Entered()
 
     async def acquire(self) -> Lease:
         return await self._granted(Lease)
 
-    async def _granted(self, kind: Type[L]) -> L:
+    async def _granted(self, kind: type[L]) -> L:
         hub, begun = self._locks._hub_here(), now()
         state = await hub.acquire(Pending(self._asked.wanted(is_try=False)), begun)
         if state is None:
@@ -155,10 +141,7 @@ class LockRequest:
         return lease
 
     async def __aexit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         lease, scope = self._entered.leave(asyncio.current_task())
         try:
@@ -216,7 +199,7 @@ class Leasehold(Factory[LockRequest]):
         asked = Wanted(self._settings, name, candidate=candidate, **options)
         return Election(self, asked, between("look_every", look_every))
 
-    async def close(self, timeout: Duration = 5.0) -> List[Name]:
+    async def close(self, timeout: Duration = 5.0) -> list[Name]:
         """Gives back what is held, and ends all connections: see :meth:`leasehold.Leasehold.close`."""
         self._is_closed = True
         hub = self._hub

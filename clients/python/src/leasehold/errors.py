@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Tuple, Type, Union
+from typing import Union
 
 from .outcomes import Loss
 
@@ -10,7 +10,7 @@ from .outcomes import Loss
 class LeaseholdError(Exception):
     """All that this package raises. They can be pickled: a pool of processes passes them on."""
 
-    def __reduce__(self) -> Tuple[object, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _again, (type(self), self.args, self.__dict__)
 
 
@@ -93,7 +93,7 @@ class SettingError(LeaseholdError, ValueError):
     """A setting or an argument has no sense."""
 
 
-def _again(kind: Type[LeaseholdError], words: Tuple[object, ...], facts: Dict[str, object]) -> LeaseholdError:
+def _again(kind: type[LeaseholdError], words: tuple[object, ...], facts: dict[str, object]) -> LeaseholdError:
     error = kind.__new__(kind, *words)
     error.__dict__.update(facts)
     return error

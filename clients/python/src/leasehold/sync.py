@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Sequence, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, Sequence, TypeVar, Union
 
 from . import _fork
 from ._hold import Entered, Hold, Signal
@@ -136,7 +136,7 @@ class LockRequest:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
         return self._granted(Lease)
 
-    def _granted(self, kind: Type[L]) -> L:
+    def _granted(self, kind: type[L]) -> L:
         begun = now()
         lease = self._locks._acquire(kind, self._asked.wanted(is_try=False))
         if lease is None:
@@ -212,7 +212,7 @@ class Leasehold(Factory[LockRequest]):
         asked = Wanted(self._settings, name, candidate=candidate, **options)
         return Election(self, asked, between("look_every", look_every))
 
-    def close(self, timeout: Duration = 5.0) -> List[Name]:
+    def close(self, timeout: Duration = 5.0) -> list[Name]:
         """Gives back what is held, and ends all connections and the thread: the last thing that a program does.
 
         Requests that wait end with :class:`Closed`. It says which locks could not be released in time.
@@ -247,7 +247,7 @@ class Leasehold(Factory[LockRequest]):
         if running is not None:
             running.drop()
 
-    def _acquire(self, kind: Type[L], wanted: Wanted) -> Optional[L]:
+    def _acquire(self, kind: type[L], wanted: Wanted) -> Optional[L]:
         running = self._run()
         return running.acquire(Pending(wanted), lambda state: kind(self, running, state))
 
