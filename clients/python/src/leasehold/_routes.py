@@ -22,36 +22,16 @@ LOOK_EVERY = 1.0  # How often sentinels are asked who is the primary: a former o
 NEXT_AFTER = 0.1  # How long a node may take to say who has which slot before another one is asked, too
 
 
-class SlotMap:
-    def __init__(self) -> None:
-        self._nodes: dict[int, Address] = {}
-
-    def node_of(self, key: bytes) -> Optional[Address]:
-        return self._nodes.get(slot_of(key))
-
-    def moved(self, slot: int, to: Address) -> None:
-        self._nodes[slot] = to
-
-    def nodes(self) -> list[Address]:
-        return list(dict.fromkeys(self._nodes.values()))
-
-    def learn(self, reply: Reply, asked: Address, mapped: Callable[[Address], Address] = lambda node: node) -> None:
-        """The answer to CLUSTER SLOTS. A node that does not know its own name is called by that of who answered."""
-        known: dict[int, Address] = {}
-        for entry in reply if isinstance(reply, list) else []:
-            if not isinstance(entry, list) or len(entry) < 3 or not isinstance(entry[2], list):
-                continue
-            first, last, primary = entry[0], entry[1], entry[2]
-            host, port = primary[0], primary[1]
+def slots_in(reply: Reply, asked: Address) -> dict[int, Address]:
+    """The answer to CLUSTER SLOTS. A node that does not know its own name is called by that of who answered."""
+    known: dict[int, Address] = {}
+    for entry in reply if isinstance(reply, list) else []:
+        if isinstance(entry, list) and len(entry) >= 3 and isinstance(entry[2], list):
+            (first, last), (host, port) = entry[:2], entry[2][:2]
             if isinstance(first, int) and isinstance(last, int) and isinstance(port, int):
                 name = host.decode() if isinstance(host, bytes) and host not in (b"", b"?") else asked[0]
-                known.update(dict.fromkeys(range(first, last + 1), mapped((name, port))))
-        if known:
-            self._nodes = known
-
-
-def slot_of(key: bytes) -> int:
-    return int(key_slot(key))
+                known.update(dict.fromkeys(range(first, last + 1), (name, port)))
+    return known
 
 
 class Routes:
@@ -59,46 +39,40 @@ class Routes:
         self._target = target
         self._response = response
         self._servers: dict[Optional[Address], Server] = {}
-        self._slots = SlotMap()
+        self._nodes: dict[int, Address] = {}  # Which has each slot
         self.is_closed = False
         self._looked_at: Optional[float] = None
         self._primary: Optional[Address] = None
         self._looking: Optional[asyncio.Future[None]] = None
-        self._sentinels: list[Server] = []
         self._alone = self.server_at(None) if isinstance(target, Alone) else None
-        if isinstance(target, Watched):
-            self._sentinels = [Server(each, None, response) for each in target.sentinels]
+        self._is_watched = isinstance(target, Watched)
+        sentinels = target.sentinels if isinstance(target, Watched) else ()
+        self._sentinels = [Server(each, None, response) for each in sentinels]
 
     def server_at(self, address: Optional[Address]) -> Server:
         server = self._servers.get(address)
-        if server is None:
-            server = self._servers[address] = Server(self._target.endpoint, address, self._response)
-        return server
+        # Threads ask, too.
+        return server or self._servers.setdefault(address, Server(self._target.endpoint, address, self._response))
 
     def known(self, key: bytes) -> Optional[Server]:
         if self._alone is not None:
             return self._alone
-        if isinstance(self._target, Watched):
-            is_due = self._looked_at is None or now() - self._looked_at >= LOOK_EVERY
-            address = None if is_due else self._primary
-        else:
-            address = None if self._looked_at is None else self._slots.node_of(key)
-        return None if address is None else self._servers.get(address)
+        address = self._address_of(key)
+        is_due = self._looked_at is None or (self._is_watched and now() - self._looked_at >= LOOK_EVERY)
+        return None if is_due or address is None else self.server_at(address)
+
+    def _address_of(self, key: bytes) -> Optional[Address]:
+        return self._primary if self._is_watched else self._nodes.get(key_slot(key))
 
     async def server_of(self, key: bytes) -> Server:
         known = self.known(key)
         if known is not None:
             return known
-        if isinstance(self._target, Watched):
-            await self._look_once()
-            if self._primary is None:
-                raise Disconnected("no sentinel names a primary")
-            return self.server_at(self._primary)
-        if self._slots.node_of(key) is None or self._looked_at is None:
-            await self._look_once()
-        address = self._slots.node_of(key)
+        await self._look_once()
+        address = self._address_of(key)
         if address is None:
-            raise Disconnected("no node of the cluster says who has the slot")
+            who = "sentinel names a primary" if self._is_watched else "node of the cluster says who has the slot"
+            raise Disconnected(f"no {who}")
         return self.server_at(address)
 
     def redirected(self, error: BaseException) -> Optional[Server]:
@@ -108,7 +82,7 @@ class Routes:
         code, slot, address = redirection
         if code == "ASK":
             return self.server_at(self._mapped(address))
-        self._slots.moved(slot, self._mapped(address))
+        self._nodes[slot] = self._mapped(address)
         return None
 
     def failed(self, error: BaseException) -> None:
@@ -133,14 +107,14 @@ class Routes:
 
     async def _ask_nodes(self, target: Clustered) -> None:
         """One after the other, and the next one before long: all wait for this, also for locks of nodes that are up."""
-        nodes = dict.fromkeys([*self._slots.nodes(), *(self._mapped(address) for address in target.seeds)])
+        nodes = dict.fromkeys([*self._nodes.values(), *map(self._mapped, target.seeds)])
 
-        def learned(reply: Reply, server: Server) -> bool:
-            if reply and server.address is not None:
-                self._slots.learn(reply, server.address, self._mapped)
-            return bool(reply)
+        def read(reply: Reply, server: Server) -> dict[int, Address]:
+            assert server.address is not None
+            return {slot: self._mapped(node) for slot, node in slots_in(reply, server.address).items()}
 
-        await self._first([self.server_at(node) for node in nodes], [b"CLUSTER", b"SLOTS"], NEXT_AFTER, learned)
+        servers = [self.server_at(node) for node in nodes]
+        self._nodes = await self._first(servers, [b"CLUSTER", b"SLOTS"], NEXT_AFTER, read) or self._nodes
 
     async def _first(
         self, servers: Sequence[Server], words: list[bytes], every: float, read: Callable[[Reply, Server], Optional[T]]

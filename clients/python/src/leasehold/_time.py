@@ -41,11 +41,8 @@ class Backoff(NamedTuple):
     first: float
     longest: float
 
-    def ceiling(self, tries: int) -> float:
-        return min(self.first * float(2 ** min(tries, 20)), self.longest)
-
     def rest(self, tries: int) -> float:
-        return self.ceiling(tries) * random.random()
+        return min(self.first * float(2 ** min(tries, 20)), self.longest) * random.random()
 
 
 RETRY = Backoff(first=0.02, longest=1.0)

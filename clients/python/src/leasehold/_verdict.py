@@ -7,7 +7,7 @@ from typing import Optional
 
 from redis import exceptions as redis_errors
 
-from .errors import LeaseholdError, SettingError, Unreachable, refused
+from .errors import BY_CODE, LeaseholdError, Refused, SettingError, Unreachable
 
 
 class Verdict(enum.Enum):
@@ -23,17 +23,13 @@ class Verdict(enum.Enum):
     REFUSED = enum.auto()  # Another try would come to the same
 
 
-# redis-py cuts the code off the text of the errors that it has a class for. Subclasses come first.
-# fmt: off
-_CODES = (
-    (redis_errors.MovedError, "MOVED"), (redis_errors.AskError, "ASK"),
-    (redis_errors.ReadOnlyError, "READONLY"), (redis_errors.TryAgainError, "TRYAGAIN"),
-    (redis_errors.MasterDownError, "MASTERDOWN"), (redis_errors.ClusterDownError, "CLUSTERDOWN"),
-    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"), (redis_errors.BusyLoadingError, "LOADING"),
-    (redis_errors.NoScriptError, "NOSCRIPT"), (redis_errors.NoPermissionError, "NOPERM"),
-    (redis_errors.OutOfMemoryError, "OOM"),
-)
+# While redis-py connects, it cuts the code off the text of the errors that it has a class for.
+_CUT: dict[type[BaseException], str] = {
+    redis_errors.BusyLoadingError: "LOADING",
+    redis_errors.NoPermissionError: "NOPERM",
+}
 
+# fmt: off
 _ELSEWHERE = {"READONLY", "UNBLOCKED"}
 _AGAIN = {"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF"}
 _OTHERS = {
@@ -45,12 +41,10 @@ _OTHERS = {
 
 def code_of(error: BaseException) -> tuple[str, str]:
     """The first word of what the server said, and all of it; no code if it said nothing."""
-    text = str(error)
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            return code, text if text.startswith(code) else f"{code} {text}"
+    text, code = str(error), _CUT.get(type(error))
     if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
         code = "NOAUTH" if "required" in text else "WRONGPASS"
+    if code is not None:
         return code, text if text.startswith(code) else f"{code} {text}"
     if isinstance(error, redis_errors.ResponseError):
         first = text.split(" ", 1)[0]
@@ -92,4 +86,4 @@ def public(error: BaseException) -> LeaseholdError:
     is_silent = not code or code in {"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "MOVED", "ASK"}
     if is_silent:
         return Unreachable(f"no server that grants locks: {text or type(error).__name__}")
-    return refused(code, text)
+    return BY_CODE.get(code, Refused)(code, text)

@@ -11,7 +11,7 @@ class LeaseholdError(Exception):
     """All that this package raises. They can be pickled: a pool of processes passes them on."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (type(self), self.args, self.__dict__)
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class Busy(LeaseholdError):
@@ -93,20 +93,9 @@ class SettingError(LeaseholdError, ValueError):
     """A setting or an argument has no sense."""
 
 
-def _again(kind: type[LeaseholdError], words: tuple[object, ...], facts: dict[str, object]) -> LeaseholdError:
-    error = kind.__new__(kind, *words)
-    error.__dict__.update(facts)
-    return error
-
-
 # fmt: off
-_BY_CODE = {
+BY_CODE = {
     "NOAUTH": WrongPassword, "WRONGPASS": WrongPassword, "NOPERM": NotPermitted, "OOM": OutOfMemory,
     "WRONGTYPE": WrongType, "READONLY": ReadOnly, "QUEUEFULL": QueueFull,
 }
 # fmt: on
-
-
-def refused(code: str, reason: str) -> Refused:
-    """The error for what a server said."""
-    return _BY_CODE.get(code, Refused)(code, reason)
