@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, NamedTuple, Optional, 
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
-from ._target import AnyClient, Several, target_of
+from ._target import AnyClient, Several, several, target_of
 from .errors import SettingError
 from .settings import SHORTEST_TTL, Duration, Name, Settings, between, integer, octets, patience
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 R = TypeVar("R")
+E = TypeVar("E")
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ class ReadWrite(Generic[R]):
     write: R
 
 
-class Factory(Generic[R]):
+class Factory(Generic[R, E]):
     _kind: Callable[[Any, Wanted], R]
+    _election: Callable[[Any, Wanted, float], E]
 
     def __init__(
         self, client: Union[AnyClient, Several], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
@@ -92,6 +94,18 @@ class Factory(Generic[R]):
     def semaphore(self, name: Name, count: int, **options: Unpack[Options]) -> R:
         """One of ``count`` permits: if those who ask disagree, the smallest count. More than one needs the module."""
         return self._kind(self, Wanted(self._settings, name, integer("permits", count, 1), **options))
+
+    def election(self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]) -> E:
+        """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
+        asked = Wanted(self._settings, name, candidate=candidate, **options)
+        return self._election(self, asked, between("look_every", look_every))
+
+
+class OfSeveral(Factory[R, E]):
+    def __init__(
+        self, clients: Sequence[AnyClient], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
+    ) -> None:
+        super().__init__(several(clients), settings, **defaults)
 
 
 LONGEST_OWNER = 255

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, TypeVar, Union
 
 from . import _fork
 from ._hold import Entered, Hold, Signal
@@ -15,12 +15,11 @@ from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._running import Running
-from ._target import AnyClient, several
 from ._time import now
-from ._wanted import Defaults, Detached, Factory, Options, TryOptions, Wanted, candidate_of
+from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, Loss, Released
-from .settings import Duration, Name, Settings, between, patience
+from .settings import Duration, Name, between, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec, Unpack
@@ -58,14 +57,11 @@ class Lease(Hold):
     def __init__(self, locks: Leasehold, running: Running, state: LeaseState) -> None:
         super().__init__(locks, running.hub, state)
         self._running = running
-        self._signal: Optional[LossSignal] = None
 
-    @property
+    @functools.cached_property
     def signal(self) -> LossSignal:
         """Tells of its loss."""
-        if self._signal is None:
-            self._signal = LossSignal(self._state)
-        return self._signal
+        return LossSignal(self._state)
 
     def extend(self, ttl: Optional[Duration] = None) -> bool:
         """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
@@ -170,7 +166,38 @@ def _by_hub(ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]]) -> Calla
     return method
 
 
-class Leasehold(Factory[LockRequest]):
+class Election:
+    """One leader among several candidates: a lock that whoever leads holds."""
+
+    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
+        self._locks = locks
+        self._asked = asked
+        self._look_every = look_every
+
+    def campaign(self) -> Leadership:
+        """Waits until this candidate leads. Candidates queue, and lead in the order of their coming."""
+        return LockRequest(self._locks, self._asked)._granted(Leadership)
+
+    def leader(self) -> Optional[Leader]:
+        """Who leads at this moment: None between two terms."""
+        info = self._locks.info(self._asked.name)
+        return None if info is None else Leader(candidate_of(info.owner), info.fence)
+
+    def observe(self) -> Iterator[Optional[Leader]]:
+        """Who leads, and then each who differs from the one before; None: nobody. While no server answers it says
+        nothing. Where the server publishes key events it is told; elsewhere it looks every ``look_every``, and may miss
+        terms that are shorter."""
+        running = self._locks._run()
+        leaders = Leaders(running.hub, self._asked.name, self._look_every)
+        try:
+            with contextlib.suppress(Closed):
+                while True:
+                    yield running.thread.call(leaders.next, None)
+        finally:
+            running.hub.call(leaders.close)
+
+
+class Leasehold(Factory[LockRequest, Election]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
 
     It opens connections of its own, with the client's addresses and passwords: one for requests and one on which
@@ -179,6 +206,7 @@ class Leasehold(Factory[LockRequest]):
     """
 
     _kind = LockRequest
+    _election = Election
 
     def _begin(self) -> None:
         self._starting = threading.RLock()
@@ -204,13 +232,6 @@ class Leasehold(Factory[LockRequest]):
     waiters = _by_hub(Hub.waiters)
     top = _by_hub(Hub.top)
     log = _by_hub(Hub.log)
-
-    def election(
-        self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
-    ) -> Election:
-        """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = Wanted(self._settings, name, candidate=candidate, **options)
-        return Election(self, asked, between("look_every", look_every))
 
     def close(self, timeout: Duration = 5.0) -> list[Name]:
         """Gives back what is held, and ends all connections and the thread: the last thing that a program does.
@@ -259,42 +280,6 @@ class Leasehold(Factory[LockRequest]):
         _fork.remember(self)
 
 
-class Quorum(Leasehold):
+class Quorum(OfSeveral[LockRequest, Election], Leasehold):
     """Locks on most of several servers that know nothing of each other, such as three or five: ``docs/redlock.md``. It
     has exclusive locks of one name. Nobody queues: whoever waits asks again, at random."""
-
-    def __init__(
-        self, clients: Sequence[AnyClient], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
-    ) -> None:
-        super().__init__(several(clients), settings, **defaults)
-
-
-class Election:
-    """One leader among several candidates: a lock that whoever leads holds."""
-
-    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
-        self._locks = locks
-        self._asked = asked
-        self._look_every = look_every
-
-    def campaign(self) -> Leadership:
-        """Waits until this candidate leads. Candidates queue, and lead in the order of their coming."""
-        return LockRequest(self._locks, self._asked)._granted(Leadership)
-
-    def leader(self) -> Optional[Leader]:
-        """Who leads at this moment: None between two terms."""
-        info = self._locks.info(self._asked.name)
-        return None if info is None else Leader(candidate_of(info.owner), info.fence)
-
-    def observe(self) -> Iterator[Optional[Leader]]:
-        """Who leads, and then each who differs from the one before; None: nobody. While no server answers it says
-        nothing. Where the server publishes key events it is told; elsewhere it looks every ``look_every``, and may miss
-        terms that are shorter."""
-        running = self._locks._run()
-        leaders = Leaders(running.hub, self._asked.name, self._look_every)
-        try:
-            with contextlib.suppress(Closed):
-                while True:
-                    yield running.thread.call(leaders.next, None)
-        finally:
-            running.hub.call(leaders.close)
