@@ -9,7 +9,7 @@ from typing import Any, Generic, Optional, TypeVar, Union
 from ._hub import Hub
 from ._pending import LeaseState
 from ._wanted import Detached
-from .errors import LeaseholdError, LockLost
+from .errors import LeaseholdError
 from .outcomes import Loss
 from .settings import SHORTEST_TTL, Duration, Name, between
 
@@ -63,9 +63,7 @@ class Hold:
 
     def check(self) -> None:
         """Raises :class:`LockLost` if it is held no more. To be called right before each step of the work."""
-        loss = self._state.loss
-        if loss is not None:
-            raise LockLost(self.name, loss)
+        self._state.check()
 
     def detach(self) -> Detached:
         """Renews it no more, and leaves the lock held until its lease ends. Whoever is given what this returns, here

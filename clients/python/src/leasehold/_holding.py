@@ -16,7 +16,7 @@ from ._pending import LeaseState, Pending, give_up, in_full
 from ._questions import UNLIMITED, Claim, Question
 from ._resp import Reply, Word, number, pack
 from ._target import Target
-from ._time import now, wake
+from ._time import LONGEST_TIMER, now, wake
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import Loss, Released
 from .settings import Name, Settings, octets
@@ -40,8 +40,7 @@ class Holding(Home):
         self._look_at = math.inf
         self._looking: Optional[asyncio.TimerHandle] = None
         self._giving_back: dict[asyncio.Future[Any], Name] = {}
-        """What is being released, and what may have been granted to those who gave up."""
-        self._not_released: list[tuple[Name, float]] = []  # What a server refused to release, and when its lease ends
+        """What is being released or could not be, and what may have been granted to those who gave up."""
 
     def _give_back_by(self, name: Name, end: float, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
         """Whoever closes the client is told the name if it takes too long, or fails before the lease ends."""
@@ -49,16 +48,13 @@ class Holding(Home):
         self._giving_back[giving] = name
 
         def ended(given: asyncio.Future[T]) -> None:
-            del self._giving_back[given]
-            if not given.cancelled() and given.exception() is not None:
-                self.not_released(name, end)
+            if given.cancelled() or given.exception() is None:
+                del self._giving_back[given]
+            else:
+                self.loop.call_later(min(max(0.0, end - now()), LONGEST_TIMER), self._giving_back.pop, given)
 
         giving.add_done_callback(ended)
         return giving
-
-    def not_released(self, name: Name, end: float) -> None:
-        here = now()
-        self._not_released = [each for each in self._not_released if each[1] > here] + [(name, end)]
 
     def look_by(self, moment: float) -> None:
         """From any thread."""
@@ -169,9 +165,7 @@ class Holding(Home):
         if state.is_extending is None:
             state.is_extending = asyncio.Lock()
         async with state.is_extending:
-            loss = state.loss
-            if loss is not None:
-                raise LockLost(state.name, loss)
+            state.check()
             claim = state.claim._replace(share=share)
             question = _questions.acquire(claim, state.ttl)
             limits = self.asking.limits(state.ttl, min(now() + self.limits.within, state.end))
@@ -193,9 +187,7 @@ class Holding(Home):
 
     async def guard(self, state: LeaseState, command: tuple[Word, ...]) -> Reply:
         self.check_open()
-        loss = state.loss
-        if loss is not None:
-            raise LockLost(state.name, loss)
+        state.check()
         question = guarded(state, command)
         limits = self.asking.limits(state.ttl, now() + self.limits.within)
         try:

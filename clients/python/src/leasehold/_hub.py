@@ -268,7 +268,6 @@ class Hub(Holding):
             await asyncio.wait(waiting, timeout=min(left, LONGEST_TIMER if self._background else left))
         left_held = [state.name for state, release in releases if not _is_done(release)]
         left_held += self._giving_back.values()
-        left_held += [name for name, end in self._not_released if end > now()]
         left_held += [state.name for state in self.requests if isinstance(state, LeaseState)]
         if self._looking is not None:
             self._looking.cancel()

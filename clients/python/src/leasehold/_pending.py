@@ -15,7 +15,7 @@ from ._questions import Question
 from ._resp import number, pack
 from ._time import now, valid_until
 from ._wanted import Wanted
-from .errors import QueueFull, Unreachable
+from .errors import LockLost, QueueFull, Unreachable
 from .outcomes import Loss, Released
 
 LONGEST_WAY = 60.0  # How long an extension may be on its way after nobody waits for its answer any more
@@ -71,6 +71,11 @@ class LeaseState:
         """Why it is over, or None. It looks at the clock: nobody need have noticed before."""
         self.valid_for()
         return self._loss
+
+    def check(self) -> None:
+        loss = self.loss
+        if loss is not None:
+            raise LockLost(self.name, loss)
 
     def lose(self, loss: Loss) -> bool:
         """Whether this ended it."""

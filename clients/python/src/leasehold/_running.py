@@ -9,12 +9,13 @@ import atexit
 import concurrent.futures
 import logging
 import math
+import os
 import threading
 from typing import Callable, Coroutine, Optional, TypeVar, Union
 
 from redis.exceptions import RedisError
 
-from . import _fork, _questions
+from . import _questions
 from ._direct import Channel
 from ._holding import guarded, released_by
 from ._hub import Hub
@@ -26,7 +27,7 @@ from ._time import now, valid_until
 from ._verdict import Verdict, public, verdict
 from ._waiting import LATE
 from ._wanted import Wanted
-from .errors import Closed, LeaseholdError, LockLost, Unanswered, Unreachable
+from .errors import Closed, LeaseholdError, Unanswered, Unreachable
 from .outcomes import Loss, Released
 from .settings import Name, Settings
 
@@ -96,30 +97,23 @@ def _at_most(limit: float) -> float:
     return min(limit, threading.TIMEOUT_MAX)
 
 
-Close = Callable[[float], object]
-
 LIMIT = 1.0  # How long a program that ends may be kept from it by each client, in seconds
 
 
-class Open:
-    def __init__(self) -> None:
-        self.closes: set[Close] = set()
-        _fork.remember(self)
-
-    def close_all(self) -> None:
-        while self.closes:
-            try:
-                self.closes.pop()(LIMIT)
-            except Exception as error:
-                log.debug("not closed when the program ended: %s", error)
-
-    def forget_in_child(self) -> None:
-        _fork.OF_PARENTS.append(self.closes)
-        self.__init__()  # type: ignore[misc]
+_open: set[Running] = set()
 
 
-OPEN = Open()
-atexit.register(OPEN.close_all)
+@atexit.register
+def _close_all() -> None:
+    while _open:
+        running = _open.pop()
+        try:
+            # A child process has those of its parent, too.
+            if running.process == os.getpid():
+                running.close(LIMIT)
+        except Exception as error:
+            log.debug("not closed when the program ended: %s", error)
+
 
 _Came = Union[Granted, bool]  # What came of a request of the thread; False: others have it, True: ask in another way
 
@@ -133,7 +127,8 @@ class Running:
 
         self.hub = self.thread.call(new_hub, None)
         self._routes = self.hub.asking.routes
-        OPEN.closes.add(self.close)
+        self.process = os.getpid()
+        _open.add(self)
 
     def acquire(self, pending: Pending, lease_of: Callable[[LeaseState], L]) -> Optional[L]:
         """A lease from the first moment: if the caller is interrupted, nobody has it, and it is given back."""
@@ -279,16 +274,10 @@ class Running:
     def ask(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
         return self.thread.call(work, self.hub.limits.within)
 
-    def extend(self, state: LeaseState, ttl: float) -> bool:
-        hub, until = self.hub, now() + self.hub.limits.within
-        return self.ask(lambda: hub.extend(state, ttl, until))
-
     def guard(self, state: LeaseState, command: tuple[Word, ...]) -> Reply:
         hub = self.hub
         hub.check_open()
-        loss = state.loss
-        if loss is not None:
-            raise LockLost(state.name, loss)
+        state.check()
         question = guarded(state, command)
         server = self._routes.known(state.claim.key)
         if server is not None and server.has_module:
@@ -316,14 +305,14 @@ class Running:
             channel.close()
 
     def close(self, limit: float) -> list[Name]:
-        OPEN.closes.discard(self.close)
+        _open.discard(self)
         try:
             return self.thread.call(lambda: self.hub.close(limit), limit)
         finally:
             self.thread.stop(limit)
 
     def drop(self) -> None:
-        OPEN.closes.discard(self.close)
+        _open.discard(self)
         self.hub.drop_all(self.thread.loop.stop)
 
 

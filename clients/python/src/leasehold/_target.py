@@ -73,14 +73,9 @@ class Endpoint:
         return self.kind(**self._options(address, limit), retry=Retry(NoBackoff(), 0))
 
     def open_blocking(self, address: Optional[Address], limit: float) -> sync_connection.AbstractConnection:
-        kind: Any = NamedConnection
-        if issubclass(self.kind, async_connection.UnixDomainSocketConnection):
-            kind = sync_connection.UnixDomainSocketConnection
-        elif issubclass(self.kind, async_connection.SSLConnection):
-            kind = NamedSSLConnection
-        connection: sync_connection.AbstractConnection = kind(
-            **self._options(address, limit), retry=BlockingRetry(NoBackoff(), 0)
-        )
+        kind: Any = next((of_threads for its, _, of_threads in _KINDS if issubclass(self.kind, its)), NamedConnection)
+        its_options = self._options(address, limit)
+        connection: sync_connection.AbstractConnection = kind(**its_options, retry=BlockingRetry(NoBackoff(), 0))
         return connection
 
     def _options(self, address: Optional[Address], limit: float) -> dict[str, Any]:
@@ -120,6 +115,14 @@ class NamedConnection(sync_connection.Connection):
 
 class NamedSSLConnection(sync_connection.SSLConnection, NamedConnection):
     pass
+
+
+_KINDS = (
+    (async_connection.SSLConnection, sync_connection.SSLConnection, NamedSSLConnection),
+    (async_connection.UnixDomainSocketConnection, *[sync_connection.UnixDomainSocketConnection] * 2),
+    (async_connection.Connection, sync_connection.Connection, NamedConnection),
+)
+"""How event loops connect, how clients may, and how threads do. What has TLS is a Connection as well."""
 
 
 @dataclass(frozen=True)
@@ -212,18 +215,12 @@ def _tls(given: Mapping[str, object]) -> dict[str, object]:
 def _asynchronous(kind: object) -> type[async_connection.AbstractConnection]:
     if not isinstance(kind, type):
         raise SettingError("client: its pool has no class of connections")
-    sentinels = (async_sentinel.SentinelManagedConnection, sync_sentinel.SentinelManagedConnection)
-    is_tls = issubclass(kind, (sync_connection.SSLConnection, async_connection.SSLConnection))
-    if issubclass(kind, sentinels):
-        return async_connection.SSLConnection if is_tls else async_connection.Connection
-    if issubclass(kind, async_connection.AbstractConnection):
+    is_managed = issubclass(kind, async_sentinel.SentinelManagedConnection)
+    if issubclass(kind, async_connection.AbstractConnection) and not is_managed:
         return kind
-    if is_tls:
-        return async_connection.SSLConnection
-    if issubclass(kind, sync_connection.UnixDomainSocketConnection):
-        return async_connection.UnixDomainSocketConnection
-    if issubclass(kind, sync_connection.Connection):
-        return async_connection.Connection
+    for its, given, _ in _KINDS:
+        if issubclass(kind, (its, given)):
+            return its
     raise SettingError(f"client: connections of the kind {kind.__name__} are not known")
 
 

@@ -17,7 +17,7 @@ from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
 from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
-from .errors import Busy, Closed, LeaseholdError, LockLost
+from .errors import Busy, Closed, LeaseholdError
 from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, between, patience
 
@@ -67,7 +67,8 @@ class Lease(Hold):
         """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
         if self.loss is Loss.FORKED:
             return False
-        return self._running.extend(self._state, self._ttl(ttl))
+        its_ttl, until = self._ttl(ttl), now() + self._hub.limits.within
+        return self._running.ask(lambda: self._hub.extend(self._state, its_ttl, until))
 
     def extend_by(self, duration: Duration) -> bool:
         """The same, with ``duration`` more than what is left."""
@@ -88,8 +89,6 @@ class Lease(Hold):
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
         at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
         it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
-        if self.loss is Loss.FORKED:
-            raise LockLost(self.name, Loss.FORKED)
         return self._running.guard(self._state, command)
 
     def release(self) -> Released:
