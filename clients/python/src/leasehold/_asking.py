@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import deque
 from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, TypeVar
 
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as Silent
+from redis.exceptions import ConnectionError as Disconnected, RedisError, TimeoutError as Silent
 
 from ._lines import Line
 from ._questions import Claim, Question
@@ -18,7 +17,7 @@ from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
 from ._target import Clustered, Several, Target
-from ._time import RETRY, now, wake, within
+from ._time import RETRY, now, within
 from ._verdict import Verdict, code_of, public, verdict
 from ._wanted import Wanted
 from .errors import Closed, Unanswered
@@ -76,14 +75,10 @@ class Asking:
         finally:
             self.open.discard(what)
 
-    async def pause(self, rest: float, deadline: float = math.inf) -> None:
-        loop = asyncio.get_running_loop()
-        over: asyncio.Future[Reply] = loop.create_future()
-        timer = loop.call_later(max(0.0, min(rest, deadline - now(), 1e6)), wake, over)
-        try:
-            await self.until_closed(over)
-        finally:
-            timer.cancel()
+    async def pause(self, rest: float, deadline: float = math.inf, until: Optional[asyncio.Future[Any]] = None) -> None:
+        over = until or asyncio.get_running_loop().create_future()
+        with contextlib.suppress(Silent):
+            await within(min(rest, deadline - now()), self.until_closed(over))
 
     def send_away(self) -> None:
         self.is_closed = True

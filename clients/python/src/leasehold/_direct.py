@@ -6,18 +6,14 @@ import contextlib
 import os
 import select
 import socket
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as Silent
+from redis.exceptions import ConnectionError as Disconnected, RedisError, TimeoutError as Silent
 
 from . import _fork
 from ._resp import Parser, Reply
+from ._target import Address, Endpoint
 from ._time import now
-
-if TYPE_CHECKING:
-    from ._target import Address, Endpoint
 
 MOST_IDLE = 16
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import Callable, Optional, Union
 
@@ -25,7 +24,7 @@ from ._time import LONGEST_TIMER, now, valid_until, within
 from ._waiting import acknowledged, granted, place_at_once
 from ._wanted import Detached, adopted, candidate_of, key_of
 from .errors import Closed, LeaseholdError, LockLost
-from .outcomes import Contended, Holder, Leader, LockInfo, LogEntry, Loss, Released, Waiter
+from .outcomes import Contended, Holder, Leader, LockInfo, LogEntry, Loss, Waiter
 from .settings import Duration, Name, Settings
 
 log = logging.getLogger("leasehold")
@@ -81,12 +80,9 @@ class Leaders:
                 return leader
 
     async def _pause(self, rest: float) -> None:
-        if self._watch is None or self._watch.is_closed:
-            await self._hub.asking.pause(rest)
-            return
-        told = asyncio.ensure_future(self._watch.told.wait())
-        with contextlib.suppress(RedisError):
-            await within(rest, self._hub.asking.until_closed(told))
+        is_told = self._watch is not None and not self._watch.is_closed
+        told = asyncio.ensure_future(self._watch.told.wait()) if self._watch is not None and is_told else None
+        await self._hub.asking.pause(rest, until=told)
 
     async def _watching(self) -> Optional[Watch]:
         key, limit = key_of(self._hub.settings, self._name), self._hub.limits.response
@@ -255,7 +251,8 @@ class Hub(Holding):
         for channel, pending in list(self.blocked.items()):
             channel.close()
             self.give_up(pending)
-        releases = [(state, self.begin_release(state, Loss.CLOSED)) for state in list(self.leases)]
+        for state in list(self.leases):
+            self.begin_release(state, Loss.CLOSED)
         while True:
             is_asking = bool(self.requests)
             # Whoever gives up a request says so, also from another thread, before it is none any more.
@@ -266,8 +263,7 @@ class Hub(Holding):
             # Requests have been sent away, and end by themselves.
             waiting = self._background or {asyncio.ensure_future(asyncio.sleep(0.001))}
             await asyncio.wait(waiting, timeout=min(left, LONGEST_TIMER if self._background else left))
-        left_held = [state.name for state, release in releases if not _is_done(release)]
-        left_held += self._giving_back.values()
+        left_held = [*self._giving_back.values()]
         left_held += [state.name for state in self.requests if isinstance(state, LeaseState)]
         if self._looking is not None:
             self._looking.cancel()
@@ -289,7 +285,3 @@ class Hub(Holding):
 
 
 _LAST: dict[Hub, asyncio.Future[list[Name]]] = {}
-
-
-def _is_done(release: asyncio.Future[Optional[Released]]) -> bool:
-    return release.done() and not release.cancelled() and release.exception() is None

@@ -14,12 +14,16 @@ import os
 import socket
 import uuid
 from collections import deque
-from typing import Callable, Iterable, Optional, Protocol, TypeVar
+from typing import Any, Callable, Iterable, Optional, Protocol, TypeVar
 
 from redis.asyncio.connection import AbstractConnection, Connection
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import TimeoutError as Silent
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError as Disconnected,
+    RedisError,
+    ResponseError,
+    TimeoutError as Silent,
+)
 
 from . import _fork
 from ._resp import Parser, Reply, pack
@@ -172,8 +176,7 @@ class Line(Wire):
 
 
 class Listener(Protocol):
-    def told(self, fence: int) -> None: ...
-    def deaf(self) -> None: ...
+    def told(self, fence: int, /) -> None: ...
 
 
 Place = tuple[bytes, bytes]  # An owner and the key of a lock
@@ -187,7 +190,7 @@ class Subscription(Wire):
         self.channel = channel or f"leasehold:{uuid.uuid4()}".encode()
         self._before = pack((b"message", self.channel, b""))[:-5]  # What comes before the length of each message
         self.listeners: dict[Place, Listener] = {}
-        self.places: Optional[object] = None  # Those in the queues of this server, kept together
+        self.places: Any = None  # Those in the queues of this server, kept together
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self._heard_at = self._checked_at = now()
 
@@ -242,7 +245,7 @@ class Subscription(Wire):
             self._subscribed.exception()
         listeners, self.listeners = list(self.listeners.values()), {}
         for listener in listeners:
-            listener.deaf()
+            listener.told(0)
 
 
 def parse(message: bytes) -> Optional[tuple[int, Place]]:

@@ -127,15 +127,7 @@ def parse(held: bytes) -> tuple[int, bytes]:
 
 def beside(key: bytes) -> bytes:
     """The key of the last fence, in the slot of the lock; a cluster refuses a closing brace that closes nothing."""
-    if _has_tag(key) or b"}" in key:
-        return key + b":fence"
-    return b"{" + key + b"}:fence"
-
-
-def _has_tag(key: bytes) -> bool:
-    _, opening, rest = key.partition(b"{")
-    tag, closing, _ = rest.partition(b"}")
-    return bool(opening and closing and tag)
+    return key + b":fence" if b"}" in key else b"{" + key + b"}:fence"
 
 
 Ask = Callable[..., Awaitable[Reply]]

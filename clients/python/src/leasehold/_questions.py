@@ -40,15 +40,13 @@ class Question(NamedTuple):
 
 def acquire(claim: Claim, ttl: float, *options: Word) -> Question:
     """By scripts nobody waits: whoever asks to wait is told of the present."""
-    key, owner, share, also, grace = claim
+    key, owner, share, _, grace = claim
     asked: list[Word] = [b"LOCK.ACQUIRE", key, owner, millis(ttl)]
     if share != EXCLUSIVE:
         asked += [b"SHARE", share]
     if grace is not None:
         asked += [b"EPHEMERAL", round(grace * 1000)]
-    asked += options
-    if also:
-        asked += _also(claim)
+    asked += [*options, *_also(claim)]
     if share != EXCLUSIVE or grace is not None:
         return Question(key, asked, "several holders, and ephemeral holds,")
     return Question(key, asked, lambda: _plain.acquire(claim.keys, owner, millis(ttl)))
@@ -65,33 +63,24 @@ def ticket(claim: Claim, ttl: float, kept: float, channel: Optional[bytes]) -> Q
 
 
 def extend(claim: Claim, ttl: float, fence: int) -> Question:
-    its_words: list[Word] = [b"LOCK.EXTEND", claim.key, claim.owner, millis(ttl), fence]
-
-    def call() -> Call:
-        return _plain.EXTEND, _of(claim, _plain.value(claim.owner, fence), millis(ttl))
-
-    return Question(claim.key, its_words + _also(claim) if claim.also else its_words, call)
+    key, owner, lasts = claim.key, claim.owner, millis(ttl)
+    its_words = [b"LOCK.EXTEND", key, owner, lasts, fence, *_also(claim)]
+    return Question(key, its_words, lambda: (_plain.EXTEND, _of(claim, _plain.value(owner, fence), lasts)))
 
 
 def release(claim: Claim, fence: Optional[int]) -> Question:
     """Without a fence: whatever this owner holds, and its place in the queue."""
-    its_words: list[Word] = [b"LOCK.RELEASE", claim.key, claim.owner]
-    if fence is not None:
-        its_words.append(fence)
-
-    def call() -> Call:
-        held = [] if fence is None else [_plain.value(claim.owner, fence)]
-        return _plain.RELEASE, _of(claim, claim.owner, *held)
-
-    return Question(claim.key, its_words + _also(claim) if claim.also else its_words, call)
+    key, owner, fences = claim.key, claim.owner, () if fence is None else (fence,)
+    its_words = [b"LOCK.RELEASE", key, owner, *fences, *_also(claim)]
+    return Question(
+        key, its_words, lambda: (_plain.RELEASE, _of(claim, owner, *[_plain.value(owner, each) for each in fences]))
+    )
 
 
 def raised(claim: Claim, fence: int) -> Question:
-    def call() -> Call:
-        key, day = claim.key, _plain.DAY_MILLIS
-        return _plain.RAISE, [2, key, _plain.beside(key), claim.owner, b"%016d" % fence, day, day * 1000]
-
-    return Question(claim.key, [b"LOCK.RAISE", claim.key, claim.owner, fence], call)
+    key, owner, day = claim.key, claim.owner, _plain.DAY_MILLIS
+    rest: list[Word] = [2, key, _plain.beside(key), owner, b"%016d" % fence, day, day * 1000]
+    return Question(key, [b"LOCK.RAISE", key, owner, fence], lambda: (_plain.RAISE, rest))
 
 
 def look(key: bytes) -> Question:
@@ -111,4 +100,4 @@ def _of(claim: Claim, *arguments: Word) -> list[Word]:
 
 
 def _also(claim: Claim) -> list[Word]:
-    return [b"ALSO", len(claim.also), *claim.also]
+    return [b"ALSO", len(claim.also), *claim.also] if claim.also else []

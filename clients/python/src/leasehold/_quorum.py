@@ -107,10 +107,7 @@ class Most(Asking):
         while len(fences) >= self._majority:
             fence = max(fences.values())
             told = await self._ask_all(_questions.raised(claim, fence), limits, list(fences))
-            if (
-                sum(number(reply) == fence for reply in told.values() if not isinstance(reply, BaseException))
-                >= self._majority
-            ):
+            if [number(reply) for reply in _said(told)].count(fence) >= self._majority:
                 return fence
             error = self._too_few(told)
             if not isinstance(error, Refused) or len(fences) == self._majority:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Sequence, TypeVar, Union
 
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ConnectionError as Disconnected, RedisError, ResponseError
 
 from .errors import SettingError
 
@@ -96,24 +95,18 @@ class Parser:
             else:
                 raise Disconnected("the server does not speak RESP2")
             at = after
-            if self._arrays:
-                reply, is_whole = self._element(reply)
-                if not is_whole:
-                    continue
-            replies.append(reply)
+            while self._arrays:
+                size, elements = self._arrays[-1]
+                elements.append(reply)
+                if len(elements) < size:
+                    break
+                self._arrays.pop()
+                reply = elements
+            else:
+                replies.append(reply)
         if at < length:
             self._pieces, self._missing = [data[at:]], missing
         return replies
-
-    def _element(self, reply: Reply) -> tuple[Reply, bool]:
-        while self._arrays:
-            size, elements = self._arrays[-1]
-            elements.append(reply)
-            if len(elements) < size:
-                return None, False
-            self._arrays.pop()
-            reply = elements
-        return reply, True
 
 
 def number(reply: Reply) -> Optional[int]:

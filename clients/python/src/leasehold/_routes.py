@@ -6,8 +6,7 @@ import asyncio
 from typing import Callable, Optional, Sequence, TypeVar, Union
 
 from redis.crc import key_slot
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError as Disconnected, RedisError
 
 from ._resp import Reply, pack
 from ._server import Server

@@ -6,8 +6,7 @@ import asyncio
 import math
 from typing import Awaitable, Callable, Generic, Optional, TypeVar
 
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ConnectionError as Disconnected, RedisError, ResponseError
 
 from ._direct import Pool
 from ._lines import Line, Subscription, Wire, open_wire
@@ -85,11 +84,6 @@ class Shared(Generic[W]):
             self.last.close()
 
 
-def _end(opening: asyncio.Future[Line]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
-
-
 class Server:
     def __init__(self, endpoint: Endpoint, address: Optional[Address], response: float) -> None:
         self.address = address
@@ -118,20 +112,11 @@ class Server:
     async def line(self, limit: float) -> Line:
         return self.line_now or await self._line.get(limit)
 
-    async def own_line(self, limit: float) -> Line:
-        opening = asyncio.ensure_future(self._open_line())
-        try:
-            return await within(limit, opening)
-        except BaseException:
-            # It may have been opened in the moment in which it was given up.
-            opening.add_done_callback(_end)
-            raise
-
     async def subscription(self, limit: float) -> Subscription:
         return self.subscription_now or await self._subscription.get(limit)
 
     async def _open_shared_line(self) -> Line:
-        line = await self._open_line()
+        line = await self.own_line(2 * self._response)
         if self._line.last is not None:
             # The address may lead to another server now, which tells nothing on the connections to the former one.
             self.pool.drop_idle()
@@ -139,16 +124,24 @@ class Server:
                 self._subscription.last.close()
         return line
 
-    async def _open_line(self) -> Line:
-        connection = self._endpoint.open(self.address, self._response)
-        line = await open_wire(connection, self._response, lambda writer: Line(writer, self._response))
-        self._lines = {each for each in self._lines if not each.is_closed} | {line}
-        try:
+    async def own_line(self, limit: float) -> Line:
+        async def look(line: Line) -> None:
             line.has_module = self.has_module = await self._has_module(line)
+
+        return await self._opened(limit, lambda writer: Line(writer, self._response), look)
+
+    async def _opened(
+        self, limit: float, kind: Callable[[asyncio.StreamWriter], W], begin: Callable[[W], Awaitable[None]]
+    ) -> W:
+        until = now() + limit
+        wire = await open_wire(self._endpoint.open(self.address, limit), limit, kind)
+        self._lines = {each for each in self._lines if not each.is_closed} | {wire}
+        try:
+            await within(until - now(), begin(wire))
         except BaseException:
-            line.close()
+            wire.close()
             raise
-        return line
+        return wire
 
     async def _has_module(self, line: Line) -> bool:
         known = await line.ask(pack((b"COMMAND", b"INFO", b"LOCK.ACQUIRE")), self._response)
@@ -158,15 +151,7 @@ class Server:
         return isinstance(known, list) and len(known) == 1 and known[0] is not None
 
     async def subscribed(self, kind: Callable[[asyncio.StreamWriter], S]) -> S:
-        connection = self._endpoint.open(self.address, self._response)
-        subscription = await open_wire(connection, self._response, kind)
-        self._lines = {each for each in self._lines if not each.is_closed} | {subscription}
-        try:
-            await within(self._response, subscription.begin())
-        except BaseException:
-            subscription.close()
-            raise
-        return subscription
+        return await self._opened(2 * self._response, kind, lambda opened: opened.begin())
 
     def known_words(self, question: Question) -> Optional[bytes]:
         """In the words that this server knows, if they are known. Called from any thread."""

@@ -14,10 +14,8 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import redis
 import redis.asyncio
-from redis import connection as sync_connection
-from redis import sentinel as sync_sentinel
-from redis.asyncio import connection as async_connection
-from redis.asyncio import sentinel as async_sentinel
+from redis import connection as sync_connection, sentinel as sync_sentinel
+from redis.asyncio import connection as async_connection, sentinel as async_sentinel
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.retry import Retry as BlockingRetry

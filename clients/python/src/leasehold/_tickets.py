@@ -154,7 +154,9 @@ class Queuing:
         slice_ = max(self._home.limits.slice, len(self._home.requests) / ASKED_A_SECOND)
         self.kept = min(max(KEPT_LEAST, slice_ * KEPT_TIMES), server.tickets.longest)
         self.server = server
-        places = None if subscription is None else places_of(self._home, server, subscription)
+        places: Optional[Places] = None
+        if subscription is not None:
+            places = subscription.places or Places(self._home, server, subscription)
         if places is not self._places:
             self.leave()
             self._places = places
@@ -200,7 +202,8 @@ class Queuing:
             return came or None
         # A lease that is not renewed has to be whole.
         must_claim = self._is_doubtful or home.settings.confirm or not self.pending.wanted.renew
-        if must_claim or not is_fresh_enough(self.asked, self.counted):
+        if must_claim or now() >= self.asked + self.counted * 3 / 4:
+            # The work can begin while a quarter of the lease is left.
             return None
         return Granted(came, self.asked, self.counted)
 
@@ -209,9 +212,6 @@ class Queuing:
     def told(self, came: Union[int, Granted]) -> None:
         if self._told is not None and not self._told.done():
             self._told.set_result(came)
-
-    def deaf(self) -> None:
-        self.told(0)
 
     @property
     def is_told(self) -> bool:
@@ -234,11 +234,6 @@ class Queuing:
         if self._places is not None:
             self._places.leave(self)
             self._places = None
-
-
-def is_fresh_enough(asked: float, counted: float) -> bool:
-    """Whether the work can begin before the lease is asked for once more: a quarter of it is left."""
-    return now() < asked + counted * 3 / 4
 
 
 class Request:
@@ -273,13 +268,6 @@ class Request:
         self._place.told(0)
 
 
-def places_of(home: Home, server: Server, subscription: Subscription) -> Places:
-    places = subscription.places
-    if not isinstance(places, Places):
-        places = subscription.places = Places(home, server, subscription)
-    return places
-
-
 class Places:
     """All places of a client in the queues of a server: kept by many requests at once."""
 
@@ -287,6 +275,7 @@ class Places:
         self._home = home
         self._server = server
         self.subscription = subscription
+        subscription.places = self
         self._due: dict[Queuing, float] = {}  # When each is to be asked for: one request at a time
         self._timer: Optional[asyncio.TimerHandle] = None
 

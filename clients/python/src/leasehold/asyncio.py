@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Coroutine, Optional, TypeVar, Union
 
 from . import _fork
-from ._hold import Entered, Hold, Scope, Signal
+from ._hold import Hold, Scope, Signal, leave
 from ._hub import Hub, Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
@@ -105,7 +105,7 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
-        self._entered: Entered[tuple[Lease, Scope]] = Entered()
+        self._entered: list[tuple[Optional[asyncio.Task[Any]], tuple[Lease, Scope]]] = []
 
     async def acquire(self) -> Lease:
         return await self._granted(Lease)
@@ -130,13 +130,13 @@ class LockRequest:
         lease = await self._granted(Lease)
         task = asyncio.current_task()
         assert task is not None
-        self._entered.enter(task, (lease, Scope(lease._state, lease._hub.loop, task)))
+        self._entered.append((task, (lease, Scope(lease._hub, lease._state, task))))
         return lease
 
     async def __aexit__(
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        lease, scope = self._entered.leave(asyncio.current_task())
+        lease, scope = leave(self._entered, asyncio.current_task())
         try:
             loss = await scope.stopped_by(kind) if scope.end() else None
         finally:

@@ -9,8 +9,7 @@ from datetime import timedelta
 from typing import Callable, Optional, Union
 
 from .errors import SettingError
-from .outcomes import Event
-from .outcomes import Name as Name
+from .outcomes import Event, Name as Name
 
 Duration = Union[int, float, timedelta]
 LONGEST = 100 * 365 * 86_400  # seconds: more is not taken by servers

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, TypeVar, Union
 
 from . import _fork
-from ._hold import Entered, Hold, Signal
+from ._hold import Hold, Signal, leave
 from ._hub import Hub, Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
@@ -125,7 +125,7 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
-        self._entered: Entered[Lease] = Entered()
+        self._entered: list[tuple[int, Lease]] = []
 
     def acquire(self) -> Lease:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
@@ -149,11 +149,11 @@ class LockRequest:
 
     def __enter__(self) -> Lease:
         lease = self.acquire()
-        self._entered.enter(threading.get_ident(), lease)
+        self._entered.append((threading.get_ident(), lease))
         return lease
 
     def __exit__(self, *_: object) -> None:
-        _give_back(self._entered.leave(threading.get_ident()))
+        _give_back(leave(self._entered, threading.get_ident()))
 
 
 def _by_hub(ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Leasehold, P], T]:
