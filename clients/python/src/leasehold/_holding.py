@@ -19,15 +19,13 @@ from ._target import Target
 from ._time import LONGEST_TIMER, now, wake
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import Loss, Released
-from .settings import Name, Settings, octets
+from .settings import Name, Settings
 
 T = TypeVar("T")
 log = logging.getLogger("leasehold")
 
 LONGEST_SLEEP = 1.0  # The clock of event loops stands still in a suspend: a loss is noticed so long after it
-
 LOOKS_PART = 0.05  # The part of its time that a loop may spend on looking through its leases
-
 EACH_LOOK = 1e-6
 
 _NOT_HELD = (Loss.EXPIRED, Loss.TAKEN, Loss.FORKED)
@@ -188,7 +186,7 @@ class Holding(Home):
     async def guard(self, state: LeaseState, command: tuple[Word, ...]) -> Reply:
         self.check_open()
         state.check()
-        question = guarded(state, command)
+        question = _questions.guarded(state.claim, state.fence, command)
         limits = self.asking.limits(state.ttl, now() + self.limits.within)
         try:
             answer = await self.asking.ask(state.claim.key, lambda _: question, limits, may_repeat=False)
@@ -281,11 +279,6 @@ class Holding(Home):
             return
         log.warning("the lease of %r was dropped without a release, and is released now", state.name)
         self.begin_release(state, Loss.RELEASED)
-
-
-def guarded(state: LeaseState, command: tuple[Word, ...]) -> Question:
-    its_words = tuple(octets("command", word) if isinstance(word, str) else word for word in command)
-    return _questions.guarded(state.claim, state.fence, its_words)
 
 
 def released_by(claim: Claim, reply: Reply) -> Released:

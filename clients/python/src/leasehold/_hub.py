@@ -100,9 +100,6 @@ class Leaders:
             self._watch.close()
 
 
-log = logging.getLogger("leasehold")
-
-
 class Hub(Holding):
     def __init__(self, target: Target, settings: Settings) -> None:
         super().__init__(target, settings)
@@ -112,7 +109,7 @@ class Hub(Holding):
         self._closing: Optional[asyncio.Future[list[Name]]] = None
         _fork.remember(self)
 
-    async def acquire(self, pending: Pending, begun: float) -> Optional[LeaseState]:
+    async def acquire(self, pending: Pending) -> Optional[LeaseState]:
         """None when others have held the lock until patience ended."""
         self.check_open()
         self.requests.add(pending)
@@ -121,11 +118,11 @@ class Hub(Holding):
         grant: Optional[Granted] = None
         queuing: Optional[Queuing] = None
         try:
-            queuing = place_at_once(self, pending, begun)
+            queuing = place_at_once(self, pending)
             if queuing is not None:
                 grant = await queuing.until_told()
             if grant is None or valid_until(grant.asked, grant.ttl) <= now():
-                grant = await granted(self, pending, begun, queuing)
+                grant = await granted(self, pending, queuing)
             if grant is not None and pending.wanted.copies is not None:
                 grant = await acknowledged(self, pending.wanted, grant, pending.wanted.copies)
             if grant is not None:

@@ -8,6 +8,7 @@ that a script granted would pass by the queue, so the script looks first whether
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from typing import Any, Awaitable, Callable
@@ -25,7 +26,7 @@ MARGIN_MICROS = 15_000_000
 class Script:
     text: str
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 

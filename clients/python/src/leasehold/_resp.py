@@ -7,6 +7,7 @@ from typing import Callable, Optional, Sequence, TypeVar, Union
 from redis.exceptions import ConnectionError as Disconnected, RedisError, ResponseError
 
 from .errors import SettingError
+from .settings import octets
 
 Reply = Union[None, int, bytes, RedisError, list["Reply"]]  # Errors are values here: those who asked raise them
 Word = Union[bytes, str, int]
@@ -34,7 +35,7 @@ _FORMS = [_form(count) for count in range(16)]
 
 def _octets(word: object) -> bytes:
     if isinstance(word, str):
-        return word.encode()
+        return octets("command", word)
     if isinstance(word, (int, float)) and not isinstance(word, bool):
         return repr(word).encode()
     if isinstance(word, (bytes, bytearray, memoryview)):

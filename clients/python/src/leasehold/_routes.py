@@ -17,7 +17,6 @@ from ._verdict import Verdict, redirection_in, verdict
 T = TypeVar("T")
 
 LOOK_EVERY = 1.0  # How often sentinels are asked who is the primary: a former one may still be reachable
-
 NEXT_AFTER = 0.1  # How long a node may take to say who has which slot before another one is asked, too
 
 

@@ -27,12 +27,9 @@ from ._verdict import Verdict, verdict
 from .errors import Closed, LeaseholdError, QueueFull, Refused, Unreachable
 
 KEPT_TIMES = 3  # How many times a place is kept for as long as nobody asks for it
-
 KEPT_LEAST = 1.0
 ASKED_A_SECOND = 1000  # The more tickets there are, the less often each is asked for
-
 RENEWED_EVERY = 1.0  # Places are kept by many requests at once, so often at most
-
 UNHEARD = 0.25  # How often it is asked for while nobody tells of grants, unless there are many
 
 _LONGEST = re.compile(r"TICKET must be an integer from 1 to (\d+)")

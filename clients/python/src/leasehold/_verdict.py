@@ -30,9 +30,9 @@ _CUT: dict[type[BaseException], str] = {
 }
 
 # fmt: off
-_ELSEWHERE = {"READONLY", "UNBLOCKED"}
-_AGAIN = {"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF"}
-_OTHERS = {
+_AGAIN = ("TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF")
+_VERDICTS = {
+    **dict.fromkeys(_AGAIN, Verdict.AGAIN), "READONLY": Verdict.ELSEWHERE, "UNBLOCKED": Verdict.ELSEWHERE,
     "MOVED": Verdict.MOVED, "ASK": Verdict.ASK, "REPLACED": Verdict.REPLACED,
     "NOSCRIPT": Verdict.UNKNOWN_SCRIPT, "LEASEHOLD": Verdict.HAS_MODULE,
 }
@@ -60,13 +60,9 @@ def verdict(error: BaseException) -> Verdict:
     if not code:
         is_wrong = isinstance(error, redis_errors.DataError)
         return Verdict.REFUSED if is_wrong else Verdict.BROKEN
-    if code in _ELSEWHERE:
-        return Verdict.ELSEWHERE
-    if code in _AGAIN:
-        return Verdict.AGAIN
     if code == "ERR" and "unknown command" in text:
         return Verdict.UNKNOWN_COMMAND
-    return _OTHERS.get(code, Verdict.REFUSED)
+    return _VERDICTS.get(code, Verdict.REFUSED)
 
 
 def redirection_in(error: BaseException) -> Optional[tuple[str, int, tuple[str, int]]]:

@@ -23,12 +23,12 @@ from .settings import millis
 LATE = 0.1  # How much later than patience the answer may come that it has ended
 
 
-def place_at_once(home: Home, pending: Pending, begun: float) -> Optional[Queuing]:
+def place_at_once(home: Home, pending: Pending) -> Optional[Queuing]:
     claim, may_wait = pending.wanted.claim, pending.wanted.wait and home.settings.tickets
     server = home.asking_for(claim).routes.known(claim.key) if may_wait else None
     if server is None or server.tickets.is_closed:
         return None
-    line, subscription, deadline = server.line_now, server.subscription_now, begun + pending.wanted.wait
+    line, subscription, deadline = server.line_now, server.subscription_now, pending.begun + pending.wanted.wait
     if line is None or not line.has_module or subscription is None or now() >= deadline:
         return None
     queuing = Queuing(home, pending, deadline)
@@ -36,9 +36,9 @@ def place_at_once(home: Home, pending: Pending, begun: float) -> Optional[Queuin
     return queuing
 
 
-async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[Queuing]) -> Optional[Granted]:
+async def granted(home: Home, pending: Pending, queuing: Optional[Queuing]) -> Optional[Granted]:
     wanted, settings, asking = pending.wanted, home.limits, home.asking
-    deadline = begun + (settings.within if wanted.wait == 0 else wanted.wait)
+    deadline = pending.begun + (wanted.wait or settings.within)
     each = asking.each(wanted.ttl)
     by_ticket, was_answered, tries = home.settings.tickets, queuing is not None and queuing.was_answered, 0
     must_ask = queuing is None

@@ -111,15 +111,15 @@ class LockRequest:
         return await self._granted(Lease)
 
     async def _granted(self, kind: type[L]) -> L:
-        hub, begun = self._locks._hub_here(), now()
-        state = await hub.acquire(Pending(self._asked.wanted(is_try=False)), begun)
+        hub, pending = self._locks._hub_here(), Pending(self._asked.wanted(is_try=False))
+        state = await hub.acquire(pending)
         if state is None:
-            raise Busy(self._asked.name, now() - begun)
+            raise Busy(self._asked.name, now() - pending.begun)
         return kind(self._locks, hub, state)
 
     async def try_acquire(self) -> Optional[Lease]:
         hub = self._locks._hub_here()
-        state = await hub.acquire(Pending(self._asked.wanted(is_try=True)), now())
+        state = await hub.acquire(Pending(self._asked.wanted(is_try=True)))
         return None if state is None else Lease(self._locks, hub, state)
 
     async def run(self, work: Callable[[Lease], Awaitable[T]]) -> T:
