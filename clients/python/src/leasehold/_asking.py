@@ -50,8 +50,11 @@ class Limits(NamedTuple):
 class Asking:
     owns_tries = False  # Whether each try has an owner of its own
 
-    def __init__(self, routes: Routes, response: float) -> None:
-        self.routes = routes
+    def __init__(self, target: Target, response: float) -> None:
+        if isinstance(target, Several):
+            # Of these no server is known by itself, so that nothing asks one alone: see Most.
+            target = Clustered(target.each[0].endpoint, (), None)
+        self.routes = Routes(target, response)
         self._response = response
         self.is_closed = False
         self.open: set[asyncio.Future[Any]] = set()  # What those wait for who are told of the end of the client
@@ -105,7 +108,7 @@ class Asking:
                 raise Closed
             try:
                 server = once or self.routes.known(key)
-                line = None if server is None else server.line_now
+                line = None if server is None else server.line.now
                 asked = now()
                 if asked >= limits.until:
                     raise Silent("there was no time to ask")
@@ -120,7 +123,10 @@ class Asking:
                 if unanswered is not None:
                     unanswered.add(line)
                 limit = min(limits.each, limits.until - asked)
-                reply = await self._ask(server, line, question(asked), limit, is_asking)
+                if is_asking:
+                    # In one step with the request, so that nothing comes between the two on this line.
+                    line.ask(pack((b"ASKING",)), limit)
+                reply = await server.ask(line, question(asked), limit)
                 if unanswered is not None:
                     unanswered.discard(line)
                 return Answer(reply, asked, line, is_repeated)
@@ -147,22 +153,10 @@ class Asking:
     async def _find(self, key: bytes, server: Optional[Server], limits: Limits) -> tuple[Server, Line]:
         if server is None:
             server = await within(limits.until - now(), self.routes.server_of(key))
-        return server, await server.line(min(self._response, limits.until - now()))
-
-    async def _ask(self, server: Server, line: Line, question: Question, limit: float, is_asking: bool) -> Reply:
-        if is_asking:
-            # In one step, so nothing comes between the two on this line. A cluster has no other dialect half-way.
-            line.ask(pack((b"ASKING",)), limit)
-            reply = await line.ask(pack(question.words), limit)
-            if isinstance(reply, RedisError):
-                raise reply
-            return reply
-        return await server.ask(line, question, limit)
+        return server, await server.line.get(min(self._response, limits.until - now()))
 
     def _after(self, error: BaseException, said: Verdict, tries: int) -> Optional[float]:
-        if said is Verdict.REFUSED or said is Verdict.REPLACED:
-            return None
-        if said is Verdict.AGAIN and code_of(error)[0] == "QUEUEFULL":
+        if said in (Verdict.REFUSED, Verdict.REPLACED) or code_of(error)[0] == "QUEUEFULL":
             return None
         if said in _AT_ONCE and tries < 8:
             return 0.0
@@ -182,12 +176,9 @@ class Home:
         self.settings = settings
         self.limits = Durations(*(seconds(name, getattr(settings, name)) for name in Durations._fields))
         self._background: set[asyncio.Future[Any]] = set()
-        if isinstance(target, Several):
-            # Of these no server is known by itself, so that nothing asks one alone: see Most.
-            target = Clustered(target.each[0].endpoint, (), None)
-        self.asking = Asking(Routes(target, self.limits.response), self.limits.response)
+        self.asking = Asking(target, self.limits.response)
         # Ephemeral holds end with the connection on which they were asked for: these have one of their own.
-        self.bound = Asking(Routes(target, self.limits.response), self.limits.response)
+        self.bound = Asking(target, self.limits.response)
         self.loop = asyncio.get_running_loop()
         self.requests: set[object] = set()
         """Those who ask for a lock at this moment, and leases that are released by one request."""

@@ -121,11 +121,11 @@ class Scope:
             self._has_cancelled = True
             self._task.cancel()
 
-    def end(self) -> bool:
-        self._is_over = True
-        return self._has_cancelled
-
     async def stopped_by(self, raised: Optional[type[BaseException]]) -> Optional[Loss]:
+        """The work is over."""
+        self._is_over = True
+        if not self._has_cancelled:
+            return None
         if sys.version_info >= (3, 11):
             self._task.uncancel()
         if raised is not None and issubclass(raised, asyncio.CancelledError):

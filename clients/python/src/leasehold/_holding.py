@@ -201,7 +201,7 @@ class Holding(Home):
         until = now() + limit
         if state.release is None and not self.is_closed and self.may_release_at_once(state):
             server = self.asking.routes.known(state.claim.key)
-            line = None if server is None else server.line_now
+            line = None if server is None else server.line.now
             if line is not None and line.has_module:
                 parting = Parting(self, state)
                 packed = pack(_questions.release(state.claim, state.fence).words)

@@ -87,7 +87,7 @@ class Leaders:
     async def _watching(self) -> Optional[Watch]:
         key, limit = key_of(self._hub.settings, self._name), self._hub.limits.response
         server = await within(limit, self._hub.asking.routes.server_of(key))
-        line = await server.line(limit)
+        line = await server.line.get(limit)
         told = await line.ask(pack((b"CONFIG", b"GET", b"notify-keyspace-events")), limit)
         kinds = told[1] if isinstance(told, list) and len(told) == 2 else None
         kinds = kinds if isinstance(kinds, bytes) else b""
@@ -104,7 +104,7 @@ class Hub(Holding):
     def __init__(self, target: Target, settings: Settings) -> None:
         super().__init__(target, settings)
         if isinstance(target, Several):
-            self.asking = Most(target, self.asking.routes, self.limits.response, self.spawn)
+            self.asking = Most(target, self.limits.response, self.spawn)
         self.blocked: dict[Channel, Pending] = {}  # Threads that wait on connections
         self._closing: Optional[asyncio.Future[list[Name]]] = None
         _fork.remember(self)
@@ -260,8 +260,8 @@ class Hub(Holding):
             # Requests have been sent away, and end by themselves.
             waiting = self._background or {asyncio.ensure_future(asyncio.sleep(0.001))}
             await asyncio.wait(waiting, timeout=min(left, LONGEST_TIMER if self._background else left))
-        left_held = [*self._giving_back.values()]
-        left_held += [state.name for state in self.requests if isinstance(state, LeaseState)]
+        being_released = [state.name for state in self.requests if isinstance(state, LeaseState)]
+        left_held = dict.fromkeys([*self._giving_back.values(), *being_released])
         if self._looking is not None:
             self._looking.cancel()
         self.asking.close()
@@ -274,7 +274,7 @@ class Hub(Holding):
             await asyncio.sleep(0)
         if ending:
             await asyncio.wait(ending, timeout=1)
-        return list(dict.fromkeys(left_held))
+        return list(left_held)
 
     def forget_in_child(self) -> None:
         for state in list(self.leases):

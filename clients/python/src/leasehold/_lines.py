@@ -52,6 +52,10 @@ class Wire(asyncio.Protocol):
         self._transport.set_protocol(self)
         _fork.remember(self)
 
+    @property
+    def is_usable(self) -> bool:
+        return not self.is_closed
+
     def data_received(self, data: bytes) -> None:
         try:
             for reply in self._parser.feed(data):

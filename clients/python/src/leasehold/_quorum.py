@@ -11,7 +11,6 @@ from ._asking import Answer, Asking, Limits
 from ._lines import Line
 from ._questions import Claim, Question
 from ._resp import Reply, number, pack
-from ._routes import Routes
 from ._target import Several
 from ._time import RETRY, now, within
 from .errors import LeaseholdError, Refused, SettingError, Unreachable
@@ -29,10 +28,10 @@ class Most(Asking):
 
     owns_tries = True
 
-    def __init__(self, target: Several, routes: Routes, response: float, spawn: Spawn) -> None:
-        super().__init__(routes, response)
+    def __init__(self, target: Several, response: float, spawn: Spawn) -> None:
+        super().__init__(target, response)
         self._spawn = spawn
-        self._peers = [Asking(Routes(each, response), response) for each in target.each]
+        self._peers = [Asking(each, response) for each in target.each]
         self._majority = len(self._peers) // 2 + 1
         self._run_ids: dict[Asking, str] = {}
 
@@ -76,7 +75,7 @@ class Most(Asking):
             asked, fence = now(), None
             try:
                 told = await self._ask_all(question, limits, self._peers, claim)
-                error = self._wrong(told)
+                error: Optional[LeaseholdError] = next((e for e in told.values() if isinstance(e, SettingError)), None)
                 if error is None:
                     fence = await self._raised(claim, told, limits)
                     error = None if fence is not None else self._too_few(told)
@@ -85,7 +84,7 @@ class Most(Asking):
             finally:
                 if fence is None:
                     # Everywhere: it may have been granted by a server that was not heard.
-                    await self._give_back(claim, limits)
+                    await self._ask_all(_questions.release(claim, None), self._last(limits), self._peers)
             if fence is not None or error is None:
                 return Answer(fence, asked, _NO_LINE, False)
             rest = RETRY.rest(tries)
@@ -93,9 +92,6 @@ class Most(Asking):
                 raise error
             tries += 1
             await self.pause(rest)
-
-    async def _give_back(self, claim: Claim, limits: Limits) -> None:
-        await self._ask_all(_questions.release(claim, None), self._last(limits), self._peers)
 
     def _last(self, limits: Limits) -> Limits:
         return Limits(limits.each, now() + 10 * limits.each, True)
@@ -156,14 +152,11 @@ class Most(Asking):
         if peer not in self._run_ids:
             question = Question(key, [b"INFO", b"server"], "lists")
             server = await within(limits.each, peer.routes.server_of(key))
-            reply = await (await server.line(limits.each)).ask(pack(question.words), limits.each)
+            reply = await (await server.line.get(limits.each)).ask(pack(question.words), limits.each)
             found = re.search(rb"run_id:(\w+)", reply if isinstance(reply, bytes) else b"")
             if found is not None and found[1].decode() in self._run_ids.values():
                 raise SettingError("client: two addresses of a quorum lead to one server")
             self._run_ids[peer] = "" if found is None else found[1].decode()
-
-    def _wrong(self, told: dict[Asking, Told]) -> Optional[LeaseholdError]:
-        return next((each for each in told.values() if isinstance(each, SettingError)), None)
 
     def _too_few(self, told: dict[Asking, Told]) -> Optional[LeaseholdError]:
         errors = [each for each in told.values() if isinstance(each, LeaseholdError)]

@@ -94,14 +94,11 @@ class Routes:
 
     async def _look(self) -> None:
         if isinstance(self._target, Watched):
-            self._primary = await self._ask_sentinels(self._target.service) or self._primary
+            words = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._target.service.encode()]
+            self._primary = await self._first(self._sentinels, words, 0.0, _primary_in) or self._primary
         elif isinstance(self._target, Clustered):
             await self._ask_nodes(self._target)
         self._looked_at = now()
-
-    async def _ask_sentinels(self, service: str) -> Optional[Address]:
-        words = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.encode()]
-        return await self._first(self._sentinels, words, 0.0, lambda reply, _: _address(reply))
 
     async def _ask_nodes(self, target: Clustered) -> None:
         """One after the other, and the next one before long: all wait for this, also for locks of nodes that are up."""
@@ -139,7 +136,7 @@ class Routes:
 
     async def _ask(self, server: Server, words: list[bytes]) -> Reply:
         try:
-            line = await server.line(self._response)
+            line = await server.line.get(self._response)
             reply = await line.ask(pack(words), self._response)
         except (RedisError, OSError):
             return None
@@ -157,7 +154,7 @@ class Routes:
             self._looking.cancel()
 
 
-def _address(reply: Reply) -> Optional[tuple[str, int]]:
+def _primary_in(reply: Reply, _: Server) -> Optional[Address]:
     if isinstance(reply, list) and len(reply) == 2:
         host, port = reply
         if isinstance(host, bytes) and isinstance(port, bytes):

@@ -59,7 +59,13 @@ class Shared(Generic[W]):
         self._opening: Optional[asyncio.Future[W]] = None
         self.last: Optional[W] = None
 
+    @property
+    def now(self) -> Optional[W]:
+        return self.last if self.last is not None and self.last.is_usable else None
+
     async def get(self, limit: float) -> W:
+        if self.last is not None and self.last.is_usable:
+            return self.last
         opening = self._opening
         if opening is None:
             opening = self._opening = asyncio.ensure_future(self._open())
@@ -92,36 +98,20 @@ class Server:
         self.database = int(str(endpoint.options.get("db") or 0))
         self._endpoint = endpoint
         self._response = response
-        self._line: Shared[Line] = Shared(self._open_shared_line)
-        self._subscription: Shared[Subscription] = Shared(lambda: self.subscribed(Subscription))
+        self.line: Shared[Line] = Shared(self._open_shared_line)
+        self.subscription: Shared[Subscription] = Shared(lambda: self.subscribed(Subscription))
         self.has_module = True  # As far as is known
         self._lines: set[Wire] = set()
         self._scripts: set[str] = set()
         self._is_scriptless = False  # This user may not run any
 
-    @property
-    def line_now(self) -> Optional[Line]:
-        line = self._line.last
-        return line if line is not None and line.is_usable else None
-
-    @property
-    def subscription_now(self) -> Optional[Subscription]:
-        subscription = self._subscription.last
-        return None if subscription is None or subscription.is_closed else subscription
-
-    async def line(self, limit: float) -> Line:
-        return self.line_now or await self._line.get(limit)
-
-    async def subscription(self, limit: float) -> Subscription:
-        return self.subscription_now or await self._subscription.get(limit)
-
     async def _open_shared_line(self) -> Line:
         line = await self.own_line(2 * self._response)
-        if self._line.last is not None:
+        if self.line.last is not None:
             # The address may lead to another server now, which tells nothing on the connections to the former one.
             self.pool.drop_idle()
-            if self._subscription.last is not None:
-                self._subscription.last.close()
+            if self.subscription.last is not None:
+                self.subscription.last.close()
         return line
 
     async def own_line(self, limit: float) -> Line:
@@ -223,7 +213,7 @@ class Server:
 
     def close(self) -> None:
         self.pool.close()
-        for shared in (self._line, self._subscription):
+        for shared in (self.line, self.subscription):
             shared.stop()
         for line in list(self._lines):
             line.close()

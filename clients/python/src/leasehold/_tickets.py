@@ -145,7 +145,7 @@ class Queuing:
             raise Elsewise(Waited.NO_QUEUE)
         if server.tickets.is_closed:
             raise Elsewise(Waited.NO_TICKETS)
-        self.enter(server, server.subscription_now or await self._subscription_of(server, limit))
+        self.enter(server, server.subscription.now or await self._subscription_of(server, limit))
 
     def enter(self, server: Server, subscription: Optional[Subscription]) -> None:
         slice_ = max(self._home.limits.slice, len(self._home.requests) / ASKED_A_SECOND)
@@ -165,7 +165,7 @@ class Queuing:
         """None if there is none at the moment, as on a server that takes no more clients: the place is kept without."""
         try:
             # There has to be time to ask.
-            subscription = await server.subscription(limit / 2)
+            subscription = await server.subscription.get(limit / 2)
         except (RedisError, OSError) as error:
             if verdict(error) in (Verdict.REFUSED, Verdict.UNKNOWN_COMMAND):
                 server.tickets.refuse()
@@ -301,7 +301,7 @@ class Places:
         self.subscription.check(self._home.limits.slice)
         here = now()
         due = [place for place, moment in self._due.items() if moment <= here and not place.is_told]
-        line = self._server.line_now
+        line = self._server.line.now
         slice_ = max(self._home.limits.slice, len(self._due) / ASKED_A_SECOND)
         if due and (line is None or not line.has_module):
             for place in due:

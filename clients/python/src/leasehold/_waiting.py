@@ -28,7 +28,7 @@ def place_at_once(home: Home, pending: Pending) -> Optional[Queuing]:
     server = home.asking_for(claim).routes.known(claim.key) if may_wait else None
     if server is None or server.tickets.is_closed:
         return None
-    line, subscription, deadline = server.line_now, server.subscription_now, pending.begun + pending.wanted.wait
+    line, subscription, deadline = server.line.now, server.subscription.now, pending.begun + pending.wanted.wait
     if line is None or not line.has_module or subscription is None or now() >= deadline:
         return None
     queuing = Queuing(home, pending, deadline)

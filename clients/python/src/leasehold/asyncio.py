@@ -138,7 +138,7 @@ class LockRequest:
     ) -> None:
         lease, scope = leave(self._entered, asyncio.current_task())
         try:
-            loss = await scope.stopped_by(kind) if scope.end() else None
+            loss = await scope.stopped_by(kind)
         finally:
             await _give_back(lease)
         if loss is not None:
