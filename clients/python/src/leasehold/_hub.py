@@ -58,7 +58,9 @@ class Leaders:
     async def next(self) -> Optional[Leader]:
         while True:
             if self._rest:
-                await self._pause(self._rest)
+                watch = None if self._watch is None or self._watch.is_closed else self._watch
+                told = None if watch is None else asyncio.ensure_future(watch.told.wait())
+                await self._hub.asking.pause(self._rest, until=told)
             self._rest = self._look_every
             try:
                 if not self._polls and (self._watch is None or self._watch.is_closed):
@@ -78,11 +80,6 @@ class Leaders:
             if leader != self._last:
                 self._last = leader
                 return leader
-
-    async def _pause(self, rest: float) -> None:
-        is_told = self._watch is not None and not self._watch.is_closed
-        told = asyncio.ensure_future(self._watch.told.wait()) if self._watch is not None and is_told else None
-        await self._hub.asking.pause(rest, until=told)
 
     async def _watching(self) -> Optional[Watch]:
         key, limit = key_of(self._hub.settings, self._name), self._hub.limits.response
