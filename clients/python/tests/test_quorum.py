@@ -54,6 +54,14 @@ def test_one_fence_is_in_force_on_most_servers(servers: list[Server], quorum: Qu
         last = lease.fence
 
 
+def test_a_fence_that_most_have_not_raised_is_not_accepted(servers: list[Server], quorum: Quorum, name: str) -> None:
+    for server in servers[:2]:
+        raw(server, "ACL", "SETUSER", "default", "-lock.raise")
+    with pytest.raises(leasehold.NotPermitted):
+        quorum(servers).acquire(name, ttl=10, wait=1)
+    eventually(lambda: fences(servers, name) == [0, 0, 0], "it is given back everywhere")
+
+
 def test_a_minority_may_be_down_or_silent(servers: list[Server], quorum: Quorum, name: str) -> None:
     locks = quorum(servers)
     with servers[0].paused():

@@ -88,7 +88,8 @@ class Lease(Hold):
     def guard(self, *command: Word) -> Reply:
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
         at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
-        it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
+        it may have been run or not. Texts in the answer are ``bytes``. It needs the module. Of several locks it looks
+        at the first one alone."""
         return self._running.guard(self._state, command)
 
     def release(self) -> Released:
