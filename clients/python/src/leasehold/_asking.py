@@ -100,6 +100,7 @@ class Asking:
     ) -> Answer:
         """``prepare`` and ``question`` are called for each try. Lines that say nothing are added to ``unanswered``."""
         tries, is_repeated, once = 0, False, None
+        unanswered = set() if unanswered is None else unanswered
         last: Optional[BaseException] = None
         while True:
             sent: Optional[Line] = None
@@ -120,20 +121,18 @@ class Asking:
                     await prepare(server, line, min(limits.each, limits.until - asked))
                     asked = now()
                 sent = line
-                if unanswered is not None:
-                    unanswered.add(line)
+                unanswered.add(line)
                 limit = min(limits.each, limits.until - asked)
                 if is_asking:
                     # In one step with the request, so that nothing comes between the two on this line.
                     line.ask(pack((b"ASKING",)), limit)
                 reply = await server.ask(line, question(asked), limit)
-                if unanswered is not None:
-                    unanswered.discard(line)
+                unanswered.discard(line)
                 return Answer(reply, asked, line, is_repeated)
             except (RedisError, OSError) as error:
                 said = verdict(error)
                 is_repeated = is_repeated or (sent is not None and said is Verdict.BROKEN)
-                if sent is not None and unanswered is not None and said is not Verdict.BROKEN:
+                if said is not Verdict.BROKEN:
                     unanswered.discard(sent)
                 if sent is not None and said is Verdict.BROKEN and not may_repeat:
                     raise Unanswered(f"nobody answered, and the command may have been run: {error}") from error

@@ -32,26 +32,13 @@ log = logging.getLogger("leasehold")
 SAFETY = 30  # So many times ``look_every`` may pass without a look where key events tell: a slot may have moved
 
 
-class Watch(Subscription):
-    def __init__(self, writer: asyncio.StreamWriter, channel: bytes) -> None:
-        super().__init__(writer, channel)
-        self.told = asyncio.Event()
-
-    def _tell(self, _: bytes, /) -> None:
-        self.told.set()
-
-    def ended(self, reason: Exception) -> None:
-        super().ended(reason)
-        self.told.set()
-
-
 class Leaders:
     """Those who lead, one after the other."""
 
     def __init__(self, hub: Hub, name: Name, look_every: float) -> None:
         self._hub, self._name, self._look_every = hub, name, look_every
         self._last: Union[Leader, str, None] = "not known"
-        self._watch: Optional[Watch] = None
+        self._watch: Optional[Subscription] = None
         self._rest = 0.0
         self._polls = False  # The server publishes no such events, or does not say so
 
@@ -81,7 +68,7 @@ class Leaders:
                 self._last = leader
                 return leader
 
-    async def _watching(self) -> Optional[Watch]:
+    async def _watching(self) -> Optional[Subscription]:
         key, limit = key_of(self._hub.settings, self._name), self._hub.limits.response
         server = await within(limit, self._hub.asking.routes.server_of(key))
         line = await server.line.get(limit)
@@ -90,7 +77,7 @@ class Leaders:
         kinds = kinds if isinstance(kinds, bytes) else b""
         if b"K" not in kinds or not (b"A" in kinds or (b"d" in kinds and line.has_module)):
             return None
-        return await server.subscribed(lambda writer: Watch(writer, b"__keyspace@%d__:%b" % (server.database, key)))
+        return await server.subscribed(b"__keyspace@%d__:%b" % (server.database, key))
 
     def close(self) -> None:
         if self._watch is not None:

@@ -11,11 +11,10 @@ from .settings import octets
 
 Reply = Union[None, int, bytes, RedisError, list["Reply"]]  # Errors are values here: those who asked raise them
 Word = Union[bytes, str, int]
-Words = Sequence[Word]
 E = TypeVar("E")
 
 
-def pack(words: Words) -> bytes:
+def pack(words: Sequence[Word]) -> bytes:
     told: list[Union[int, bytes]] = []
     for word in words:
         octets = word if type(word) is bytes else b"%d" % word if type(word) is int else _octets(word)

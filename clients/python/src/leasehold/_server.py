@@ -48,7 +48,6 @@ class TicketOffice:
 
 
 W = TypeVar("W", bound=Wire)
-S = TypeVar("S", bound=Subscription)
 
 
 class Shared(Generic[W]):
@@ -99,7 +98,7 @@ class Server:
         self._endpoint = endpoint
         self._response = response
         self.line: Shared[Line] = Shared(self._open_shared_line)
-        self.subscription: Shared[Subscription] = Shared(lambda: self.subscribed(Subscription))
+        self.subscription: Shared[Subscription] = Shared(self.subscribed)
         self.has_module = True  # As far as is known
         self._lines: set[Wire] = set()
         self._scripts: set[str] = set()
@@ -140,8 +139,8 @@ class Server:
             return self.has_module
         return isinstance(known, list) and len(known) == 1 and known[0] is not None
 
-    async def subscribed(self, kind: Callable[[asyncio.StreamWriter], S]) -> S:
-        return await self._opened(2 * self._response, kind, lambda opened: opened.begin())
+    async def subscribed(self, channel: Optional[bytes] = None) -> Subscription:
+        return await self._opened(2 * self._response, lambda writer: Subscription(writer, channel), Subscription.begin)
 
     def known_words(self, question: Question) -> Optional[bytes]:
         """In the words that this server knows, if they are known. Called from any thread."""
