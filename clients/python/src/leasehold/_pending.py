@@ -160,7 +160,6 @@ class Granted(NamedTuple):
 
 class Waited(enum.Enum):
     OVER = enum.auto()  # Patience has ended
-    NO_QUEUE = enum.auto()  # The server keeps none: ask again and again
     NO_TICKETS = enum.auto()  # The server gives none to this user: wait on a connection
     NOT_NOW = enum.auto()  # Ask again, after a rest
     ASK = enum.auto()  # Ask again, at once

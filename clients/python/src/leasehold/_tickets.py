@@ -36,9 +36,7 @@ _LONGEST = re.compile(r"TICKET must be an integer from 1 to (\d+)")
 
 
 class Elsewise(Exception):
-    def __init__(self, waited: Waited) -> None:
-        super().__init__(waited)
-        self.waited = waited
+    """There is no place at this server: what to do instead."""
 
 
 class Queuing:
@@ -142,7 +140,7 @@ class Queuing:
 
     async def _prepare(self, server: Server, line: Line, limit: float) -> None:
         if not line.has_module:
-            raise Elsewise(Waited.NO_QUEUE)
+            raise Elsewise(Waited.ASK)
         if server.tickets.is_closed:
             raise Elsewise(Waited.NO_TICKETS)
         self.enter(server, server.subscription.now or await self._subscription_of(server, limit))

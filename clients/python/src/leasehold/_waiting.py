@@ -80,7 +80,7 @@ async def granted(home: Home, pending: Pending, queuing: Optional[Queuing]) -> O
             try:
                 waited = await queuing.wait()
             except Elsewise as elsewise:
-                waited = elsewise.waited
+                waited = elsewise.args[0]
             finally:
                 queuing.leave()
                 queuing = None
@@ -167,7 +167,7 @@ async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, 
         server = await within(min(finding, deadline - now()), home.asking.routes.server_of(wanted.claim.key))
         line = await server.own_line(min(finding, deadline - now()))
         if not line.has_module:
-            return Waited.NO_QUEUE
+            return Waited.ASK
         pending.parked, pending.may_hold = line, True
         asked, left = now(), deadline - now()
         question = _questions.wait(wanted.claim, wanted.ttl, None if math.isinf(left) else max(left, 0.001))
