@@ -113,3 +113,21 @@ def test_who_observes_is_told_where_there_are_key_events(
 def watchers(server: Server) -> list[str]:
     with server.client() as client:
         return [str(each) for each in client.pubsub_channels("__keyspace*")]
+
+
+def test_who_observes_hears_of_the_end_of_the_client_where_there_are_key_events(own_server: Server, name: str) -> None:
+    with own_server.client() as client:
+        client.config_set("notify-keyspace-events", "KEd")
+
+    async def program() -> None:
+        locks = leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url))
+        leaders = locks.election(name, "host-1", look_every=3600).observe()
+        assert await leaders.__anext__() is None
+        following = asyncio.ensure_future(leaders.__anext__())
+        while not locks._hub.asking.open:
+            await asyncio.sleep(0.01)
+        assert await locks.close() == []
+        with pytest.raises(StopAsyncIteration):
+            await following
+
+    asyncio.run(asyncio.wait_for(program(), 60))

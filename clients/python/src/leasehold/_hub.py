@@ -45,8 +45,7 @@ class Leaders:
     async def next(self) -> Optional[Leader]:
         while True:
             if self._rest:
-                watch = None if self._watch is None or self._watch.is_closed else self._watch
-                told = None if watch is None else asyncio.ensure_future(watch.told.wait())
+                told = None if self._watch is None or self._watch.is_closed else self._watch.told
                 await self._hub.asking.pause(self._rest, until=told)
             self._rest = self._look_every
             try:
@@ -54,7 +53,7 @@ class Leaders:
                     self._watch = await self._watching()
                     self._polls = self._watch is None
                 if self._watch is not None:
-                    self._watch.told.clear()
+                    self._watch.told = self._hub.loop.create_future()
                 info = await self._hub.info(self._name)
             except (RedisError, OSError, LeaseholdError) as error:
                 self._hub.check_open()

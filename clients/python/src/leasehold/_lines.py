@@ -28,7 +28,7 @@ from redis.exceptions import (
 from . import _fork
 from ._resp import Parser, Reply, pack
 from ._target import addresses_of
-from ._time import now, within
+from ._time import now, wake, within
 
 LAST_WORDS = 60.0  # How long a retired line stays open for a server that may read on
 
@@ -195,7 +195,7 @@ class Subscription(Wire):
         self._before = pack((b"message", self.channel, b""))[:-5]  # What comes before the length of each message
         self.listeners: dict[Place, Listener] = {}
         self.places: Any = None  # Those in the queues of this server, kept together
-        self.told = asyncio.Event()  # Set by each message, and by the end
+        self.told: asyncio.Future[None] = self._loop.create_future()  # Done after a message, and at the end
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self._heard_at = self._checked_at = now()
 
@@ -226,7 +226,7 @@ class Subscription(Wire):
         # Anything else answers a PING, also if it is refused: the server is there.
 
     def _tell(self, message: bytes, /) -> None:
-        self.told.set()
+        wake(self.told)
         parsed = parse(message)
         if parsed is not None:
             listener = self.listeners.get(parsed[1])
@@ -249,7 +249,7 @@ class Subscription(Wire):
         if not self._subscribed.done():
             self._subscribed.set_exception(reason)
             self._subscribed.exception()
-        self.told.set()
+        wake(self.told)
         listeners, self.listeners = list(self.listeners.values()), {}
         for listener in listeners:
             listener.told(0)
