@@ -124,7 +124,7 @@ def test_who_observes_hears_of_the_end_of_the_client_where_there_are_key_events(
         leaders = locks.election(name, "host-1", look_every=3600).observe()
         assert await leaders.__anext__() is None
         following = asyncio.ensure_future(leaders.__anext__())
-        while not locks._hub.asking.open:
+        while not locks._hub.asking.open:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert await locks.close() == []
         with pytest.raises(StopAsyncIteration):

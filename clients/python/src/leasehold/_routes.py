@@ -57,7 +57,7 @@ class Routes:
             return self._alone
         address = self._address_of(key)
         is_due = self._looked_at is None or (self._is_watched and now() - self._looked_at >= LOOK_EVERY)
-        return None if is_due or address is None else self.server_at(address)
+        return None if self.is_closed or is_due or address is None else self.server_at(address)
 
     def _address_of(self, key: bytes) -> Optional[Address]:
         return self._primary if self._is_watched else self._nodes.get(key_slot(key))

@@ -122,8 +122,8 @@ class Server:
     async def _opened(
         self, limit: float, kind: Callable[[asyncio.StreamWriter], W], begin: Callable[[W], Awaitable[None]]
     ) -> W:
-        until = now() + limit
-        wire = await open_wire(self._endpoint.open(self.address, limit), limit, kind)
+        until, connection = now() + limit, self._endpoint.open(self.address, self._response)
+        wire = await open_wire(connection, min(limit, self._response), kind)
         self._lines = {each for each in self._lines if not each.is_closed} | {wire}
         try:
             await within(until - now(), begin(wire))
