@@ -8,7 +8,7 @@ import { type Moment, now } from './clock.js';
 import { SurpriseError } from './errors.js';
 import type { Claim, Question } from './questions.js';
 import { integer } from './reply.js';
-import type { Late, Server } from './server.js';
+import type { Fate, Server } from './server.js';
 import { type Steps, Unanswered } from './steps.js';
 import { verdict } from './verdict.js';
 
@@ -27,14 +27,6 @@ export interface Answer {
   readonly asked: Moment;
   /** An earlier try may have been heard too. */
   readonly repeated: boolean;
-}
-
-/** What became of tries that were not answered in time. */
-export interface Fate extends Late {
-  /** Nobody knows whether it was heard. */
-  unknown(): void;
-  /** The reply came when nobody waited for it any more, or another one had come before. */
-  late(): void;
 }
 
 const NO_MATTER: Fate = { unknown: () => {}, late: () => {} };

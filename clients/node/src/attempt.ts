@@ -4,11 +4,11 @@
  * Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no
  * place in the queue and no lock stays behind.
  */
-import { ask, type Fate, type Limits } from './asking.js';
+import { ask, type Limits } from './asking.js';
 import { type Moment, now } from './clock.js';
 import type { Dedicated } from './connection.js';
 import type { Claim, Question } from './questions.js';
-import type { Server } from './server.js';
+import type { Fate, Server } from './server.js';
 import { Steps } from './steps.js';
 
 export interface Granted {

@@ -52,3 +52,11 @@ export interface Dedicated {
 export interface Listening {
   close(): void;
 }
+
+/** Also if it is not open yet. */
+export function closeOnceOpen(opening: Promise<Listening>): void {
+  opening.then(
+    ({ close }) => close(),
+    () => {},
+  );
+}

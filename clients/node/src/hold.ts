@@ -7,11 +7,10 @@ import type { Attempt, Granted } from './attempt.js';
 import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
 import { cancel, Deadline, set } from './deadlines.js';
-import { LeaseholdError, LostError, type Loss, RefusedError, SettingError } from './errors.js';
+import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { type CommandWord, guard } from './guard.js';
 import type { Emit, LockEvent } from './events.js';
 import { Extensions } from './extensions.js';
-import type { Own } from './own.js';
 import { type Claim, EXCLUSIVE, type Question, type Share } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
@@ -41,10 +40,6 @@ export interface Holder {
   readonly holds: Set<Hold>;
   readonly tell: Tell;
   readonly emit: Emit | undefined;
-  /** For guarded commands. */
-  readonly own: Own | undefined;
-  /** A release has failed. The lock stays until then. */
-  readonly failed: (error: unknown, name: string, end: Moment) => void;
   /** A request about a lock is under way. If that fails, it stays until then. */
   readonly await: (request: Promise<unknown>, name: string, end: Moment) => void;
 }
@@ -157,9 +152,7 @@ export class Hold extends Deadline {
   }
 
   async guard(command: readonly CommandWord[]): Promise<unknown> {
-    const { settings, own } = this.#holder;
-    if (own === undefined) throw new SettingError('guard', 'there is no one server that could run it');
-    return guard(this, { own, server: this.#attempt.server }, command, settings.response);
+    return guard(this, this.#attempt.server, command, this.#holder.settings.response);
   }
 
   /** Has another share of it: by a new fence if that is tighter, and null if there are too many others for that. */
@@ -257,7 +250,7 @@ export class Hold extends Deadline {
     } catch (error) {
       const failure = server.told(error);
       this.#tell('release failed', failure);
-      this.#holder.failed(error, this.name, end);
+      this.#holder.await(Promise.reject(error), this.name, end);
       // It was told, also if nobody awaits it.
       this.#released?.catch(() => {});
       throw failure;

@@ -6,7 +6,7 @@
  *   c  ACQUIRE ┈ no answer                 these among it, so its fence is larger.
  */
 import { randomUUID } from 'node:crypto';
-import { ask, type Fate } from './asking.js';
+import { ask } from './asking.js';
 import type { Attempt, Granted } from './attempt.js';
 import { POLL, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
@@ -15,7 +15,7 @@ import { at, cancel } from './deadlines.js';
 import { LeaseholdError, SettingError } from './errors.js';
 import { EXCLUSIVE, type Claim, type Question } from './questions.js';
 import { text } from './reply.js';
-import { Server } from './server.js';
+import { type Fate, Server } from './server.js';
 import type { Checked } from './settings.js';
 import { Steps } from './steps.js';
 import { validUntil } from './validity.js';
@@ -36,6 +36,7 @@ interface Came {
 
 /** For whoever holds a lock it is one server, which says what most of them say. */
 export class Most extends Server {
+  override readonly own = undefined;
   readonly #peers: readonly Server[];
   readonly #settings: Checked;
   /** Which server it is. One that is named twice would count twice: two majorities could have no server in common then. */

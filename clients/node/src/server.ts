@@ -13,8 +13,11 @@ import { closedClient, told, verdict } from './verdict.js';
 /** A server that had no module is taken to have none for so long. It may have been replaced by one that has it. */
 const PLAIN_FOR = 10_000;
 
-/** Told of an answer after which another one had counted. */
-export interface Late {
+/** What became of tries that were not answered in time. */
+export interface Fate {
+  /** Nobody knows whether it was heard. */
+  unknown(): void;
+  /** The reply came when nobody waited for it any more, or another one had come before. */
   late(): void;
   /** The connection on which a hold was last asked for that is bound to it. */
   bond?: Dedicated;
@@ -28,10 +31,13 @@ export class Server {
   readonly #seconds: Seconds;
   /** For holds that end with their connection. */
   readonly #bound: Own;
+  /** For guarded commands. */
+  readonly own: Own | undefined;
 
   constructor(readonly connection: Connection) {
     this.#seconds = new Seconds(connection);
     this.#bound = new Own(connection);
+    this.own = new Own(connection);
   }
 
   /** Whether the server keeps no queue, as far as is known. */
@@ -50,14 +56,14 @@ export class Server {
   }
 
   /** Resolves with the reply. */
-  ask(claim: Claim, question: Question, late: Late): Promise<unknown> {
+  ask(claim: Claim, question: Question, fate: Fate): Promise<unknown> {
     const { key } = claim;
-    if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, late);
+    if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, fate);
     if (!this.mayHearTwice(key)) return this.#ask(this.connection, claim, question);
     return this.#seconds.ask(
       key,
       (line) => this.#ask(line, claim, question),
-      () => late.late(),
+      () => fate.late(),
     );
   }
 
@@ -96,9 +102,9 @@ export class Server {
     return this.#seconds.ask(key, (line) => line.send(key, command));
   }
 
-  async #askBound(claim: Claim, question: Question, late: Late): Promise<unknown> {
+  async #askBound(claim: Claim, question: Question, fate: Fate): Promise<unknown> {
     const line = await this.#bound.line(claim.key);
-    late.bond = line;
+    fate.bond = line;
     try {
       return await line.send(words(claim, question));
     } catch (error) {

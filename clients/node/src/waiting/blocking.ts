@@ -10,6 +10,7 @@
  */
 import type { Attempt } from '../attempt.js';
 import { now } from '../clock.js';
+import { closeOnceOpen } from '../connection.js';
 import { bytes, fields } from '../reply.js';
 import { Unanswered } from '../steps.js';
 import type { Patience } from './tickets.js';
@@ -24,10 +25,7 @@ export async function waitOnConnection(attempt: Attempt, patience: Patience): Pr
   const left = () => Math.max(0, until - now());
   const opening = server.connection.dedicated(claim.key);
   const dedicated = await steps.within(Math.min(each, left()), opening).catch((error) => {
-    opening.then(
-      (late) => late.close(),
-      () => {},
-    );
+    closeOnceOpen(opening);
     throw error;
   });
   let isAnswered = false;
@@ -70,4 +68,37 @@ async function isQueued({ server, claim: { key, owner } }: Attempt): Promise<boo
   if (!Array.isArray(reply) || reply.length >= LISTED) return true;
   const own = Buffer.from(owner);
   return reply.some((waiter) => bytes(fields(waiter).get('owner'))?.equals(own));
+}
+
+/** How many connections wait at a time. */
+export class Room {
+  readonly #line = new Set<() => void>();
+  readonly #inside = new Set<() => void>();
+
+  constructor(readonly most: number) {}
+
+  /** In the order of coming. `leave` leaves the line, or the room. */
+  enter(): { entered: Promise<void>; leave: () => void } {
+    let come = () => {};
+    const entered = new Promise<void>((resolve) => {
+      come = resolve;
+    });
+    this.#line.add(come);
+    this.#admit();
+    const leave = () => {
+      this.#line.delete(come);
+      this.#inside.delete(come);
+      this.#admit();
+    };
+    return { entered, leave };
+  }
+
+  #admit(): void {
+    for (const come of this.#line) {
+      if (this.#inside.size >= this.most) return;
+      this.#line.delete(come);
+      this.#inside.add(come);
+      come();
+    }
+  }
 }
