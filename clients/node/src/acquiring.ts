@@ -51,7 +51,6 @@ export class Acquiring {
     return this.#ticketsRefusedUntil < 0 || now() >= this.#ticketsRefusedUntil;
   }
 
-  /** Without a ticket. */
   async #ask(attempt: Attempt, patience: Patience, tries: number): Promise<Granted | null> {
     const { until, each, steps, unreachableAfter } = patience;
     const trying = Math.min(until, now() + unreachableAfter);

@@ -21,7 +21,6 @@ export interface Limits {
 }
 
 export interface Answer {
-  /** Nil is null. */
   readonly number: number | null;
   /** When the try was made that was answered. */
   readonly asked: Moment;

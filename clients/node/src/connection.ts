@@ -22,7 +22,6 @@ export interface Connection {
    */
   listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening>;
 
-  /** The server said that it is no primary. */
   elsewhere(): void;
 
   /** Closes what was opened beside the program's own client. */

@@ -8,7 +8,14 @@ import type { Lease } from './lease.js';
 import type { Lock } from './lock.js';
 import { fields, text } from './reply.js';
 import type { Server } from './server.js';
-import { type AcquireOptions, checkDuration, checkNames, checkSignal, LONGEST_OWNER } from './settings.js';
+import {
+  type AcquireOptions,
+  checkDuration,
+  checkNames,
+  checkOptions,
+  checkSignal,
+  LONGEST_OWNER,
+} from './settings.js';
 import type { Steps } from './steps.js';
 import { whenever } from './whenever.js';
 
@@ -58,6 +65,7 @@ export class Election {
 
   /** Waits until this candidate leads. Candidates queue, and lead in the order of their coming. */
   async campaign(options: AcquireOptions = {}): Promise<Leadership> {
+    checkOptions(options);
     const owner = `${this.#candidate}${SEPARATOR}${randomUUID()}`;
     return new Leadership(await this.#voting.lock.acquire({ ...options, owner }));
   }

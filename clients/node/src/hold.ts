@@ -45,16 +45,12 @@ export interface Holder {
 }
 
 export interface Terms {
-  /** Until when it is renewed. */
   readonly renewUntil: Moment;
   readonly holdUntil: Moment;
 }
 
 export class Hold extends Deadline {
   fence: number;
-  readonly #attempt: Attempt;
-  readonly #holder: Holder;
-  readonly #terms: Terms;
   #ttl: number;
   /** When it was granted, as far as events are told of. */
   readonly #since: Moment;
@@ -70,7 +66,6 @@ export class Hold extends Deadline {
   #steps: Steps | undefined;
   #asking = 0;
   #extensions: Extensions | undefined;
-  /** What the last renewal failed with. */
   #failure: LeaseholdError | undefined;
   #loss: Loss | undefined;
   #reason: LeaseholdError | undefined;
@@ -82,13 +77,14 @@ export class Hold extends Deadline {
   #isNew = true;
   #settled: (() => void) | undefined;
 
-  constructor(holder: Holder, attempt: Attempt, granted: Granted, terms: Terms) {
-    const { fence, asked, lasts, isUnclaimed = false } = granted;
+  constructor(
+    readonly holder: Holder,
+    readonly attempt: Attempt,
+    { fence, asked, lasts, isUnclaimed = false }: Granted,
+    readonly terms: Terms,
+  ) {
     super(Number.POSITIVE_INFINITY, false);
     this.fence = fence;
-    this.#attempt = attempt;
-    this.#holder = holder;
-    this.#terms = terms;
     this.#ttl = attempt.wanted.ttl;
     this.#since = holder.emit === undefined ? 0 : now();
     this.#agreed = this.#ttl;
@@ -107,11 +103,11 @@ export class Hold extends Deadline {
   }
 
   get name(): string {
-    return this.#attempt.wanted.name;
+    return this.attempt.wanted.name;
   }
 
   get claim(): Claim {
-    return this.#attempt.claim;
+    return this.attempt.claim;
   }
 
   /** Told once when it is held no more, and with the reason for a signal, unless the program has given it up itself. */
@@ -137,12 +133,12 @@ export class Hold extends Deadline {
     this.#ttl = ttl;
     this.#watch();
     try {
-      return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.#holder.settings.within));
+      return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.holder.settings.within));
     } catch (error) {
       // To renew it by as much would be refused each time.
       if (error instanceof RefusedError && this.#ttl === ttl) this.#ttl = this.#agreed;
       // It is held on, and may have little time left.
-      if (now() < this.#terms.renewUntil) void this.#renew();
+      if (now() < this.terms.renewUntil) void this.#renew();
       throw error;
     }
   }
@@ -152,7 +148,7 @@ export class Hold extends Deadline {
   }
 
   async guard(command: readonly CommandWord[]): Promise<unknown> {
-    return guard(this, this.#attempt.server, command, this.#holder.settings.response);
+    return guard(this, this.attempt.server, command, this.holder.settings.response);
   }
 
   /** Has another share of it: by a new fence if that is tighter, and null if there are too many others for that. */
@@ -163,8 +159,8 @@ export class Hold extends Deadline {
     const isUpgrade = share === EXCLUSIVE;
     if (isUpgrade) this.#isUnsure = true;
     this.#steps ??= new Steps(false);
-    const limits = this.#limits(Math.min(this.#validUntil, now() + this.#holder.settings.within), this.#steps);
-    const asking = ask(this.#attempt.server, as, { ask: 'acquire', ttl: this.#ttl }, limits, this.#attempt);
+    const limits = this.#limits(Math.min(this.#validUntil, now() + this.holder.settings.within), this.#steps);
+    const asking = ask(this.attempt.server, as, { ask: 'acquire', ttl: this.#ttl }, limits, this.attempt);
     const { number } = await asking.catch((error) => {
       this.throwIfLost();
       throw error;
@@ -174,11 +170,11 @@ export class Hold extends Deadline {
     if (number === null && isUpgrade) return null;
     if (number === null || (!isUpgrade && number !== this.fence)) {
       this.lose('taken');
-      this.#attempt.late();
+      this.attempt.late();
       this.throwIfLost();
     }
     this.fence = number ?? this.fence;
-    this.#attempt.claim = as;
+    this.attempt.claim = as;
     this.#isUnclaimed = false;
     return this.fence;
   }
@@ -186,7 +182,7 @@ export class Hold extends Deadline {
   release(): Promise<Released> {
     if (this.#released !== undefined) return this.#released;
     this.#released = this.#release();
-    if (this.#holder.emit !== undefined) {
+    if (this.holder.emit !== undefined) {
       const failed = (error: LeaseholdError) => this.#emit?.('released', { error });
       this.#released.then((outcome) => this.#emit?.('released', { outcome }), failed);
     }
@@ -204,12 +200,12 @@ export class Hold extends Deadline {
     this.#released ??= Promise.resolve('later');
     this.#emit?.('released', { outcome: 'later' });
     this.#end('released');
-    this.#holder.holds.delete(this);
+    this.holder.holds.delete(this);
     if (!this.#isUnclaimed) return;
     // Otherwise it would not stay for its ttl.
-    const claimed = this.#ask(this.#ttl, now() + this.#holder.settings.within);
+    const claimed = this.#ask(this.#ttl, now() + this.holder.settings.within);
     claimed.catch(() => {});
-    this.#holder.await(claimed, this.name, this.#validUntil);
+    this.holder.await(claimed, this.name, this.#validUntil);
   }
 
   close(reason: LeaseholdError): Promise<Released> {
@@ -228,7 +224,7 @@ export class Hold extends Deadline {
   }
 
   async #release(): Promise<Released> {
-    const { server, claim } = this.#attempt;
+    const { server, claim } = this.attempt;
     const begun = now();
     const isHeld = this.look(begun);
     const wasLost = this.#loss === 'expired' || this.#loss === 'taken';
@@ -236,12 +232,12 @@ export class Hold extends Deadline {
     if (isHeld) this.#end('released');
     // The server has said so: of one of them, if there are several.
     if (this.#loss === 'taken' && claim.also.length === 0) return 'late';
-    const until = begun + this.#holder.settings.within;
-    if (wasLost) this.#holder.holds.add(this);
+    const until = begun + this.holder.settings.within;
+    if (wasLost) this.holder.holds.add(this);
     try {
-      const left = this.#terms.holdUntil - begun;
+      const left = this.terms.holdUntil - begun;
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
-      this.#attempt.over();
+      this.attempt.over();
       // A message may have been forged: then the owner has a place in the queue, which only this gives back.
       const question: Question =
         this.#isUnclaimed || this.#isUnsure ? { ask: 'release' } : { ask: 'release', fence: this.fence };
@@ -250,19 +246,18 @@ export class Hold extends Deadline {
     } catch (error) {
       const failure = server.told(error);
       this.#tell('release failed', failure);
-      this.#holder.await(Promise.reject(error), this.name, end);
+      this.holder.await(Promise.reject(error), this.name, end);
       // It was told, also if nobody awaits it.
       this.#released?.catch(() => {});
       throw failure;
     } finally {
-      this.#holder.holds.delete(this);
+      this.holder.holds.delete(this);
     }
   }
 
-  /** Watches over the connection that it is bound to, if it is. */
   #bind(): void {
     this.#unbind();
-    const { bond, claim } = this.#attempt;
+    const { bond, claim } = this.attempt;
     const { grace } = claim;
     if (bond !== undefined && grace !== undefined) this.#unbind = bond.whenEnded(() => this.#bindAgain(grace));
   }
@@ -270,14 +265,14 @@ export class Hold extends Deadline {
   /** Asked for within the grace, it is bound to another connection. One that is not renewed lasts no longer for that. */
   async #bindAgain(grace: number): Promise<void> {
     if (!this.look()) return;
-    const ttl = now() < this.#terms.renewUntil ? this.#ttl : this.validFor();
+    const ttl = now() < this.terms.renewUntil ? this.#ttl : this.validFor();
     this.#expect(validUntil(now(), grace));
     if (!this.look()) return;
     try {
       await this.#extend(ttl, this.#validUntil, 'acquire');
       if (this.look()) this.#bind();
     } catch (error) {
-      this.#failure = this.#attempt.server.told(error);
+      this.#failure = this.attempt.server.told(error);
     }
   }
 
@@ -304,7 +299,7 @@ export class Hold extends Deadline {
     if (answer.number !== (how === 'extend' ? 1 : this.fence)) {
       this.lose('taken');
       // A later grant of the same owner is nobody's.
-      if (how === 'acquire') this.#attempt.late();
+      if (how === 'acquire') this.attempt.late();
       return 'lost';
     }
     this.#agreed = ttl;
@@ -319,9 +314,9 @@ export class Hold extends Deadline {
   }
 
   #ask(ttl: number, until: Moment, steps = new Steps(), how: 'extend' | 'acquire' = 'extend'): Promise<Answer> {
-    const { server, claim } = this.#attempt;
+    const { server, claim } = this.attempt;
     const limits = this.#limits(until, steps, ttl);
-    if (how === 'acquire') return ask(server, claim, { ask: how, ttl }, limits, this.#attempt);
+    if (how === 'acquire') return ask(server, claim, { ask: how, ttl }, limits, this.attempt);
     return ask(server, claim, { ask: how, fence: this.#sureFence, ttl }, limits);
   }
 
@@ -330,7 +325,7 @@ export class Hold extends Deadline {
   }
 
   #limits(until: Moment, steps: Steps, ttl = this.#ttl) {
-    return { each: patienceForAnswer(this.#holder.settings.response, ttl), until, steps };
+    return { each: patienceForAnswer(this.holder.settings.response, ttl), until, steps };
   }
 
   async #renew(): Promise<void> {
@@ -340,7 +335,7 @@ export class Hold extends Deadline {
         await this.#extend(ttl, this.#validUntil);
         return;
       } catch (error) {
-        this.#failure = this.#attempt.server.told(error);
+        this.#failure = this.attempt.server.told(error);
         // Each further one would come to the same. The program may need what is left of the lease.
         if (isRefused(this.#failure)) return this.#tell('renewal refused', this.#failure);
         await this.#steps?.sleep(rest(RETRY, tries)).catch(() => {});
@@ -355,7 +350,6 @@ export class Hold extends Deadline {
     this.#watch();
   }
 
-  /** Sees it end. */
   #watch(): void {
     this.#renewAt = Number.POSITIVE_INFINITY;
     this.#rest(this.#validUntil);
@@ -367,15 +361,13 @@ export class Hold extends Deadline {
     set(this);
   }
 
-  /** When to renew it, unless it is to end. */
   #schedule(renewAt: Moment): void {
-    if (this.#isUnclaimed || renewAt < this.#terms.renewUntil) {
+    if (this.#isUnclaimed || renewAt < this.terms.renewUntil) {
       this.#renewAt = renewAt;
       this.#rest(this.#isNew ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
     } else this.#watch();
   }
 
-  /** It has been held for a while, is to be renewed, or is over. */
   override due(): void {
     const here = now();
     if (!this.look(here)) return;
@@ -393,16 +385,16 @@ export class Hold extends Deadline {
     if (this.#loss !== undefined) return;
     const error = new LostError(this.name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
     this.#end(loss, error);
-    this.#holder.holds.delete(this);
-    if (this.#isUnclaimed) this.#attempt.giveUp();
-    else this.#attempt.over();
+    this.holder.holds.delete(this);
+    if (this.#isUnclaimed) this.attempt.giveUp();
+    else this.attempt.over();
     this.#emit?.('lost', { outcome: loss, error });
     this.#tell('lost', error);
   }
 
   /** It may be under way, and nobody has answered. */
   #whyNotRenewed(): LeaseholdError | undefined {
-    return this.#failure ?? (this.#asking > 0 ? this.#attempt.server.told(new Unanswered('no answer')) : undefined);
+    return this.#failure ?? (this.#asking > 0 ? this.attempt.server.told(new Unanswered('no answer')) : undefined);
   }
 
   #end(loss: Loss, reason?: LeaseholdError): void {
@@ -417,16 +409,15 @@ export class Hold extends Deadline {
     for (const tell of tells ?? []) tell(loss, reason);
   }
 
-  /** Where nobody listens there is nothing to be told. */
   get #emit(): ((step: LockEvent['step'], more?: Partial<LockEvent>) => void) | undefined {
-    const { emit } = this.#holder;
+    const { emit } = this.holder;
     if (emit === undefined) return undefined;
     const told = { name: this.name, owner: this.claim.owner, fence: BigInt(this.fence), after: now() - this.#since };
     return (step, more) => emit({ step, ...told, ...more });
   }
 
   #tell(kind: Parameters<Tell>[0]['kind'], error: LeaseholdError): void {
-    this.#holder.tell({ kind, name: this.name, owner: this.claim.owner, error });
+    this.holder.tell({ kind, name: this.name, owner: this.claim.owner, error });
   }
 }
 

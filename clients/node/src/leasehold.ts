@@ -58,7 +58,6 @@ export class Leasehold implements AsyncDisposable {
   readonly #places: Places;
   readonly #acquiring: Pick<Acquiring, 'acquire'>;
   readonly #tell: Tell;
-  /** Stopped when this is closed. */
   readonly #closed = new Steps();
   readonly #holder: Holder;
   readonly #attempts = new Set<Attempt>();

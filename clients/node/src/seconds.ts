@@ -44,7 +44,6 @@ export class Seconds {
     return this.#of(key) !== undefined;
   }
 
-  /** The server has not answered in time. */
   silent(key: Word): void {
     const place = this.connection.place(key);
     if (place === undefined || this.connection.isClosed()) return;
@@ -120,7 +119,6 @@ function firstOf<T>(first: Promise<T>, second: Promise<T>, late: (answer: T) => 
   });
 }
 
-/** By the server. */
 function isSaid(error: unknown): boolean {
   return codeOf(error) !== undefined;
 }

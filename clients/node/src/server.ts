@@ -45,17 +45,14 @@ export class Server {
     return this.#plainUntil > 0 && now() < this.#plainUntil;
   }
 
-  /** What the caller is told when no more tries are made. */
   told(error: unknown): LeaseholdError {
     return told(error, this.connection.trouble());
   }
 
-  /** No try will be answered. */
   closed(error?: unknown): LeaseholdError {
     return closedClient(this.connection.trouble() ?? error);
   }
 
-  /** Resolves with the reply. */
   ask(claim: Claim, question: Question, fate: Fate): Promise<unknown> {
     const { key } = claim;
     if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, fate);
@@ -77,13 +74,11 @@ export class Server {
     return true;
   }
 
-  /** An answer to it was not there in time. */
   silent(claim: Claim, asked: Pick<Question, 'ask'>): void {
     if (binds(claim, asked)) this.#bound.silent(claim.key);
     else this.#seconds.silent(claim.key);
   }
 
-  /** Whether whatever is asked now may be heard twice. */
   mayHearTwice(key: Word): boolean {
     return this.#seconds.has(key);
   }
@@ -97,7 +92,6 @@ export class Server {
     return integer(await this.#ask({ send: (_, words) => dedicated.send(words) }, claim, question));
   }
 
-  /** A command that only reads. */
   read(key: Word, command: readonly Word[]): Promise<unknown> {
     return this.#seconds.ask(key, (line) => line.send(key, command));
   }

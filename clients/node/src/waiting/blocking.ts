@@ -21,7 +21,7 @@ const LISTED = 100;
 /** A fence says that it was granted, and nothing of how much of the lease is left. Null: ask again. */
 export async function waitOnConnection(attempt: Attempt, patience: Patience): Promise<number | null> {
   const { until, each, steps } = patience;
-  const { server, claim } = attempt;
+  const { server, wanted, claim } = attempt;
   const left = () => Math.max(0, until - now());
   const opening = server.connection.dedicated(claim.key);
   const dedicated = await steps.within(Math.min(each, left()), opening).catch((error) => {
@@ -30,15 +30,16 @@ export async function waitOnConnection(attempt: Attempt, patience: Patience): Pr
   });
   let isAnswered = false;
   try {
-    const waits = attempt.waiting(until === Number.POSITIVE_INFINITY ? 0 : Math.max(1, left()));
+    const limit = until === Number.POSITIVE_INFINITY ? 0 : Math.max(1, left());
+    attempt.unknown();
     attempt.queued?.();
-    const answer = server.askAlone(dedicated, claim, waits);
+    const answer = server.askAlone(dedicated, claim, { ask: 'wait', ttl: wanted.ttl, patience: limit });
     const fence = await lookedAfter(attempt, patience, answer);
     isAnswered = true;
     return fence;
   } finally {
     dedicated.close();
-    if (!isAnswered) attempt.cut();
+    if (!isAnswered) attempt.wasCut = true;
   }
 }
 

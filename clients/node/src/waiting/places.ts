@@ -39,7 +39,6 @@ const OPENS_WITHIN = 5_000;
 const KEPT_TIMES = 3;
 const KEPT_LEAST = 1_000;
 
-/** How often those are asked for that are due. */
 const LOOK_EVERY = 1_000;
 
 /** A subscription to the grants that one server makes, until it is lost. */
@@ -66,12 +65,10 @@ export class Places {
     readonly settings: Checked,
   ) {}
 
-  /** How many wait. */
   get size(): number {
     return this.#all.size;
   }
 
-  /** For how long a place is kept that is asked for now. */
   get kept(): number {
     return Math.min(this.longest, Math.max(KEPT_LEAST, KEPT_TIMES * Math.max(this.settings.slice, this.size)));
   }
@@ -256,7 +253,8 @@ export class Place {
 
   #answerTo({ kept }: Request): Promise<unknown> {
     const { attempt, places } = this;
-    return attempt.server.ask(attempt.claim, attempt.ticketFor(kept, places.channel), attempt);
+    const { ttl } = attempt.wanted;
+    return attempt.server.ask(attempt.claim, { ask: 'ticket', ttl, kept, channel: places.channel }, attempt);
   }
 
   /** Undefined: it has a place, and somebody tells of its grant. */
