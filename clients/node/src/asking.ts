@@ -47,8 +47,14 @@ export async function ask(
     const asked = now();
     repeated ||= server.mayHearTwice(key);
     try {
-      const number = integer(await askOnce(server, claim, question, limits, asked, fate));
-      return { number, asked, repeated };
+      const answer = server.ask(claim, question, fate);
+      const reply = await limits.steps.limited<unknown>(Math.min(asked + limits.each, limits.until), (step) => {
+        answer.then(
+          (came) => (step.isOver ? fate.late() : step.arrive(came)),
+          (error) => step.fail(error),
+        );
+      });
+      return { number: integer(reply), asked, repeated };
     } catch (error) {
       failed(error, server, claim, question, limits, asked, fate);
       limits.steps.throwIfStopped();
@@ -63,24 +69,6 @@ export async function ask(
       await limits.steps.sleep(resting);
     }
   }
-}
-
-/** One try, which takes no longer than each may, nor longer than there is time. */
-function askOnce(
-  server: Server,
-  claim: Claim,
-  question: Question,
-  { each, until, steps }: Limits,
-  asked: Moment,
-  fate: Fate,
-): Promise<unknown> {
-  const answer = server.ask(claim, question, fate);
-  return steps.limited(Math.min(asked + each, until), (step) => {
-    answer.then(
-      (reply) => (step.isOver ? fate.late() : step.arrive(reply)),
-      (error) => step.fail(error),
-    );
-  });
 }
 
 /** What it says of a server, and of what that may have done, that a try came to this error. */

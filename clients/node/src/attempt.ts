@@ -7,6 +7,7 @@
 import { ask, type Limits } from './asking.js';
 import { type Moment, now } from './clock.js';
 import type { Dedicated } from './connection.js';
+import type { Emit, LockEvent } from './events.js';
 import type { Claim } from './questions.js';
 import type { Fate, Server } from './server.js';
 import { Steps } from './steps.js';
@@ -35,6 +36,8 @@ const STRAY = 250;
 
 export class Attempt implements Fate {
   readonly begun = now();
+  /** From when events are counted: the request, and later the grant. */
+  since = this.begun;
   readonly steps = new Steps();
   /** The server may have granted the lock, or may keep a place in its queue. */
   #mayHold = false;
@@ -42,8 +45,7 @@ export class Attempt implements Fate {
   wasCut = false;
   #isOver = false;
   bond?: Dedicated;
-  /** To be told once that it waits in the queue. */
-  queued?: (() => void) | undefined;
+  #wasQueued = false;
 
   constructor(
     readonly server: Server,
@@ -51,7 +53,12 @@ export class Attempt implements Fate {
     public claim: Claim,
     /** Gives back whatever the owner has, so many milliseconds from now. */
     readonly giveBack: (claim: Claim, wanted: Wanted, after: number) => void,
+    readonly emit: Emit | undefined,
   ) {}
+
+  tell(step: LockEvent['step'], more: Partial<LockEvent> = {}): void {
+    this.emit?.({ step, name: this.wanted.name, owner: this.claim.owner, after: now() - this.since, ...more });
+  }
 
   async ask(limits: Limits): Promise<Granted | null> {
     const { ttl } = this.wanted;
@@ -67,6 +74,12 @@ export class Attempt implements Fate {
     this.giveBack(this.claim, this.wanted, 0);
     // The server may read what was said on another connection after it has read this, and grant the lock in between.
     if (this.wasCut || this.claim.grace !== undefined) this.giveBack(this.claim, this.wanted, STRAY);
+  }
+
+  /** It waits in the queue. */
+  queued(): void {
+    if (!this.#wasQueued) this.tell('queued');
+    this.#wasQueued = true;
   }
 
   /** It was granted, and is held no more. What a request that was not answered is granted now is nobody's. */

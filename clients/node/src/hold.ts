@@ -9,7 +9,7 @@ import { type Moment, now } from './clock.js';
 import { cancel, Deadline, set } from './deadlines.js';
 import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { type CommandWord, guard } from './guard.js';
-import type { Emit, LockEvent } from './events.js';
+import type { LockEvent } from './events.js';
 import { Extensions } from './extensions.js';
 import { type Claim, EXCLUSIVE, type Question, type Share } from './questions.js';
 import { checkDuration } from './settings.js';
@@ -39,7 +39,6 @@ export interface Holder {
   /** Those that are held, or whose release is under way. */
   readonly holds: Set<Hold>;
   readonly tell: Tell;
-  readonly emit: Emit | undefined;
   /** A request about a lock is under way. If that fails, it stays until then. */
   readonly await: (request: Promise<unknown>, name: string, end: Moment) => void;
 }
@@ -52,8 +51,6 @@ export interface Terms {
 export class Hold extends Deadline {
   fence: number;
   #ttl: number;
-  /** When it was granted, as far as events are told of. */
-  readonly #since: Moment;
   /** What the server has agreed to. */
   #agreed: number;
   #validUntil: Moment;
@@ -86,7 +83,7 @@ export class Hold extends Deadline {
     super(Number.POSITIVE_INFINITY, false);
     this.fence = fence;
     this.#ttl = attempt.wanted.ttl;
-    this.#since = holder.emit === undefined ? 0 : now();
+    if (attempt.emit !== undefined) attempt.since = now();
     this.#agreed = this.#ttl;
     this.#validUntil = validUntil(asked, lasts);
     this.#isUnclaimed = isUnclaimed;
@@ -182,9 +179,9 @@ export class Hold extends Deadline {
   release(): Promise<Released> {
     if (this.#released !== undefined) return this.#released;
     this.#released = this.#release();
-    if (this.holder.emit !== undefined) {
-      const failed = (error: LeaseholdError) => this.#emit?.('released', { error });
-      this.#released.then((outcome) => this.#emit?.('released', { outcome }), failed);
+    if (this.attempt.emit !== undefined) {
+      const failed = (error: LeaseholdError) => this.#emit('released', { error });
+      this.#released.then((outcome) => this.#emit('released', { outcome }), failed);
     }
     return this.#released;
   }
@@ -198,7 +195,7 @@ export class Hold extends Deadline {
   leave(): void {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
-    this.#emit?.('released', { outcome: 'later' });
+    this.#emit('released', { outcome: 'later' });
     this.#end('released');
     this.holder.holds.delete(this);
     if (!this.#isUnclaimed) return;
@@ -309,7 +306,7 @@ export class Hold extends Deadline {
     if (counted !== undefined) this.#validUntil = validUntil(answer.asked, counted);
     if (!this.look()) return 'lost';
     this.#schedule(renewAt(answer.asked, this.#ttl));
-    this.#emit?.('renewed');
+    this.#emit('renewed');
     return 'extended';
   }
 
@@ -388,7 +385,7 @@ export class Hold extends Deadline {
     this.holder.holds.delete(this);
     if (this.#isUnclaimed) this.attempt.giveUp();
     else this.attempt.over();
-    this.#emit?.('lost', { outcome: loss, error });
+    this.#emit('lost', { outcome: loss, error });
     this.#tell('lost', error);
   }
 
@@ -409,11 +406,8 @@ export class Hold extends Deadline {
     for (const tell of tells ?? []) tell(loss, reason);
   }
 
-  get #emit(): ((step: LockEvent['step'], more?: Partial<LockEvent>) => void) | undefined {
-    const { emit } = this.holder;
-    if (emit === undefined) return undefined;
-    const told = { name: this.name, owner: this.claim.owner, fence: BigInt(this.fence), after: now() - this.#since };
-    return (step, more) => emit({ step, ...told, ...more });
+  #emit(step: LockEvent['step'], more: Partial<LockEvent> = {}): void {
+    if (this.attempt.emit !== undefined) this.attempt.tell(step, { fence: BigInt(this.fence), ...more });
   }
 
   #tell(kind: Parameters<Tell>[0]['kind'], error: LeaseholdError): void {

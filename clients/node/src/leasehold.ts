@@ -10,7 +10,7 @@ import type { Ear, Word } from './connection.js';
 import { Detached } from './detached.js';
 import { Election, listenForChanges } from './election.js';
 import { ClosedError, LostError, SurpriseError } from './errors.js';
-import type { LockEvent } from './events.js';
+import type { Emit } from './events.js';
 import { Hold, type Holder } from './hold.js';
 import {
   type Contention,
@@ -58,6 +58,7 @@ export class Leasehold implements AsyncDisposable {
   readonly #places: Places;
   readonly #acquiring: Pick<Acquiring, 'acquire'>;
   readonly #tell: Tell;
+  readonly #emit: Emit | undefined;
   readonly #closed = new Steps();
   readonly #holder: Holder;
   readonly #attempts = new Set<Attempt>();
@@ -73,6 +74,7 @@ export class Leasehold implements AsyncDisposable {
   constructor(client: Client | Most, settings: Settings = {}) {
     this.#settings = checked(settings);
     this.#tell = telling(settings.onTrouble ?? warn);
+    this.#emit = settings.onEvent && telling(settings.onEvent);
     this.#server = client instanceof Most ? client : new Server(connectionOf(client));
     const { connection } = this.#server;
     this.#places = new Places(connection, this.#settings);
@@ -84,7 +86,6 @@ export class Leasehold implements AsyncDisposable {
       settings: this.#settings,
       holds: new Set(),
       tell: this.#tell,
-      emit: settings.onEvent && telling(settings.onEvent),
       await: (request, name, end) => this.#await(request, name, end),
     };
   }
@@ -139,9 +140,9 @@ export class Leasehold implements AsyncDisposable {
     const limits = { each: patienceForAnswer(response, ttl), until: now() + limit, steps: this.#closed };
     const { number, asked } = await ask(this.#server, claim, { ask: 'extend', fence: Number(fence), ttl }, limits);
     if (number !== 1) throw new LostError(wanted.name, 'taken');
-    const attempt = new Attempt(this.#server, wanted, claim, this.#giveBack);
+    const attempt = new Attempt(this.#server, wanted, claim, this.#giveBack, this.#emit);
     const terms = { renewUntil: Number.POSITIVE_INFINITY, holdUntil: Number.NEGATIVE_INFINITY };
-    this.#emit?.(attempt, 'granted', { fence });
+    attempt.tell('granted', { fence });
     return new Lease(new Hold(this.#holder, attempt, { fence: Number(fence), asked, lasts: ttl }, terms));
   }
 
@@ -257,17 +258,11 @@ export class Leasehold implements AsyncDisposable {
     this.#closed.throwIfStopped();
     const [key = '', ...also] = names.map((name) => this.#key(name));
     const wanted: Wanted = { name: names.map(shown).join(', '), ttl: Math.ceil(ttl), wait, confirm };
-    const attempt = new Attempt(this.#server, wanted, { key, also, owner, share, grace }, this.#giveBack);
+    const attempt = new Attempt(this.#server, wanted, { key, also, owner, share, grace }, this.#giveBack, this.#emit);
     const { steps } = attempt;
     const forget = signal && whenever(signal, 'abort', () => steps.stop(signal.reason));
     this.#attempts.add(attempt);
-    this.#emit?.(attempt, 'asked');
-    if (this.#emit !== undefined) {
-      attempt.queued = () => {
-        attempt.queued = undefined;
-        this.#emit?.(attempt, 'queued');
-      };
-    }
+    attempt.tell('asked');
     const over = () => {
       this.#attempts.delete(attempt);
       forget?.();
@@ -285,29 +280,22 @@ export class Leasehold implements AsyncDisposable {
         // It may have been stopped in the same moment as it was granted. Nobody would release it.
         if (granted === null || steps.areStopped) {
           attempt.giveUp();
-          this.#emit?.(attempt, 'refused');
+          attempt.tell('refused');
         }
         steps.throwIfStopped();
         if (granted === null) return busy(wanted.name, now() - attempt.begun);
         const renewUntil = granted.asked + (typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0);
         const holdUntil = holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast;
-        this.#emit?.(attempt, 'granted', { fence: BigInt(granted.fence) });
+        attempt.tell('granted', { fence: BigInt(granted.fence) });
         return new Lease(new Hold(this.#holder, attempt, granted, { renewUntil, holdUntil }));
       },
       (error) => {
         over();
         attempt.giveUp();
-        this.#emit?.(attempt, 'refused', { error });
+        attempt.tell('refused', { error });
         throw error;
       },
     );
-  }
-
-  get #emit(): ((attempt: Attempt, step: LockEvent['step'], more?: Partial<LockEvent>) => void) | undefined {
-    const { emit } = this.#holder;
-    if (emit === undefined) return undefined;
-    return ({ wanted: { name }, claim: { owner }, begun }, step, more) =>
-      emit({ step, name, owner, after: now() - begun, ...more });
   }
 
   /** In the background: whoever gave up does not wait for it. `close` does. */

@@ -32,7 +32,7 @@ export async function waitOnConnection(attempt: Attempt, patience: Patience): Pr
   try {
     const limit = until === Number.POSITIVE_INFINITY ? 0 : Math.max(1, left());
     attempt.unknown();
-    attempt.queued?.();
+    attempt.queued();
     const answer = server.askAlone(dedicated, claim, { ask: 'wait', ttl: wanted.ttl, patience: limit });
     const fence = await lookedAfter(attempt, patience, answer);
     isAnswered = true;
