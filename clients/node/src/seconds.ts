@@ -79,7 +79,13 @@ export class Seconds {
   }
 
   #onSecond<T>(place: object, second: Second, ask: (line: Line) => Promise<T>): Promise<T> {
-    const answer = ask({ send: async (_, words) => (await second.opening).send(words) });
+    const send = async (_key: Word, words: readonly Word[]) => {
+      const line = await second.opening;
+      // The first one was heard meanwhile. What is said now would come after what the program asked next.
+      if (this.#open.get(place) !== second) throw new Error('the first connection has answered');
+      return line.send(words);
+    };
+    const answer = ask({ send });
     const heard = () => {
       second.heardAt = now();
     };
