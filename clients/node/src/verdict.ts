@@ -92,7 +92,6 @@ export function closedClient(trouble: unknown): LeaseholdError {
   return new UnreachableError(`the client of Redis was closed, or not connected yet${because}`, { cause: trouble });
 }
 
-/** Whether another try would come to the same. */
 export function isRefused(error: LeaseholdError): boolean {
   return error instanceof RefusedError && verdict(error.cause) === 'refused';
 }
