@@ -14,7 +14,7 @@ RELEASE_TESTS := load:: a_hand_off_takes
 
 # What is about replicas, Sentinel, Cluster, and about faults.
 CLUSTER_TESTS := beyond:: faults:: harness_topology:: promotion:: quarantine:: replication:: restarts::
-CLIENT_CLUSTER_TESTS := durable:: endurance:: quorum:: quorum_storm:: topology::
+CLIENT_CLUSTER_TESTS := durable:: endurance:: quorum:: topology::
 FIGURES := $(TARGET_DIR)/figures
 
 export PORT
@@ -68,12 +68,14 @@ test-cluster: build ## Run what is about more than one server, and about faults;
 	@rm -f $(FIGURES)
 	LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS)
 	LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked -p leasehold-client --test client -- $(CLIENT_CLUSTER_TESTS)
+	LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked -p leasehold-conformance -- --scenario quorum-storm
 	@sort $(FIGURES)
 
 test-long: build ## The same for as long as it takes to be sure: twenty minutes and more (SERVER=)
 	@rm -f $(FIGURES)
 	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS) hostile::
 	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked -p leasehold-client --test client -- $(CLIENT_CLUSTER_TESTS)
+	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked -p leasehold-conformance -- --scenario quorum-storm
 	LEASEHOLD_SOAK=1 cargo test --locked -p booking -p programs
 	@sort $(FIGURES)
 

@@ -101,9 +101,13 @@ impl Server {
         if server.setup.transport == Transport::Tls {
             Identity::in_dir(server.dir()).create();
         }
-        let file = server.setup.file(server.dir(), &server.path("sock"), port);
-        fs::write(server.path("conf"), file).unwrap();
+        server.write_settings();
         server
+    }
+
+    fn write_settings(&self) {
+        let file = self.setup.file(self.dir(), &self.path("sock"), self.port);
+        fs::write(self.path("conf"), file).unwrap();
     }
 
     /// Runs the process until it answers, or gives up.
@@ -308,6 +312,13 @@ impl Server {
         if let Err(status) = self.launch() {
             panic!("the server gave up, {status}:\n{}", self.log());
         }
+    }
+
+    /// Starts a stopped server with the same files, without the module.
+    pub fn start_again_without_module(&mut self) {
+        self.setup = self.setup.clone().without_module();
+        self.write_settings();
+        self.start_again();
     }
 
     /// Starts a stopped server, which may find its files too damaged. Returns whether it started.

@@ -2,14 +2,14 @@
 
 use crate::adapter::{Adapter, Event, Pending, Trouble};
 use serde_json::{Value, json};
-use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A program with one client in it.
 pub(crate) struct Program {
     pub(crate) adapter: Arc<Adapter>,
-    leases: Cell<u64>,
+    leases: AtomicU64,
 }
 
 /// What a lock is asked for by, from the options of a request.
@@ -132,14 +132,13 @@ impl Program {
     /// Opens a client on this place.
     #[track_caller]
     pub(crate) fn open(adapter: Arc<Adapter>, place: &Value) -> Self {
-        let program = Self { adapter, leases: Cell::new(0) };
+        let program = Self { adapter, leases: AtomicU64::new(1) };
         program.adapter.ask("open", place.clone()).ok();
         program
     }
 
     fn new_lease(&self) -> String {
-        self.leases.set(self.leases.get() + 1);
-        format!("lease-{}", self.leases.get())
+        format!("lease-{}", self.leases.fetch_add(1, Relaxed))
     }
 
     fn begin_as(&self, what: &str, wanted: &Wanted) -> Waiting {
@@ -354,6 +353,10 @@ impl Lease {
     #[track_caller]
     pub(crate) fn extend(&self, ttl: Duration) -> String {
         self.outcome("extend", json!({ "ttl": millis(ttl) }))
+    }
+
+    pub(crate) fn begin_extend(&self, ttl: Duration) -> Pending {
+        self.ask("extend", json!({ "ttl": millis(ttl) }))
     }
 
     #[track_caller]

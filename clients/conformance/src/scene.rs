@@ -33,6 +33,10 @@ impl<'c> Scene<'c> {
         Self { client, all, adapters: RefCell::default() }
     }
 
+    pub(crate) fn client_name(&self) -> &str {
+        &self.client.name
+    }
+
     /// A process that has no client yet.
     pub(crate) fn adapter(&self) -> Arc<Adapter> {
         self.adapter_of(self.client)
@@ -70,7 +74,7 @@ impl<'c> Scene<'c> {
     /// A server whose messages come on a connection of their own: a client that would have them come with its answers cannot
     /// choose the protocol for that. Others need the command.
     pub(crate) fn server_that_tells_beside(&self) -> Server {
-        match self.client.name.as_str() {
+        match self.client_name() {
             "rust" => with_module().config("rename-command", "HELLO \"\"").start(),
             _ => server(),
         }
@@ -97,6 +101,12 @@ pub(crate) fn at(server: &Server) -> Value {
 
 pub(crate) fn at_port(port: u16) -> Value {
     json!({ "url": url(port) })
+}
+
+/// Independent servers that listen at these ports.
+pub(crate) fn at_quorum(ports: impl Iterator<Item = u16>) -> Value {
+    let urls: Vec<_> = ports.map(url).collect();
+    json!({ "quorum": urls })
 }
 
 pub(crate) fn as_user(server: &Server, user: &str, password: &str) -> Value {

@@ -6,9 +6,8 @@ import { TooLateError, UnreachableError } from './errors.js';
 import type { Checked } from './settings.js';
 import { isFresh, patienceForAnswer, validUntil } from './validity.js';
 import { verdict } from './verdict.js';
-import { waitOnConnection } from './waiting/blocking.js';
+import { type Room, waitOnConnection } from './waiting/blocking.js';
 import type { Places } from './waiting/places.js';
-import type { Room } from './waiting/room.js';
 import { type Patience, waitByTicket } from './waiting/tickets.js';
 
 /** Tickets that were refused are asked for again after so long. */
@@ -52,7 +51,6 @@ export class Acquiring {
     return this.#ticketsRefusedUntil < 0 || now() >= this.#ticketsRefusedUntil;
   }
 
-  /** Without a ticket. */
   async #ask(attempt: Attempt, patience: Patience, tries: number): Promise<Granted | null> {
     const { until, each, steps, unreachableAfter } = patience;
     const trying = Math.min(until, now() + unreachableAfter);

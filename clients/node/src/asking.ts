@@ -8,7 +8,7 @@ import { type Moment, now } from './clock.js';
 import { SurpriseError } from './errors.js';
 import type { Claim, Question } from './questions.js';
 import { integer } from './reply.js';
-import type { Late, Server } from './server.js';
+import type { Fate, Server } from './server.js';
 import { type Steps, Unanswered } from './steps.js';
 import { verdict } from './verdict.js';
 
@@ -21,20 +21,11 @@ export interface Limits {
 }
 
 export interface Answer {
-  /** Nil is null. */
   readonly number: number | null;
   /** When the try was made that was answered. */
   readonly asked: Moment;
   /** An earlier try may have been heard too. */
   readonly repeated: boolean;
-}
-
-/** What became of tries that were not answered in time. */
-export interface Fate extends Late {
-  /** Nobody knows whether it was heard. */
-  unknown(): void;
-  /** The reply came when nobody waited for it any more, or another one had come before. */
-  late(): void;
 }
 
 const NO_MATTER: Fate = { unknown: () => {}, late: () => {} };
@@ -56,8 +47,14 @@ export async function ask(
     const asked = now();
     repeated ||= server.mayHearTwice(key);
     try {
-      const number = integer(await askOnce(server, claim, question, limits, asked, fate));
-      return { number, asked, repeated };
+      const answer = server.ask(claim, question, fate);
+      const reply = await limits.steps.limited<unknown>(Math.min(asked + limits.each, limits.until), (step) => {
+        answer.then(
+          (came) => (step.isOver ? fate.late() : step.arrive(came)),
+          (error) => step.fail(error),
+        );
+      });
+      return { number: integer(reply), asked, repeated };
     } catch (error) {
       failed(error, server, claim, question, limits, asked, fate);
       limits.steps.throwIfStopped();
@@ -72,24 +69,6 @@ export async function ask(
       await limits.steps.sleep(resting);
     }
   }
-}
-
-/** One try, which takes no longer than each may, nor longer than there is time. */
-function askOnce(
-  server: Server,
-  claim: Claim,
-  question: Question,
-  { each, until, steps }: Limits,
-  asked: Moment,
-  fate: Fate,
-): Promise<unknown> {
-  const answer = server.ask(claim, question, fate);
-  return steps.limited(Math.min(asked + each, until), (step) => {
-    answer.then(
-      (reply) => (step.isOver ? fate.late() : step.arrive(reply)),
-      (error) => step.fail(error),
-    );
-  });
 }
 
 /** What it says of a server, and of what that may have done, that a try came to this error. */

@@ -4,11 +4,12 @@
  * Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no
  * place in the queue and no lock stays behind.
  */
-import { ask, type Fate, type Limits } from './asking.js';
+import { ask, type Limits } from './asking.js';
 import { type Moment, now } from './clock.js';
 import type { Dedicated } from './connection.js';
-import type { Claim, Question } from './questions.js';
-import type { Server } from './server.js';
+import type { Emit, LockEvent } from './events.js';
+import type { Claim } from './questions.js';
+import type { Fate, Server } from './server.js';
 import { Steps } from './steps.js';
 
 export interface Granted {
@@ -22,7 +23,6 @@ export interface Granted {
 }
 
 export interface Wanted {
-  /** For errors. */
   readonly name: string;
   readonly ttl: number;
   /** 0: not at all. */
@@ -36,14 +36,16 @@ const STRAY = 250;
 
 export class Attempt implements Fate {
   readonly begun = now();
+  /** From when events are counted: the request, and later the grant. */
+  since = this.begun;
   readonly steps = new Steps();
   /** The server may have granted the lock, or may keep a place in its queue. */
   #mayHold = false;
-  #wasCut = false;
+  /** A connection was closed while a request waited on it. */
+  wasCut = false;
   #isOver = false;
   bond?: Dedicated;
-  /** To be told once that it waits in the queue. */
-  queued?: (() => void) | undefined;
+  #wasQueued = false;
 
   constructor(
     readonly server: Server,
@@ -51,9 +53,13 @@ export class Attempt implements Fate {
     public claim: Claim,
     /** Gives back whatever the owner has, so many milliseconds from now. */
     readonly giveBack: (claim: Claim, wanted: Wanted, after: number) => void,
+    readonly emit: Emit | undefined,
   ) {}
 
-  /** Asks until there is an answer. */
+  tell(step: LockEvent['step'], more: Partial<LockEvent> = {}): void {
+    this.emit?.({ step, name: this.wanted.name, owner: this.claim.owner, after: now() - this.since, ...more });
+  }
+
   async ask(limits: Limits): Promise<Granted | null> {
     const { ttl } = this.wanted;
     const { number: fence, asked } = await ask(this.server, this.claim, { ask: 'acquire', ttl }, limits, this);
@@ -62,28 +68,18 @@ export class Attempt implements Fate {
     return { fence, asked, lasts: ttl };
   }
 
-  ticketFor(kept: number, channel: string): Question {
-    return { ask: 'ticket', ttl: this.wanted.ttl, kept, channel };
-  }
-
-  /** What is to be said on a connection that waits. */
-  waiting(patience: number): Question {
-    this.#mayHold = true;
-    return { ask: 'wait', ttl: this.wanted.ttl, patience };
-  }
-
-  /** A connection was closed while a request waited on it. */
-  cut(): void {
-    this.#wasCut = true;
-  }
-
-  /** Nobody wants it any more. */
   giveUp(): void {
     this.#isOver = true;
     if (!this.#mayHold) return;
     this.giveBack(this.claim, this.wanted, 0);
     // The server may read what was said on another connection after it has read this, and grant the lock in between.
-    if (this.#wasCut || this.claim.grace !== undefined) this.giveBack(this.claim, this.wanted, STRAY);
+    if (this.wasCut || this.claim.grace !== undefined) this.giveBack(this.claim, this.wanted, STRAY);
+  }
+
+  /** It waits in the queue. */
+  queued(): void {
+    if (!this.#wasQueued) this.tell('queued');
+    this.#wasQueued = true;
   }
 
   /** It was granted, and is held no more. What a request that was not answered is granted now is nobody's. */

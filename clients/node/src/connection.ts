@@ -22,7 +22,6 @@ export interface Connection {
    */
   listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening>;
 
-  /** The server said that it is no primary. */
   elsewhere(): void;
 
   /** Closes what was opened beside the program's own client. */
@@ -51,4 +50,12 @@ export interface Dedicated {
 
 export interface Listening {
   close(): void;
+}
+
+/** Also if it is not open yet. */
+export function closeOnceOpen(opening: Promise<Listening>): void {
+  opening.then(
+    ({ close }) => close(),
+    () => {},
+  );
 }

@@ -1,13 +1,23 @@
 /** One leader among several candidates: a lock that whoever leads holds. */
 import { randomUUID } from 'node:crypto';
-import { whenAborted } from './aborts.js';
 import { now } from './clock.js';
-import type { Ear, Listening } from './connection.js';
+import type { Ear, Listening, Word } from './connection.js';
 import { SettingError } from './errors.js';
 import { type LockInfo, printable } from './info.js';
 import type { Lease } from './lease.js';
-import { type AcquireOptions, checkDuration, checkNames, checkSignal, LONGEST_OWNER } from './settings.js';
+import type { Lock } from './lock.js';
+import { fields, text } from './reply.js';
+import type { Server } from './server.js';
+import {
+  type AcquireOptions,
+  checkDuration,
+  checkNames,
+  checkOptions,
+  checkSignal,
+  LONGEST_OWNER,
+} from './settings.js';
 import type { Steps } from './steps.js';
+import { whenever } from './whenever.js';
 
 /** Between the name of a candidate and what makes it an owner that nobody else has. */
 const SEPARATOR = '/';
@@ -31,7 +41,7 @@ export interface ObserveOptions {
 }
 
 export interface Voting {
-  acquire(owner: string, options: AcquireOptions): Promise<Lease>;
+  readonly lock: Lock;
   info(): Promise<LockInfo | null>;
   /** Until what this resolves with is closed; undefined: nothing tells of changes. */
   listen(ear: Ear): Promise<Listening | undefined>;
@@ -55,8 +65,9 @@ export class Election {
 
   /** Waits until this candidate leads. Candidates queue, and lead in the order of their coming. */
   async campaign(options: AcquireOptions = {}): Promise<Leadership> {
+    checkOptions(options);
     const owner = `${this.#candidate}${SEPARATOR}${randomUUID()}`;
-    return new Leadership(await this.#voting.acquire(owner, options));
+    return new Leadership(await this.#voting.lock.acquire({ ...options, owner }));
   }
 
   /** Who leads at this moment: null between two terms. */
@@ -79,7 +90,7 @@ export class Election {
     const { closed } = this.#voting;
     const isOver = () => closed.areStopped || signal?.aborted === true;
     let wake = () => {};
-    const forget = whenAborted(signal, () => wake());
+    const forget = signal && whenever(signal, 'abort', () => wake());
     let isHeard = false;
     const hear = () => {
       isHeard = true;
@@ -115,7 +126,7 @@ export class Election {
         await resting.catch(() => {});
       }
     } finally {
-      forget();
+      forget?.();
       listening?.close();
     }
   }
@@ -163,4 +174,23 @@ function leaderOf({ holder, fence }: LockInfo): Leader {
 function nameOf(holder: string): string {
   const at = holder.length - UUID_LENGTH - SEPARATOR.length;
   return at >= 0 && holder[at] === SEPARATOR ? holder.slice(0, at) : holder;
+}
+
+/** The key events of the module, of `SET`, of `DEL`, and of leases that end. */
+const NEEDED = ['d', '$', 'g', 'x'];
+const EVENTS = 'notify-keyspace-events';
+
+/** Has the server tell of changes by its own key events. Undefined: they are off, or this user may not hear of them, or the name is bytes. */
+export async function listenForChanges(
+  server: Server,
+  key: Word,
+  limit: number,
+  ear: Ear,
+): Promise<Listening | undefined> {
+  if (typeof key !== 'string') return undefined;
+  const flags = text(fields(await server.read(key, ['CONFIG', 'GET', EVENTS])).get(EVENTS));
+  const isOn = flags.includes('K') && (flags.includes('A') || NEEDED.every((flag) => flags.includes(flag)));
+  if (!isOn) return undefined;
+  const [, db] = /\bdb=(\d+)/.exec(text(await server.read(key, ['CLIENT', 'INFO']))) ?? [];
+  return server.connection.listen(key, `__keyspace@${db}__:${key}`, limit, ear);
 }

@@ -11,6 +11,13 @@ export type Loss =
   /** The client was closed, and gave the lock back. */
   | 'closed';
 
+const WHY: Readonly<Record<Loss, string>> = {
+  expired: 'its lease could have ended',
+  taken: 'the server says that it is not held',
+  released: 'it was released',
+  closed: 'the client was closed',
+};
+
 /** Every error of this package. */
 export class LeaseholdError extends Error {
   override name = 'LeaseholdError';
@@ -73,7 +80,7 @@ export class LostError extends LeaseholdError {
     cause?: Error,
   ) {
     const because = cause === undefined ? '' : `: ${cause.message}`;
-    super(`the lock ${lock} is lost: ${why(loss)}${because}`, cause === undefined ? {} : { cause });
+    super(`the lock ${lock} is lost: ${WHY[loss]}${because}`, cause === undefined ? {} : { cause });
   }
 }
 
@@ -147,17 +154,4 @@ export class QueueFullError extends RefusedError {
 /** The key holds something that is no lock: `WRONGTYPE`. */
 export class WrongTypeError extends RefusedError {
   override name = 'WrongTypeError';
-}
-
-function why(loss: Loss): string {
-  switch (loss) {
-    case 'expired':
-      return 'its lease could have ended';
-    case 'taken':
-      return 'the server says that it is not held';
-    case 'released':
-      return 'it was released';
-    case 'closed':
-      return 'the client was closed';
-  }
 }

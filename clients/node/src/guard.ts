@@ -3,7 +3,6 @@ import { RETRY, rest } from './backoff.js';
 import type { Word } from './connection.js';
 import { NeedsModuleError, SettingError, UnansweredError } from './errors.js';
 import type { Hold } from './hold.js';
-import type { Own } from './own.js';
 import type { Server } from './server.js';
 import { Steps } from './steps.js';
 import { codeOf, messageOf, verdict } from './verdict.js';
@@ -19,11 +18,13 @@ const MOST_MOVES = 8;
 
 export async function guard(
   hold: Hold,
-  { server, own }: { server: Server; own: Own },
+  server: Server,
   command: readonly CommandWord[],
   limit: number,
 ): Promise<unknown> {
   const { fence } = hold;
+  const { own } = server;
+  if (own === undefined) throw new SettingError('guard', 'there is no one server that could run it');
   const { key, owner } = hold.claim;
   const words: Word[] = ['LOCK.GUARD', key, owner, String(fence), ...command.map(wordOf)];
   if (command.length === 0) throw new SettingError('command', 'it must have at least one word');

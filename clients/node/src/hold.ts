@@ -7,11 +7,10 @@ import type { Attempt, Granted } from './attempt.js';
 import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
 import { cancel, Deadline, set } from './deadlines.js';
-import { LeaseholdError, LostError, type Loss, RefusedError, SettingError } from './errors.js';
+import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { type CommandWord, guard } from './guard.js';
-import type { Emit, LockEvent } from './events.js';
+import type { LockEvent } from './events.js';
 import { Extensions } from './extensions.js';
-import type { Own } from './own.js';
 import { type Claim, EXCLUSIVE, type Question, type Share } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
@@ -40,29 +39,18 @@ export interface Holder {
   /** Those that are held, or whose release is under way. */
   readonly holds: Set<Hold>;
   readonly tell: Tell;
-  readonly emit: Emit | undefined;
-  /** For guarded commands. */
-  readonly own: Own | undefined;
-  /** A release has failed. The lock stays until then. */
-  readonly failed: (error: unknown, name: string, end: Moment) => void;
   /** A request about a lock is under way. If that fails, it stays until then. */
   readonly await: (request: Promise<unknown>, name: string, end: Moment) => void;
 }
 
 export interface Terms {
-  /** Until when it is renewed. */
   readonly renewUntil: Moment;
   readonly holdUntil: Moment;
 }
 
 export class Hold extends Deadline {
   fence: number;
-  readonly #attempt: Attempt;
-  readonly #holder: Holder;
-  readonly #terms: Terms;
   #ttl: number;
-  /** When it was granted, as far as events are told of. */
-  readonly #since: Moment;
   /** What the server has agreed to. */
   #agreed: number;
   #validUntil: Moment;
@@ -75,7 +63,6 @@ export class Hold extends Deadline {
   #steps: Steps | undefined;
   #asking = 0;
   #extensions: Extensions | undefined;
-  /** What the last renewal failed with. */
   #failure: LeaseholdError | undefined;
   #loss: Loss | undefined;
   #reason: LeaseholdError | undefined;
@@ -87,15 +74,16 @@ export class Hold extends Deadline {
   #isNew = true;
   #settled: (() => void) | undefined;
 
-  constructor(holder: Holder, attempt: Attempt, granted: Granted, terms: Terms) {
-    const { fence, asked, lasts, isUnclaimed = false } = granted;
+  constructor(
+    readonly holder: Holder,
+    readonly attempt: Attempt,
+    { fence, asked, lasts, isUnclaimed = false }: Granted,
+    readonly terms: Terms,
+  ) {
     super(Number.POSITIVE_INFINITY, false);
     this.fence = fence;
-    this.#attempt = attempt;
-    this.#holder = holder;
-    this.#terms = terms;
     this.#ttl = attempt.wanted.ttl;
-    this.#since = holder.emit === undefined ? 0 : now();
+    if (attempt.emit !== undefined) attempt.since = now();
     this.#agreed = this.#ttl;
     this.#validUntil = validUntil(asked, lasts);
     this.#isUnclaimed = isUnclaimed;
@@ -112,11 +100,11 @@ export class Hold extends Deadline {
   }
 
   get name(): string {
-    return this.#attempt.wanted.name;
+    return this.attempt.wanted.name;
   }
 
   get claim(): Claim {
-    return this.#attempt.claim;
+    return this.attempt.claim;
   }
 
   /** Told once when it is held no more, and with the reason for a signal, unless the program has given it up itself. */
@@ -142,12 +130,12 @@ export class Hold extends Deadline {
     this.#ttl = ttl;
     this.#watch();
     try {
-      return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.#holder.settings.within));
+      return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.holder.settings.within));
     } catch (error) {
       // To renew it by as much would be refused each time.
       if (error instanceof RefusedError && this.#ttl === ttl) this.#ttl = this.#agreed;
       // It is held on, and may have little time left.
-      if (now() < this.#terms.renewUntil) void this.#renew();
+      if (now() < this.terms.renewUntil) void this.#renew();
       throw error;
     }
   }
@@ -157,9 +145,7 @@ export class Hold extends Deadline {
   }
 
   async guard(command: readonly CommandWord[]): Promise<unknown> {
-    const { settings, own } = this.#holder;
-    if (own === undefined) throw new SettingError('guard', 'there is no one server that could run it');
-    return guard(this, { own, server: this.#attempt.server }, command, settings.response);
+    return guard(this, this.attempt.server, command, this.holder.settings.response);
   }
 
   /** Has another share of it: by a new fence if that is tighter, and null if there are too many others for that. */
@@ -170,8 +156,8 @@ export class Hold extends Deadline {
     const isUpgrade = share === EXCLUSIVE;
     if (isUpgrade) this.#isUnsure = true;
     this.#steps ??= new Steps(false);
-    const limits = this.#limits(Math.min(this.#validUntil, now() + this.#holder.settings.within), this.#steps);
-    const asking = ask(this.#attempt.server, as, { ask: 'acquire', ttl: this.#ttl }, limits, this.#attempt);
+    const limits = this.#limits(Math.min(this.#validUntil, now() + this.holder.settings.within), this.#steps);
+    const asking = ask(this.attempt.server, as, { ask: 'acquire', ttl: this.#ttl }, limits, this.attempt);
     const { number } = await asking.catch((error) => {
       this.throwIfLost();
       throw error;
@@ -181,11 +167,11 @@ export class Hold extends Deadline {
     if (number === null && isUpgrade) return null;
     if (number === null || (!isUpgrade && number !== this.fence)) {
       this.lose('taken');
-      this.#attempt.late();
+      this.attempt.late();
       this.throwIfLost();
     }
     this.fence = number ?? this.fence;
-    this.#attempt.claim = as;
+    this.attempt.claim = as;
     this.#isUnclaimed = false;
     return this.fence;
   }
@@ -193,9 +179,9 @@ export class Hold extends Deadline {
   release(): Promise<Released> {
     if (this.#released !== undefined) return this.#released;
     this.#released = this.#release();
-    if (this.#holder.emit !== undefined) {
-      const failed = (error: LeaseholdError) => this.#emit?.('released', { error });
-      this.#released.then((outcome) => this.#emit?.('released', { outcome }), failed);
+    if (this.attempt.emit !== undefined) {
+      const failed = (error: LeaseholdError) => this.#emit('released', { error });
+      this.#released.then((outcome) => this.#emit('released', { outcome }), failed);
     }
     return this.#released;
   }
@@ -209,14 +195,14 @@ export class Hold extends Deadline {
   leave(): void {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
-    this.#emit?.('released', { outcome: 'later' });
+    this.#emit('released', { outcome: 'later' });
     this.#end('released');
-    this.#holder.holds.delete(this);
+    this.holder.holds.delete(this);
     if (!this.#isUnclaimed) return;
     // Otherwise it would not stay for its ttl.
-    const claimed = this.#ask(this.#ttl, now() + this.#holder.settings.within);
+    const claimed = this.#ask(this.#ttl, now() + this.holder.settings.within);
     claimed.catch(() => {});
-    this.#holder.await(claimed, this.name, this.#validUntil);
+    this.holder.await(claimed, this.name, this.#validUntil);
   }
 
   close(reason: LeaseholdError): Promise<Released> {
@@ -235,7 +221,7 @@ export class Hold extends Deadline {
   }
 
   async #release(): Promise<Released> {
-    const { server, claim } = this.#attempt;
+    const { server, claim } = this.attempt;
     const begun = now();
     const isHeld = this.look(begun);
     const wasLost = this.#loss === 'expired' || this.#loss === 'taken';
@@ -243,12 +229,12 @@ export class Hold extends Deadline {
     if (isHeld) this.#end('released');
     // The server has said so: of one of them, if there are several.
     if (this.#loss === 'taken' && claim.also.length === 0) return 'late';
-    const until = begun + this.#holder.settings.within;
-    if (wasLost) this.#holder.holds.add(this);
+    const until = begun + this.holder.settings.within;
+    if (wasLost) this.holder.holds.add(this);
     try {
-      const left = this.#terms.holdUntil - begun;
+      const left = this.terms.holdUntil - begun;
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
-      this.#attempt.over();
+      this.attempt.over();
       // A message may have been forged: then the owner has a place in the queue, which only this gives back.
       const question: Question =
         this.#isUnclaimed || this.#isUnsure ? { ask: 'release' } : { ask: 'release', fence: this.fence };
@@ -257,19 +243,18 @@ export class Hold extends Deadline {
     } catch (error) {
       const failure = server.told(error);
       this.#tell('release failed', failure);
-      this.#holder.failed(error, this.name, end);
+      this.holder.await(Promise.reject(error), this.name, end);
       // It was told, also if nobody awaits it.
       this.#released?.catch(() => {});
       throw failure;
     } finally {
-      this.#holder.holds.delete(this);
+      this.holder.holds.delete(this);
     }
   }
 
-  /** Watches over the connection that it is bound to, if it is. */
   #bind(): void {
     this.#unbind();
-    const { bond, claim } = this.#attempt;
+    const { bond, claim } = this.attempt;
     const { grace } = claim;
     if (bond !== undefined && grace !== undefined) this.#unbind = bond.whenEnded(() => this.#bindAgain(grace));
   }
@@ -277,14 +262,14 @@ export class Hold extends Deadline {
   /** Asked for within the grace, it is bound to another connection. One that is not renewed lasts no longer for that. */
   async #bindAgain(grace: number): Promise<void> {
     if (!this.look()) return;
-    const ttl = now() < this.#terms.renewUntil ? this.#ttl : this.validFor();
+    const ttl = now() < this.terms.renewUntil ? this.#ttl : this.validFor();
     this.#expect(validUntil(now(), grace));
     if (!this.look()) return;
     try {
       await this.#extend(ttl, this.#validUntil, 'acquire');
       if (this.look()) this.#bind();
     } catch (error) {
-      this.#failure = this.#attempt.server.told(error);
+      this.#failure = this.attempt.server.told(error);
     }
   }
 
@@ -311,7 +296,7 @@ export class Hold extends Deadline {
     if (answer.number !== (how === 'extend' ? 1 : this.fence)) {
       this.lose('taken');
       // A later grant of the same owner is nobody's.
-      if (how === 'acquire') this.#attempt.late();
+      if (how === 'acquire') this.attempt.late();
       return 'lost';
     }
     this.#agreed = ttl;
@@ -321,14 +306,14 @@ export class Hold extends Deadline {
     if (counted !== undefined) this.#validUntil = validUntil(answer.asked, counted);
     if (!this.look()) return 'lost';
     this.#schedule(renewAt(answer.asked, this.#ttl));
-    this.#emit?.('renewed');
+    this.#emit('renewed');
     return 'extended';
   }
 
   #ask(ttl: number, until: Moment, steps = new Steps(), how: 'extend' | 'acquire' = 'extend'): Promise<Answer> {
-    const { server, claim } = this.#attempt;
+    const { server, claim } = this.attempt;
     const limits = this.#limits(until, steps, ttl);
-    if (how === 'acquire') return ask(server, claim, { ask: how, ttl }, limits, this.#attempt);
+    if (how === 'acquire') return ask(server, claim, { ask: how, ttl }, limits, this.attempt);
     return ask(server, claim, { ask: how, fence: this.#sureFence, ttl }, limits);
   }
 
@@ -337,7 +322,7 @@ export class Hold extends Deadline {
   }
 
   #limits(until: Moment, steps: Steps, ttl = this.#ttl) {
-    return { each: patienceForAnswer(this.#holder.settings.response, ttl), until, steps };
+    return { each: patienceForAnswer(this.holder.settings.response, ttl), until, steps };
   }
 
   async #renew(): Promise<void> {
@@ -347,7 +332,7 @@ export class Hold extends Deadline {
         await this.#extend(ttl, this.#validUntil);
         return;
       } catch (error) {
-        this.#failure = this.#attempt.server.told(error);
+        this.#failure = this.attempt.server.told(error);
         // Each further one would come to the same. The program may need what is left of the lease.
         if (isRefused(this.#failure)) return this.#tell('renewal refused', this.#failure);
         await this.#steps?.sleep(rest(RETRY, tries)).catch(() => {});
@@ -362,7 +347,6 @@ export class Hold extends Deadline {
     this.#watch();
   }
 
-  /** Sees it end. */
   #watch(): void {
     this.#renewAt = Number.POSITIVE_INFINITY;
     this.#rest(this.#validUntil);
@@ -374,15 +358,13 @@ export class Hold extends Deadline {
     set(this);
   }
 
-  /** When to renew it, unless it is to end. */
   #schedule(renewAt: Moment): void {
-    if (this.#isUnclaimed || renewAt < this.#terms.renewUntil) {
+    if (this.#isUnclaimed || renewAt < this.terms.renewUntil) {
       this.#renewAt = renewAt;
       this.#rest(this.#isNew ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
     } else this.#watch();
   }
 
-  /** It has been held for a while, is to be renewed, or is over. */
   override due(): void {
     const here = now();
     if (!this.look(here)) return;
@@ -400,16 +382,16 @@ export class Hold extends Deadline {
     if (this.#loss !== undefined) return;
     const error = new LostError(this.name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
     this.#end(loss, error);
-    this.#holder.holds.delete(this);
-    if (this.#isUnclaimed) this.#attempt.giveUp();
-    else this.#attempt.over();
-    this.#emit?.('lost', { outcome: loss, error });
+    this.holder.holds.delete(this);
+    if (this.#isUnclaimed) this.attempt.giveUp();
+    else this.attempt.over();
+    this.#emit('lost', { outcome: loss, error });
     this.#tell('lost', error);
   }
 
   /** It may be under way, and nobody has answered. */
   #whyNotRenewed(): LeaseholdError | undefined {
-    return this.#failure ?? (this.#asking > 0 ? this.#attempt.server.told(new Unanswered('no answer')) : undefined);
+    return this.#failure ?? (this.#asking > 0 ? this.attempt.server.told(new Unanswered('no answer')) : undefined);
   }
 
   #end(loss: Loss, reason?: LeaseholdError): void {
@@ -424,16 +406,12 @@ export class Hold extends Deadline {
     for (const tell of tells ?? []) tell(loss, reason);
   }
 
-  /** Where nobody listens there is nothing to be told. */
-  get #emit(): ((step: LockEvent['step'], more?: Partial<LockEvent>) => void) | undefined {
-    const { emit } = this.#holder;
-    if (emit === undefined) return undefined;
-    const told = { name: this.name, owner: this.claim.owner, fence: BigInt(this.fence), after: now() - this.#since };
-    return (step, more) => emit({ step, ...told, ...more });
+  #emit(step: LockEvent['step'], more: Partial<LockEvent> = {}): void {
+    if (this.attempt.emit !== undefined) this.attempt.tell(step, { fence: BigInt(this.fence), ...more });
   }
 
   #tell(kind: Parameters<Tell>[0]['kind'], error: LeaseholdError): void {
-    this.#holder.tell({ kind, name: this.name, owner: this.claim.owner, error });
+    this.holder.tell({ kind, name: this.name, owner: this.claim.owner, error });
   }
 }
 

@@ -1,7 +1,7 @@
-/** A look at a lock, without asking for it. */
+/** What the server knows of locks: who holds and who waits, which are contended, and what went wrong. */
 import type { Word } from './connection.js';
-import { UnreachableError } from './errors.js';
-import { bytes, fields, integer, surprise, text } from './reply.js';
+import { NeedsModuleError, SurpriseError, UnreachableError } from './errors.js';
+import { bytes, fields, integer, text } from './reply.js';
 import type { Server } from './server.js';
 import { verdict } from './verdict.js';
 
@@ -22,6 +22,52 @@ export interface LockInfo {
   readonly share: number;
   /** How many wait in the server's queue; null where the server keeps no queue. */
   readonly waiters: number | null;
+}
+
+export interface HolderInfo {
+  readonly owner: string;
+  readonly fence: bigint;
+  /** What is left of its lease, in milliseconds; null if it has no end. */
+  readonly ttl: number | null;
+  /** How many holders at a time it tolerates: 1 for an exclusive hold, 0 for no limit. */
+  readonly share: number;
+}
+
+export interface WaiterInfo {
+  readonly owner: string;
+  /** How long it has waited, in milliseconds, and how much longer it will; null: without limit. */
+  readonly waited: number;
+  readonly patience: number | null;
+  readonly share: number;
+  /** Whether a connection waits, or there is a ticket. */
+  readonly kind: string;
+  /** How many locks it waits for at once. */
+  readonly locks: number;
+}
+
+/** A lock for which there was contention since the server has started. */
+export interface Contention {
+  readonly name: string;
+  readonly db: number;
+  readonly waits: number;
+  readonly refused: number;
+  /** Of the waits that are over, in milliseconds. */
+  readonly waitTotal: number;
+  readonly waitLongest: number;
+  /** How many waits and refused requests may be missing. */
+  readonly missed: number;
+}
+
+/** What went wrong, as `late-release` or `deleted`: the page of `LOCK.LOG` has all of them. */
+export interface LogEntry {
+  readonly id: number;
+  readonly time: Date;
+  readonly event: string;
+  readonly db: number;
+  readonly name: string;
+  readonly owner: string;
+  /** What it means depends on the event. */
+  readonly ms: number;
 }
 
 /** How often a server without the module is asked at most while the lock changes hands. */
@@ -49,19 +95,16 @@ export async function look(server: Server, key: Word): Promise<LockInfo | null> 
 
 function ofModule(reply: unknown): LockInfo | null {
   if (reply === null || reply === undefined) return null;
-  const found = fields(reply);
-  const count = (name: string, otherwise: number) => integer(found.get(name)) ?? otherwise;
-  const fence = integer(found.get('fence'));
-  if (fence === null) throw surprise();
-  const ttl = count('ttl', -1);
-  return printable({
-    holder: text(found.get('owner')),
-    fence: BigInt(fence),
-    ttl: ttl < 0 ? null : ttl,
-    holders: count('holders', 1),
-    share: count('share', 1),
-    waiters: count('waiters', 0),
-  });
+  const {
+    owner,
+    fence,
+    ttl = null,
+    holders = 1,
+    share = 1,
+    waiters = 0,
+  } = named(reply) as Partial<HolderInfo & LockInfo>;
+  if (owner === undefined || fence === undefined) throw new SurpriseError();
+  return printable({ holder: owner, fence, ttl, holders, share, waiters });
 }
 
 function ofKey(value: Buffer, left: number): LockInfo | null {
@@ -83,4 +126,30 @@ export function printable<T extends { readonly fence?: bigint }>(found: T): T {
   if (found.fence === undefined) return found;
   const toJSON = () => ({ ...found, fence: String(found.fence) });
   return Object.defineProperty(found, 'toJSON', { value: toJSON });
+}
+
+const TEXTS = new Set(['owner', 'key', 'kind', 'event']);
+const ENDS = new Set(['ttl', 'deadline', 'patience']);
+
+/** What a command lists: fields by their names, with those that later versions of the module have. */
+export async function listed<T>(server: Server, key: Word, command: readonly Word[]): Promise<T[]> {
+  const reply = await server.read(key, command).catch((error) => {
+    throw verdict(error) === 'unknown command' ? new NeedsModuleError(String(command[0])) : error;
+  });
+  if (!Array.isArray(reply)) throw new SurpriseError();
+  return reply.map((row) => printable(named(row)) as T);
+}
+
+function named(row: unknown): { readonly fence?: bigint } {
+  const nameOf = (field: string) => field.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+  const all = [...fields(row)].map(([field, value]) => [field === 'key' ? 'name' : nameOf(field), typed(field, value)]);
+  return Object.fromEntries(all);
+}
+
+function typed(field: string, value: unknown): unknown {
+  if (TEXTS.has(field)) return text(value);
+  const number = integer(value) ?? 0;
+  if (field === 'fence') return BigInt(number);
+  if (field === 'time') return new Date(number);
+  return ENDS.has(field) && number < 0 ? null : number;
 }

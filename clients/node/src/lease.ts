@@ -99,7 +99,8 @@ export class Lease implements AsyncDisposable {
   /**
    * Has the server run a command of its own, such as `'SET', key, value`, if this lease holds the lock at that moment; if
    * not, rejects with `LostError`, and nothing was run. It is sent once, on a connection beside the client: after
-   * `UnansweredError` it may have been run. Texts are strings; `guardBuffer` has them as bytes. It needs the module.
+   * `UnansweredError` it may have been run. Texts are strings; `guardBuffer` has them as bytes. Of several locks the server
+   * checks the first alone, and does not look at the others. It needs the module.
    */
   async guard(...command: CommandWord[]): Promise<Reply<string>> {
     return asText(await this.#hold.guard(command));

@@ -1,25 +1,29 @@
 /** Locks on Redis and Valkey, over a client that the program has. */
 import { randomUUID } from 'node:crypto';
-import { whenAborted } from './aborts.js';
 import { Acquiring } from './acquiring.js';
 import { connectionOf } from './adapters/choose.js';
 import type { Client } from './adapters/shapes.js';
 import { ask } from './asking.js';
 import { Attempt, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
-import { listenForChanges } from './changes.js';
 import type { Ear, Word } from './connection.js';
 import { Detached } from './detached.js';
-import { Election } from './election.js';
-import { BusyError, ClosedError, LostError, SurpriseError } from './errors.js';
-import type { LockEvent } from './events.js';
+import { Election, listenForChanges } from './election.js';
+import { ClosedError, LostError, SurpriseError } from './errors.js';
+import type { Emit } from './events.js';
 import { Hold, type Holder } from './hold.js';
-import { type LockInfo, look } from './info.js';
+import {
+  type Contention,
+  type HolderInfo,
+  type LockInfo,
+  type LogEntry,
+  listed,
+  look,
+  type WaiterInfo,
+} from './info.js';
 import { Lease } from './lease.js';
-import { type Contention, type HolderInfo, type LogEntry, listed, type WaiterInfo } from './listings.js';
-import { Lock, type Locking, type Work } from './lock.js';
+import { Lock, type Work } from './lock.js';
 import { Most } from './most.js';
-import { Own } from './own.js';
 import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
 import { acknowledged } from './replicas.js';
 import { Server } from './server.js';
@@ -31,7 +35,6 @@ import {
   checked,
   checkOptions,
   checkSeveral,
-  checkTryOptions,
   checkWait,
   keyOf,
   LEAST_TTL,
@@ -43,8 +46,9 @@ import {
 import { Steps, within } from './steps.js';
 import { type Tell, telling, warn } from './trouble.js';
 import { patienceForAnswer } from './validity.js';
+import { Room } from './waiting/blocking.js';
 import { Places } from './waiting/places.js';
-import { Room } from './waiting/room.js';
+import { whenever } from './whenever.js';
 
 const PROCESS = `${process.pid}:`;
 
@@ -54,7 +58,7 @@ export class Leasehold implements AsyncDisposable {
   readonly #places: Places;
   readonly #acquiring: Pick<Acquiring, 'acquire'>;
   readonly #tell: Tell;
-  /** Stopped when this is closed. */
+  readonly #emit: Emit | undefined;
   readonly #closed = new Steps();
   readonly #holder: Holder;
   readonly #attempts = new Set<Attempt>();
@@ -62,7 +66,6 @@ export class Leasehold implements AsyncDisposable {
   readonly #givingBack = new Map<Promise<void>, string>();
   /** The names of the locks whose release has failed, and until when they stay. */
   readonly #staying = new Map<string, Moment>();
-  readonly #locking: Locking;
   #closing: Promise<string[]> | undefined;
 
   constructor(client: Client, settings?: Settings);
@@ -71,6 +74,7 @@ export class Leasehold implements AsyncDisposable {
   constructor(client: Client | Most, settings: Settings = {}) {
     this.#settings = checked(settings);
     this.#tell = telling(settings.onTrouble ?? warn);
+    this.#emit = settings.onEvent && telling(settings.onEvent);
     this.#server = client instanceof Most ? client : new Server(connectionOf(client));
     const { connection } = this.#server;
     this.#places = new Places(connection, this.#settings);
@@ -82,17 +86,7 @@ export class Leasehold implements AsyncDisposable {
       settings: this.#settings,
       holds: new Set(),
       tell: this.#tell,
-      emit: settings.onEvent && telling(settings.onEvent),
-      own: client instanceof Most ? undefined : new Own(connection),
-      failed: (error, name, end) => this.#stays(error, name, end),
       await: (request, name, end) => this.#await(request, name, end),
-    };
-    this.#locking = {
-      tryAcquire: (names, share, options) => {
-        checkTryOptions(options);
-        return this.#acquire(names, share, { ...options, wait: 0 }, () => null);
-      },
-      acquire: (names, share, options) => this.#acquire(names, share, options, busy),
     };
   }
 
@@ -116,12 +110,12 @@ export class Leasehold implements AsyncDisposable {
 
   /** Held beside any number of other readers. It needs the module. */
   read(name: Name): Lock {
-    return new Lock(this.#locking, [name], ANY);
+    return this.#lock([name], ANY);
   }
 
   /** Held alone. */
   write(name: Name): Lock {
-    return new Lock(this.#locking, [name], EXCLUSIVE);
+    return this.#lock([name], EXCLUSIVE);
   }
 
   /** Both of one lock: for readers, and for a writer. It needs the module. */
@@ -132,7 +126,7 @@ export class Leasehold implements AsyncDisposable {
   /** Held by so many at a time. It needs the module. */
   semaphore(name: Name, permits: number): Lock {
     checkCount('permits', permits);
-    return new Lock(this.#locking, [name], permits);
+    return this.#lock([name], permits);
   }
 
   /** Goes on with a lock that was left held: renews it by the `ttl` of the settings. `LostError`: it is not held any more. */
@@ -146,21 +140,21 @@ export class Leasehold implements AsyncDisposable {
     const limits = { each: patienceForAnswer(response, ttl), until: now() + limit, steps: this.#closed };
     const { number, asked } = await ask(this.#server, claim, { ask: 'extend', fence: Number(fence), ttl }, limits);
     if (number !== 1) throw new LostError(wanted.name, 'taken');
-    const attempt = new Attempt(this.#server, wanted, claim, this.#giveBack);
+    const attempt = new Attempt(this.#server, wanted, claim, this.#giveBack, this.#emit);
     const terms = { renewUntil: Number.POSITIVE_INFINITY, holdUntil: Number.NEGATIVE_INFINITY };
-    this.#emit?.(attempt, 'granted', { fence });
+    attempt.tell('granted', { fence });
     return new Lease(new Hold(this.#holder, attempt, { fence: Number(fence), asked, lasts: ttl }, terms));
   }
 
   /** All of these locks or none, with one fence; in a cluster they are in one slot. Whoever waits holds none of them. */
   several(names: readonly Name[]): Lock {
-    return new Lock(this.#locking, checkSeveral(names), EXCLUSIVE);
+    return this.#lock(checkSeveral(names), EXCLUSIVE);
   }
 
   /** An election of this name, in which this program goes by the name of `candidate`. */
   election(name: Name, candidate: string): Election {
     const voting = {
-      acquire: (owner: string, options: AcquireOptions) => this.#acquire([name], EXCLUSIVE, options, busy, owner),
+      lock: this.write(name),
       info: () => this.info(name),
       listen: (ear: Ear) => listenForChanges(this.#server, this.#key(name), this.#settings.within, ear),
       closed: this.#closed,
@@ -193,6 +187,10 @@ export class Leasehold implements AsyncDisposable {
   async log(count = 10, at: Name = ''): Promise<LogEntry[]> {
     checkCount('count', count);
     return this.#list(at, 'LOCK.LOG', String(count));
+  }
+
+  #lock(names: readonly Name[], share: Share): Lock {
+    return new Lock((options, busy) => this.#acquire(names, share, options, busy));
   }
 
   #list<T>(at: Name, ...command: Word[]): Promise<T[]> {
@@ -249,11 +247,10 @@ export class Leasehold implements AsyncDisposable {
     share: Share,
     options: AcquireOptions,
     busy: (lock: string, waited: number) => T,
-    owner = options?.owner ?? newOwner(),
   ): Promise<Lease | T> {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
-    const { renew = true, holdAtLeast = 0, ephemeral: grace } = options;
+    const { owner = newOwner(), renew = true, holdAtLeast = 0, ephemeral: grace } = options;
     checkDuration('ttl', ttl, LEAST_TTL);
     checkDuration('holdAtLeast', holdAtLeast, 0);
     checkWait(wait);
@@ -261,17 +258,11 @@ export class Leasehold implements AsyncDisposable {
     this.#closed.throwIfStopped();
     const [key = '', ...also] = names.map((name) => this.#key(name));
     const wanted: Wanted = { name: names.map(shown).join(', '), ttl: Math.ceil(ttl), wait, confirm };
-    const attempt = new Attempt(this.#server, wanted, { key, also, owner, share, grace }, this.#giveBack);
+    const attempt = new Attempt(this.#server, wanted, { key, also, owner, share, grace }, this.#giveBack, this.#emit);
     const { steps } = attempt;
-    const forget = signal && whenAborted(signal, () => steps.stop(signal.reason));
+    const forget = signal && whenever(signal, 'abort', () => steps.stop(signal.reason));
     this.#attempts.add(attempt);
-    this.#emit?.(attempt, 'asked');
-    if (this.#emit !== undefined) {
-      attempt.queued = () => {
-        attempt.queued = undefined;
-        this.#emit?.(attempt, 'queued');
-      };
-    }
+    attempt.tell('asked');
     const over = () => {
       this.#attempts.delete(attempt);
       forget?.();
@@ -289,29 +280,22 @@ export class Leasehold implements AsyncDisposable {
         // It may have been stopped in the same moment as it was granted. Nobody would release it.
         if (granted === null || steps.areStopped) {
           attempt.giveUp();
-          this.#emit?.(attempt, 'refused');
+          attempt.tell('refused');
         }
         steps.throwIfStopped();
         if (granted === null) return busy(wanted.name, now() - attempt.begun);
         const renewUntil = granted.asked + (typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0);
         const holdUntil = holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast;
-        this.#emit?.(attempt, 'granted', { fence: BigInt(granted.fence) });
+        attempt.tell('granted', { fence: BigInt(granted.fence) });
         return new Lease(new Hold(this.#holder, attempt, granted, { renewUntil, holdUntil }));
       },
       (error) => {
         over();
         attempt.giveUp();
-        this.#emit?.(attempt, 'refused', { error });
+        attempt.tell('refused', { error });
         throw error;
       },
     );
-  }
-
-  get #emit(): ((attempt: Attempt, step: LockEvent['step'], more?: Partial<LockEvent>) => void) | undefined {
-    const { emit } = this.#holder;
-    if (emit === undefined) return undefined;
-    return ({ wanted: { name }, claim: { owner }, begun }, step, more) =>
-      emit({ step, name, owner, after: now() - begun, ...more });
   }
 
   /** In the background: whoever gave up does not wait for it. `close` does. */
@@ -355,8 +339,4 @@ export class Leasehold implements AsyncDisposable {
 
 function newOwner(): string {
   return PROCESS + randomUUID();
-}
-
-function busy(lock: string, waited: number): never {
-  throw new BusyError(lock, waited);
 }

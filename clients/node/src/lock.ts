@@ -1,37 +1,31 @@
 /** A lock by its name, which many may hold at a time or one; or several, which are held all or none. */
+import { BusyError } from './errors.js';
 import type { Lease } from './lease.js';
-import type { Share } from './questions.js';
-import { type AcquireOptions, checkFunction, type Name, type TryOptions } from './settings.js';
+import { type AcquireOptions, checkFunction, checkTryOptions, type TryOptions } from './settings.js';
 
-/** How a lock is asked for. They throw at once what makes no sense. */
-export interface Locking {
-  tryAcquire(names: readonly Name[], share: Share, options: TryOptions): Promise<Lease | null>;
-  acquire(names: readonly Name[], share: Share, options: AcquireOptions): Promise<Lease>;
-}
+/** Asks for the lock, and throws at once what makes no sense. What it comes to when others have the lock is up to `busy`. */
+type Ask = <T>(options: AcquireOptions, busy: (lock: string, waited: number) => T) => Promise<Lease | T>;
 
 export type Work<T> = (lease: Lease) => T | PromiseLike<T>;
 
 export class Lock {
-  readonly #locking: Locking;
-  readonly #names: readonly Name[];
-  readonly #share: Share;
+  readonly #ask: Ask;
 
   /** @internal */
-  constructor(locking: Locking, names: readonly Name[], share: Share) {
-    this.#locking = locking;
-    this.#names = names;
-    this.#share = share;
+  constructor(ask: Ask) {
+    this.#ask = ask;
   }
 
   /** Null if it is not to be had at once. */
   async tryAcquire(options: TryOptions = {}): Promise<Lease | null> {
-    return this.#locking.tryAcquire(this.#names, this.#share, options);
+    checkTryOptions(options);
+    return this.#ask({ ...options, wait: 0 }, () => null);
   }
 
   /** Waits for it, in the order of coming. */
   acquire(options: AcquireOptions = {}): Promise<Lease> {
     try {
-      return this.#locking.acquire(this.#names, this.#share, options);
+      return this.#ask(options, busy);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -46,7 +40,7 @@ export class Lock {
   async with<T>(first: AcquireOptions | Work<T>, second?: Work<T>): Promise<T> {
     const [options, work] = second === undefined ? [{}, first as Work<T>] : [first as AcquireOptions, second];
     checkFunction('work', work);
-    const lease = await this.#locking.acquire(this.#names, this.#share, options);
+    const lease = await this.#ask(options, busy);
     try {
       return await work(lease);
     } finally {
@@ -57,4 +51,8 @@ export class Lock {
       }
     }
   }
+}
+
+function busy(lock: string, waited: number): never {
+  throw new BusyError(lock, waited);
 }

@@ -6,7 +6,7 @@
  *   c  ACQUIRE ┈ no answer                 these among it, so its fence is larger.
  */
 import { randomUUID } from 'node:crypto';
-import { ask, type Fate } from './asking.js';
+import { ask } from './asking.js';
 import type { Attempt, Granted } from './attempt.js';
 import { POLL, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
@@ -15,11 +15,11 @@ import { at, cancel } from './deadlines.js';
 import { LeaseholdError, SettingError } from './errors.js';
 import { EXCLUSIVE, type Claim, type Question } from './questions.js';
 import { text } from './reply.js';
-import { Server } from './server.js';
+import { type Fate, Server } from './server.js';
 import type { Checked } from './settings.js';
 import { Steps } from './steps.js';
 import { validUntil } from './validity.js';
-import { messageOf } from './verdict.js';
+import { mayPass, messageOf } from './verdict.js';
 
 /** How long one server may take to answer at the most. */
 const LONGEST_LIMIT = 500;
@@ -27,7 +27,6 @@ const LONGEST_LIMIT = 500;
 /** Those who are a little slower than most are waited for. */
 const LEAST_GRACE = 10;
 
-/** What one of the servers came to: a number or nil, or an error. */
 interface Came {
   readonly peer: Server;
   readonly number?: number | null;
@@ -36,12 +35,15 @@ interface Came {
 
 /** For whoever holds a lock it is one server, which says what most of them say. */
 export class Most extends Server {
+  override readonly own = undefined;
   readonly #peers: readonly Server[];
-  readonly #settings: Checked;
   /** Which server it is. One that is named twice would count twice: two majorities could have no server in common then. */
   readonly #runIds = new Map<Server, string>();
 
-  constructor(connections: readonly Connection[], settings: Checked) {
+  constructor(
+    connections: readonly Connection[],
+    readonly settings: Checked,
+  ) {
     const all = {
       isClosed: () => connections.every((each) => each.isClosed()),
       trouble: () => connections.map((each) => each.trouble()).find((trouble) => trouble !== undefined),
@@ -50,7 +52,6 @@ export class Most extends Server {
       close: () => connections.forEach((each) => void each.close()),
     };
     super(all as unknown as Connection);
-    this.#settings = settings;
     this.#peers = connections.map((each) => new Server(each));
   }
 
@@ -97,7 +98,8 @@ export class Most extends Server {
         if (granted !== null || left <= 0) return granted;
       } catch (error) {
         if (steps.areStopped) standing.then((granted) => granted && this.#releaseAll(claim)).catch(() => {});
-        if (steps.areStopped || left <= 0 || error instanceof LeaseholdError) throw this.told(error);
+        const isFinal = error instanceof LeaseholdError && !mayPass(error);
+        if (steps.areStopped || left <= 0 || isFinal) throw this.told(error);
       }
       // At random, or those who split the servers between them would do so again.
       await steps.sleep(Math.min(rest(POLL, tries), Math.max(0, left)));
@@ -149,7 +151,7 @@ export class Most extends Server {
   #askAll(whom: readonly Server[], claim: Claim, question: Question, agrees: (came: Came) => boolean): Promise<Came[]> {
     const asked = now();
     const ttl = 'ttl' in question ? question.ttl : Number.POSITIVE_INFINITY;
-    const each = Math.max(1, Math.min(ttl / 10, LONGEST_LIMIT, this.#settings.response));
+    const each = Math.max(1, Math.min(ttl / 10, LONGEST_LIMIT, this.settings.response));
     return new Promise((resolve) => {
       const heard: Came[] = [];
       let agreed = 0;
@@ -178,7 +180,7 @@ export class Most extends Server {
 
   async #askOne(peer: Server, claim: Claim, question: Question, asked: Moment, each: number): Promise<Came> {
     // A release is asked for until somebody hears it.
-    const until = question.ask === 'release' ? asked + this.#settings.unreachableAfter : asked + each;
+    const until = question.ask === 'release' ? asked + this.settings.unreachableAfter : asked + each;
     const giveBack = () => {
       if (question.ask === 'acquire') void this.#askOne(peer, claim, { ask: 'release' }, now(), each);
     };

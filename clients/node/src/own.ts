@@ -3,7 +3,7 @@
  *
  * What is said on them is said once: they are not opened again when they are lost, and nothing is sent anew by a library.
  */
-import type { Connection, Dedicated, Word } from './connection.js';
+import { closeOnceOpen, type Connection, type Dedicated, type Word } from './connection.js';
 import { verdict } from './verdict.js';
 
 export class Own {
@@ -27,10 +27,7 @@ export class Own {
   /** Somebody has not been answered. Whoever asks again does so on another connection. */
   silent(key: Word): void {
     const line = this.#lines.get(this.connection.place(key) ?? this.connection);
-    line?.then(
-      ({ close }) => close(),
-      () => {},
-    );
+    if (line !== undefined) closeOnceOpen(line);
   }
 
   /** If the lock is elsewhere: whatever is asked of the client has its library find out where. */

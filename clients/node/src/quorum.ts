@@ -42,8 +42,7 @@ export class Quorum implements AsyncDisposable {
   with<T>(name: Name, work: Work<T>): Promise<T>;
   with<T>(name: Name, options: QuorumOptions, work: Work<T>): Promise<T>;
   async with<T>(name: Name, first: QuorumOptions | Work<T>, second?: Work<T>): Promise<T> {
-    if (second === undefined) return this.#locks.with(name, first as Work<T>);
-    return this.#locks.with(name, onlyOf(first as QuorumOptions), second);
+    return this.#locks.write(name).with(onlyOf(first as QuorumOptions), second as Work<T>);
   }
 
   /** Goes on with a lock that was left held. */

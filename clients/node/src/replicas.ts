@@ -4,6 +4,7 @@
  */
 import type { Attempt, Granted } from './attempt.js';
 import { now } from './clock.js';
+import { closeOnceOpen } from './connection.js';
 import { LostError, TooFewReplicasError } from './errors.js';
 import { millis } from './questions.js';
 import { integer } from './reply.js';
@@ -25,11 +26,6 @@ export async function acknowledged(
 ): Promise<Granted> {
   const asked = now();
   const opening = server.connection.dedicated(claim.key);
-  const close = () =>
-    opening.then(
-      (line) => line.close(),
-      () => {},
-    );
   const waits = async () => {
     const line = await opening;
     const extended = server.askAlone(line, claim, { ask: 'extend', ttl, fence });
@@ -46,6 +42,6 @@ export async function acknowledged(
     steps.throwIfStopped();
     throw server.told(error);
   } finally {
-    close();
+    closeOnceOpen(opening);
   }
 }

@@ -1,16 +1,12 @@
 /** Reading replies. Client libraries give integers, texts and maps in several shapes, by version and by settings. */
-import { type LeaseholdError, SurpriseError } from './errors.js';
-
-export function surprise(): LeaseholdError {
-  return new SurpriseError();
-}
+import { SurpriseError } from './errors.js';
 
 /** An integer, or nil. Fences are below 2^53, as all numbers of this package. */
 export function integer(reply: unknown): number | null {
   if (reply === null || reply === undefined) return null;
   const number = typeof reply === 'number' ? reply : parsed(reply);
   if (Number.isSafeInteger(number)) return number;
-  throw surprise();
+  throw new SurpriseError();
 }
 
 function parsed(reply: unknown): number {
@@ -22,14 +18,14 @@ function parsed(reply: unknown): number {
 export function text(reply: unknown): string {
   if (typeof reply === 'string') return reply;
   if (reply instanceof Uint8Array) return Buffer.from(reply).toString('utf8');
-  throw surprise();
+  throw new SurpriseError();
 }
 
 export function bytes(reply: unknown): Buffer | null {
   if (reply === null || reply === undefined) return null;
   if (reply instanceof Uint8Array) return Buffer.from(reply);
   if (typeof reply === 'string') return Buffer.from(reply);
-  throw surprise();
+  throw new SurpriseError();
 }
 
 /** Names and values, as a flat array, a map or an object: later versions of the module have more of them. */
@@ -37,7 +33,7 @@ export function fields(reply: unknown): Map<string, unknown> {
   if (reply instanceof Map) return new Map([...reply].map(([name, value]) => [text(name), value]));
   if (!Array.isArray(reply)) {
     if (typeof reply === 'object' && reply !== null) return new Map(Object.entries(reply));
-    throw surprise();
+    throw new SurpriseError();
   }
   const found = new Map<string, unknown>();
   for (let at = 0; at + 1 < reply.length; at += 2) found.set(text(reply[at]), reply[at + 1]);

@@ -9,7 +9,7 @@
  * on both. Whatever the first one may still deliver is in order then, with the release behind the request.
  */
 import { type Moment, now } from './clock.js';
-import type { Connection, Dedicated, Word } from './connection.js';
+import { closeOnceOpen, type Connection, type Dedicated, type Word } from './connection.js';
 import { codeOf } from './verdict.js';
 
 /** What says something on one of the two. */
@@ -33,30 +33,26 @@ interface Second {
 }
 
 export class Seconds {
-  readonly #connection: Connection;
   /** By what the client library has for the server. */
   readonly #open = new Map<object, Second>();
   readonly #openedAt = new WeakMap<object, Moment>();
 
-  constructor(connection: Connection) {
-    this.#connection = connection;
-  }
+  constructor(readonly connection: Connection) {}
 
   /** Whether what is asked now may be heard twice. */
   has(key: Word): boolean {
     return this.#of(key) !== undefined;
   }
 
-  /** The server has not answered in time. */
   silent(key: Word): void {
-    const place = this.#connection.place(key);
-    if (place === undefined || this.#connection.isClosed()) return;
+    const place = this.connection.place(key);
+    if (place === undefined || this.connection.isClosed()) return;
     if (now() - (this.#openedAt.get(place) ?? Number.NEGATIVE_INFINITY) < OPENED_EVERY) return;
     const known = this.#open.get(place);
     if (known !== undefined && now() - known.heardAt < SILENT_FOR) return;
     this.#close(place, known);
     this.#openedAt.set(place, now());
-    const second = { opening: this.#connection.dedicated(key), heardAt: now(), unheard: 0 };
+    const second = { opening: this.connection.dedicated(key), heardAt: now(), unheard: 0 };
     this.#open.set(place, second);
     second.opening.catch(() => this.#close(place, second));
   }
@@ -66,7 +62,7 @@ export class Seconds {
    * connection is told of when it is late.
    */
   ask<T>(key: Word, ask: (line: Line) => Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
-    const onFirst = () => ask(this.#connection);
+    const onFirst = () => ask(this.connection);
     const found = this.#of(key);
     if (found === undefined) return onFirst();
     const { place, second } = found;
@@ -83,7 +79,13 @@ export class Seconds {
   }
 
   #onSecond<T>(place: object, second: Second, ask: (line: Line) => Promise<T>): Promise<T> {
-    const answer = ask({ send: async (_, words) => (await second.opening).send(words) });
+    const send = async (_key: Word, words: readonly Word[]) => {
+      const line = await second.opening;
+      // The first one was heard meanwhile. What is said now would come after what the program asked next.
+      if (this.#open.get(place) !== second) throw new Error('the first connection has answered');
+      return line.send(words);
+    };
+    const answer = ask({ send });
     const heard = () => {
       second.heardAt = now();
     };
@@ -92,7 +94,7 @@ export class Seconds {
   }
 
   #of(key: Word): { place: object; second: Second } | undefined {
-    const place = this.#open.size > 0 ? this.#connection.place(key) : undefined;
+    const place = this.#open.size > 0 ? this.connection.place(key) : undefined;
     const second = place && this.#open.get(place);
     return second && { place, second };
   }
@@ -100,10 +102,7 @@ export class Seconds {
   #close(place: object, second: Second | undefined): void {
     if (second === undefined || this.#open.get(place) !== second) return;
     this.#open.delete(place);
-    second.opening.then(
-      (dedicated) => dedicated.close(),
-      () => {},
-    );
+    closeOnceOpen(second.opening);
   }
 }
 
@@ -126,7 +125,6 @@ function firstOf<T>(first: Promise<T>, second: Promise<T>, late: (answer: T) => 
   });
 }
 
-/** By the server. */
 function isSaid(error: unknown): boolean {
   return codeOf(error) !== undefined;
 }

@@ -13,8 +13,11 @@ import { closedClient, told, verdict } from './verdict.js';
 /** A server that had no module is taken to have none for so long. It may have been replaced by one that has it. */
 const PLAIN_FOR = 10_000;
 
-/** Told of an answer after which another one had counted. */
-export interface Late {
+/** What became of tries that were not answered in time. */
+export interface Fate {
+  /** Nobody knows whether it was heard. */
+  unknown(): void;
+  /** The reply came when nobody waited for it any more, or another one had come before. */
   late(): void;
   /** The connection on which a hold was last asked for that is bound to it. */
   bond?: Dedicated;
@@ -28,10 +31,13 @@ export class Server {
   readonly #seconds: Seconds;
   /** For holds that end with their connection. */
   readonly #bound: Own;
+  /** For guarded commands. */
+  readonly own: Own | undefined;
 
   constructor(readonly connection: Connection) {
     this.#seconds = new Seconds(connection);
     this.#bound = new Own(connection);
+    this.own = new Own(connection);
   }
 
   /** Whether the server keeps no queue, as far as is known. */
@@ -39,25 +45,22 @@ export class Server {
     return this.#plainUntil > 0 && now() < this.#plainUntil;
   }
 
-  /** What the caller is told when no more tries are made. */
   told(error: unknown): LeaseholdError {
     return told(error, this.connection.trouble());
   }
 
-  /** No try will be answered. */
   closed(error?: unknown): LeaseholdError {
     return closedClient(this.connection.trouble() ?? error);
   }
 
-  /** Resolves with the reply. */
-  ask(claim: Claim, question: Question, late: Late): Promise<unknown> {
+  ask(claim: Claim, question: Question, fate: Fate): Promise<unknown> {
     const { key } = claim;
-    if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, late);
+    if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, fate);
     if (!this.mayHearTwice(key)) return this.#ask(this.connection, claim, question);
     return this.#seconds.ask(
       key,
       (line) => this.#ask(line, claim, question),
-      () => late.late(),
+      () => fate.late(),
     );
   }
 
@@ -71,13 +74,11 @@ export class Server {
     return true;
   }
 
-  /** An answer to it was not there in time. */
   silent(claim: Claim, asked: Pick<Question, 'ask'>): void {
     if (binds(claim, asked)) this.#bound.silent(claim.key);
     else this.#seconds.silent(claim.key);
   }
 
-  /** Whether whatever is asked now may be heard twice. */
   mayHearTwice(key: Word): boolean {
     return this.#seconds.has(key);
   }
@@ -91,14 +92,13 @@ export class Server {
     return integer(await this.#ask({ send: (_, words) => dedicated.send(words) }, claim, question));
   }
 
-  /** A command that only reads. */
   read(key: Word, command: readonly Word[]): Promise<unknown> {
     return this.#seconds.ask(key, (line) => line.send(key, command));
   }
 
-  async #askBound(claim: Claim, question: Question, late: Late): Promise<unknown> {
+  async #askBound(claim: Claim, question: Question, fate: Fate): Promise<unknown> {
     const line = await this.#bound.line(claim.key);
-    late.bond = line;
+    fate.bond = line;
     try {
       return await line.send(words(claim, question));
     } catch (error) {

@@ -66,15 +66,21 @@ export interface AcquireOptions {
 
 export type TryOptions = Omit<AcquireOptions, 'wait' | 'confirm'>;
 
-export type Checked = {
-  readonly [Setting in Exclude<keyof Settings, 'onTrouble' | 'onEvent' | 'prefix' | 'confirm'>]-?: number;
-} & {
-  readonly prefix: Word;
-  readonly confirm: boolean;
+const DEFAULTS = {
+  prefix: '' as Name,
+  ttl: 30_000,
+  wait: Number.POSITIVE_INFINITY,
+  response: 1_000,
+  within: 3_000,
+  unreachableAfter: 30_000,
+  slice: 5_000,
+  waitConnections: 16,
+  confirm: false,
 };
 
-const SETTINGS =
-  'prefix ttl wait response within unreachableAfter slice waitConnections confirm onTrouble onEvent'.split(' ');
+export type Checked = Readonly<Omit<typeof DEFAULTS, 'prefix'>> & { readonly prefix: Word };
+
+const SETTINGS = [...Object.keys(DEFAULTS), 'onTrouble', 'onEvent'];
 const ACQUIRE_OPTIONS = 'ttl wait signal renew confirm holdAtLeast owner ephemeral replicas'.split(' ');
 
 /** The longest owner that a server takes, in bytes. */
@@ -91,31 +97,20 @@ const MOST_NAMES = 129;
 
 const LONGEST = 100 * 365 * 24 * 3_600_000;
 
+/** The shortest of each duration. */
+const LEAST = { ttl: LEAST_TTL, response: 1, within: 0, unreachableAfter: 0, slice: 1 } as const;
+
 export function checked(settings: Settings): Checked {
-  const {
-    prefix = '',
-    ttl = 30_000,
-    wait = Number.POSITIVE_INFINITY,
-    response = 1_000,
-    within = 3_000,
-    unreachableAfter = 30_000,
-    slice = 5_000,
-    waitConnections = 16,
-    confirm = false,
-  } = settings;
   checkNames(settings, SETTINGS);
-  checkDuration('ttl', ttl, LEAST_TTL);
-  checkDuration('response', response, 1);
-  checkDuration('within', within, 0);
-  checkDuration('unreachableAfter', unreachableAfter, 0);
-  checkDuration('slice', slice, 1);
-  checkWait(wait);
-  checkCount('waitConnections', waitConnections);
+  const given = Object.entries(settings).filter(([, value]) => value !== undefined);
+  const all: typeof DEFAULTS = { ...DEFAULTS, ...Object.fromEntries(given) };
+  for (const [name, least] of Object.entries(LEAST)) checkDuration(name, all[name as keyof typeof LEAST], least);
+  checkWait(all.wait);
+  checkCount('waitConnections', all.waitConnections);
   if (settings.onEvent !== undefined) checkFunction('onEvent', settings.onEvent);
   if (settings.onTrouble !== undefined) checkFunction('onTrouble', settings.onTrouble);
-  checkFlag('confirm', confirm);
-  const durations = { ttl, wait, response, within, unreachableAfter, slice };
-  return { prefix: keyOf('', prefix), ...durations, waitConnections, confirm };
+  checkFlag('confirm', all.confirm);
+  return { ...all, prefix: keyOf('', all.prefix) };
 }
 
 /** What is asked for with a lock, but for the numbers. */

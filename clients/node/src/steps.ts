@@ -2,7 +2,6 @@
 import { type Moment, now } from './clock.js';
 import { cancel, Deadline, set } from './deadlines.js';
 
-/** Nobody answered in time. */
 export class Unanswered extends Error {
   override name = 'Unanswered';
 }

@@ -65,6 +65,11 @@ export function verdict(error: unknown): Verdict {
   return 'refused';
 }
 
+/** Whether a server refused because it is not ready: a later try may succeed. */
+export function mayPass(error: unknown): boolean {
+  return error instanceof RefusedError && AGAIN.has(error.code);
+}
+
 /** What the caller is told when no more tries are made. `trouble` is why the client library is not connected, if it is so. */
 export function told(error: unknown, trouble?: unknown): LeaseholdError {
   if (error instanceof LeaseholdError) return error;
@@ -87,7 +92,6 @@ export function closedClient(trouble: unknown): LeaseholdError {
   return new UnreachableError(`the client of Redis was closed, or not connected yet${because}`, { cause: trouble });
 }
 
-/** Whether another try would come to the same. */
 export function isRefused(error: LeaseholdError): boolean {
   return error instanceof RefusedError && verdict(error.cause) === 'refused';
 }

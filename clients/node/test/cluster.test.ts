@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Cluster } from 'ioredis';
 import { createCluster } from 'redis';
-import { slotOf } from '../src/adapters/slots.js';
+import { slotOf } from '../src/adapters/beside.js';
 import { type Client, Leasehold, type Settings } from '../src/index.js';
 import { TestCluster } from './support/cluster.js';
 import { eventually } from './support/eventually.js';

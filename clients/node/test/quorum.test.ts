@@ -133,6 +133,17 @@ for (const library of LIBRARIES) {
       await eventually(async () => (await held('e')) === 0);
     });
 
+    it('has the fence that most were raised to, though one of them is far ahead', async () => {
+      const far = BigInt(Date.now() + 3 * 24 * 3_600_000) * 1_000n;
+      await servers[2]?.call('SET', '{h}:fence', String(far));
+      const lease = await one.locks.acquire('h', { wait: 10_000 });
+      const values = await Promise.all(servers.map((server) => server.control.get('h')));
+      assert(values.filter((value) => value === `${lease.fence}:${lease.owner}`).length >= 2, String(values));
+      assert(lease.fence < far);
+      assert.equal(await lease.release(), 'released');
+      await eventually(async () => (await held('h')) === 0);
+    });
+
     it('counts each server once', async () => {
       const [first, second] = servers;
       assert(first && second);

@@ -10,8 +10,8 @@ import { fields, integer } from '../src/reply.js';
 import { Steps, Unanswered } from '../src/steps.js';
 import { drift, isFresh, patienceForAnswer, validUntil } from '../src/validity.js';
 import { codeOf, refusal, told, verdict } from '../src/verdict.js';
+import { Room } from '../src/waiting/blocking.js';
 import { grantIn } from '../src/waiting/places.js';
-import { Room } from '../src/waiting/room.js';
 
 const key = Buffer.from('printer');
 

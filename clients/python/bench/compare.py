@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, NamedTuple
 
 import redis
 import redis.asyncio
@@ -69,7 +69,7 @@ class RawCoroutine:
 
 def commands(client: redis.Redis) -> int:
     """How many commands the server has run, without those that look."""
-    stats: Dict[str, Dict[str, int]] = client.info("commandstats")
+    stats: dict[str, dict[str, int]] = client.info("commandstats")
     looks = ("cmdstat_info", "cmdstat_client", "cmdstat_hello", "cmdstat_incr")
     return sum(stat["calls"] for name, stat in stats.items() if not name.startswith(looks))
 
@@ -79,7 +79,7 @@ class Round:
         self._client, self._lasts = client, lasts
         self._before, self._cpu, self._began = commands(client), time.process_time(), time.monotonic()
         self.end = self._began + lasts
-        self.waits: List[float] = []
+        self.waits: list[float] = []
         self._is_held = False
 
     def enter(self, asked: float) -> None:
@@ -132,7 +132,7 @@ async def by_tasks(client: redis.Redis, inside: redis.asyncio.Redis, once: Once,
     return its_round.came()
 
 
-def compare(url: str, rounds: int, lasts: float) -> List[str]:
+def compare(url: str, rounds: int, lasts: float) -> list[str]:
     """The ratios that have fallen."""
     client, loop = redis.Redis.from_url(url), asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -140,7 +140,7 @@ def compare(url: str, rounds: int, lasts: float) -> List[str]:
     locks, tasks = leasehold.Leasehold(client, ttl=TTL), leasehold.asyncio.Leasehold(inside, ttl=TTL)
     name = map("compared-{}".format, itertools.count())
     ours, by_hand, theirs, redis_locks = (next(name) for _ in range(4))
-    threads: List[Tuple[str, Once]] = [
+    threads: list[tuple[str, Once]] = [
         ("leasehold", lambda: locks.lock(ours)),
         ("two commands by hand", lambda: Raw(client, by_hand)),
         ("redis-py's Lock", lambda: client.lock(theirs, timeout=TTL)),
@@ -149,14 +149,14 @@ def compare(url: str, rounds: int, lasts: float) -> List[str]:
         lock = redis_lock.Lock
         threads.append(("python-redis-lock", lambda: lock(client, redis_locks, expire=TTL, auto_renewal=True)))
     ours_too, by_hand_too, theirs_too = (next(name) for _ in range(3))
-    coroutines: List[Tuple[str, Once]] = [
+    coroutines: list[tuple[str, Once]] = [
         ("leasehold.asyncio", lambda: tasks.lock(ours_too)),
         ("two commands by hand, asyncio", lambda: RawCoroutine(inside, by_hand_too)),
         ("redis.asyncio's Lock", lambda: inside.lock(theirs_too, timeout=TTL)),
     ]
     fallen = []
     for workers in (WORKERS, 1):
-        came: Dict[str, List[Came]] = {title: [] for title, _ in threads + coroutines}
+        came: dict[str, list[Came]] = {title: [] for title, _ in threads + coroutines}
         for _ in range(rounds):
             for title, once in threads:
                 came[title].append(by_threads(client, once, workers, lasts))
@@ -172,7 +172,7 @@ def compare(url: str, rounds: int, lasts: float) -> List[str]:
     return fallen
 
 
-def show(workers: int, came: Dict[str, List[Came]]) -> Dict[str, float]:
+def show(workers: int, came: dict[str, list[Came]]) -> dict[str, float]:
     """The ratios that it shows."""
     medians = {title: Came(*(statistics.median(column) for column in zip(*each))) for title, each in came.items()}
     print(f"\n| {workers} workers | grants a second | ratio | longest wait | processor time | commands |")

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import sys
 import threading
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator
 
 import pytest
 import redis
@@ -109,7 +109,7 @@ Make = Callable[..., Any]
 @pytest.fixture(params=["threads", "asyncio"])
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     """Makes clients of a server, in one of the styles. They are closed in the end."""
-    clients: List[Any] = []
+    clients: list[Any] = []
     loop = Loop() if request.param == "asyncio" else None
 
     def client_of(server: Any, **options: Any) -> Any:

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import redis
 
@@ -51,7 +51,7 @@ def server_path() -> str:
 
 
 class Server:
-    def __init__(self, *options: str, module: bool = True, program: Optional[List[str]] = None) -> None:
+    def __init__(self, *options: str, module: bool = True, program: Optional[list[str]] = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="leasehold-python-"))
         self.port = free_port()
         self.log = self.directory / "log"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import subprocess
 from pathlib import Path
-from typing import Iterator, Tuple
+from typing import Iterator
 
 import pytest
 import redis
@@ -27,7 +27,7 @@ def kind_of(make: Make) -> type:
 
 
 @pytest.fixture(scope="module")
-def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tuple[int, Path]]:
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
     directory = tmp_path_factory.mktemp("tls")
     key, certificate = directory / "key.pem", directory / "certificate.pem"
     words = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
@@ -43,7 +43,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tuple[int, P
     server.end()
 
 
-def test_encrypted_connections(make: Make, encrypted: Tuple[int, Path]) -> None:
+def test_encrypted_connections(make: Make, encrypted: tuple[int, Path]) -> None:
     port, certificate = encrypted
     given = kind_of(make)(host="127.0.0.1", port=port, ssl=True, ssl_ca_certs=str(certificate))
     locks = make(given)
@@ -53,7 +53,7 @@ def test_encrypted_connections(make: Make, encrypted: Tuple[int, Path]) -> None:
     assert lease.release().in_time
 
 
-def test_a_server_that_is_not_trusted_is_asked_for_nothing(make: Make, encrypted: Tuple[int, Path]) -> None:
+def test_a_server_that_is_not_trusted_is_asked_for_nothing(make: Make, encrypted: tuple[int, Path]) -> None:
     port, _ = encrypted
     locks = make(kind_of(make)(host="127.0.0.1", port=port, ssl=True), settings=Settings(within=3))
     with pytest.raises(leasehold.Unreachable) as unreachable:

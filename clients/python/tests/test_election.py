@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import List, Optional
+from typing import Optional
 
 import pytest
 import redis
@@ -40,8 +40,8 @@ def test_one_leads_until_it_resigns_and_then_the_next_one_does(make: Make, serve
 
 
 def test_who_observes_sees_each_leader_once(server: Server, name: str) -> None:
-    async def program() -> List[Optional[str]]:
-        seen: List[Optional[str]] = []
+    async def program() -> list[Optional[str]]:
+        seen: list[Optional[str]] = []
         async with leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(server.url)) as locks:
             election = locks.election(name, "host-1", look_every=0.05)
             term: Optional[leasehold.asyncio.Leadership] = None
@@ -78,7 +78,7 @@ def test_who_observes_is_told_where_there_are_key_events(
         client.config_set("notify-keyspace-events", events)
     locks = make(own_server)
     kind = leasehold.Leasehold if make.style == "threads" else None  # type: ignore[attr-defined]
-    seen: List[Optional[Leader]] = []
+    seen: list[Optional[Leader]] = []
 
     def observe() -> None:
         # A look by the clock would come after an hour.
@@ -110,6 +110,24 @@ def test_who_observes_is_told_where_there_are_key_events(
     last.resign()
 
 
-def watchers(server: Server) -> List[str]:
+def watchers(server: Server) -> list[str]:
     with server.client() as client:
         return [str(each) for each in client.pubsub_channels("__keyspace*")]
+
+
+def test_who_observes_hears_of_the_end_of_the_client_where_there_are_key_events(own_server: Server, name: str) -> None:
+    with own_server.client() as client:
+        client.config_set("notify-keyspace-events", "KEd")
+
+    async def program() -> None:
+        locks = leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url))
+        leaders = locks.election(name, "host-1", look_every=3600).observe()
+        assert await leaders.__anext__() is None
+        following = asyncio.ensure_future(leaders.__anext__())
+        while not locks._hub.asking.open:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert await locks.close() == []
+        with pytest.raises(StopAsyncIteration):
+            await following
+
+    asyncio.run(asyncio.wait_for(program(), 60))

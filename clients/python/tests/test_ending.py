@@ -10,7 +10,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, Dict, Iterator, List
+from typing import Any, Iterator
 
 import pytest
 import redis
@@ -36,7 +36,7 @@ async def in_thread(*words: Any) -> None:
 
 
 def test_a_wait_that_is_cancelled_at_any_step_leaves_no_connection(own_server: Server, name: str) -> None:
-    reported: List[Dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
 
     async def program() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))

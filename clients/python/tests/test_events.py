@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import List
 
 import pytest
 
@@ -13,13 +12,13 @@ from leasehold import Event, Settings
 from servers import Server, eventually, raw
 
 
-def steps(events: List[Event]) -> List[str]:
+def steps(events: list[Event]) -> list[str]:
     return [event.step for event in events]
 
 
 def test_each_step_is_told_with_the_lock_its_owner_and_its_fence(server: Server, make: Make, name: str) -> None:
     first = make(server).acquire(name, ttl=60)
-    events: List[Event] = []
+    events: list[Event] = []
     locks = make(server, settings=Settings(on_event=events.append))
     assert locks.try_acquire(name) is None
     assert steps(events) == ["asked", "refused"]
@@ -44,7 +43,7 @@ def test_each_step_is_told_with_the_lock_its_owner_and_its_fence(server: Server,
 
 
 def test_a_loss_is_told_and_the_release_after_it_is_none(server: Server, make: Make, name: str) -> None:
-    events: List[Event] = []
+    events: list[Event] = []
     locks = make(server, settings=Settings(on_event=events.append))
     lease = locks.acquire(name, ttl=0.5)
     raw(server, "DEL", name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import Any, List
+from typing import Any
 
 import pytest
 import redis.asyncio
@@ -110,7 +110,7 @@ def test_a_message_of_a_grant_that_lapsed_while_nothing_was_answered_is_only_a_r
     with pytest.raises(leasehold.Busy):
         locks.acquire(warm.name, wait=0.5)
     hub, late = hub_of(locks), []
-    subscription = hub.asking.routes.known(b"").subscription_now
+    subscription = hub.asking.routes.known(b"").subscription.now
     subscription.data_received = late.append
     with monkeypatch.context() as silent:
         silent.setattr(Line, "data_received", lambda *_: None)
@@ -139,7 +139,7 @@ class Slow:
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
-        self.kept: List[bytes] = []
+        self.kept: list[bytes] = []
         self.write = self.kept.append
 
     def __getattr__(self, name: str) -> Any:
@@ -159,7 +159,7 @@ def test_a_request_for_a_place_that_comes_after_the_release_leaves_no_grant(
     waiter = Waiter(locks, name, wait=60)
     eventually(lambda: own_server.waiters(name) == 1, "it waits")
     hub = hub_of(locks)
-    line = hub.asking.routes.known(name.encode()).line_now
+    line = hub.asking.routes.known(name.encode()).line.now
     eventually(lambda: not line._waiting, "nothing is under way")
     slow = line._transport = Slow(line._transport)
     eventually(lambda: slow.kept, "its place is asked for again")
@@ -207,7 +207,7 @@ def test_a_grant_that_was_over_when_it_was_heard_of_is_none(own_server: Server, 
 def test_messages_are_heard_however_they_are_cut() -> None:
     class Told:
         def __init__(self) -> None:
-            self.fences: List[int] = []
+            self.fences: list[int] = []
             self.told = self.fences.append
 
         def deaf(self) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import BinaryIO, Iterator, List
+from typing import BinaryIO, Iterator
 
 import pytest
 import redis
@@ -64,7 +64,7 @@ class OlderModule:
         self._listener.close()
 
 
-def read_request(asked: BinaryIO) -> List[bytes]:
+def read_request(asked: BinaryIO) -> list[bytes]:
     head = asked.readline()
     if not head:
         raise EOFError
@@ -75,7 +75,7 @@ def read_request(asked: BinaryIO) -> List[bytes]:
     return words
 
 
-def packed(words: List[bytes]) -> bytes:
+def packed(words: list[bytes]) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
 

@@ -8,7 +8,7 @@ import inspect
 import re
 import textwrap
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import pytest
 import redis
@@ -23,17 +23,17 @@ ADDRESS = "redis://127.0.0.1:6379"
 BLOCK = re.compile(r"^( *)```(?:python|py)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 
 
-def snippets() -> List[Any]:
+def snippets() -> list[Any]:
     # The sdist has no docs.
     pages = [README, *sorted(DOCS.rglob("*.md"))]
-    found: List[Tuple[Path, str]] = []
+    found: list[tuple[Path, str]] = []
     for page in pages:
         blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
         found += [(page, textwrap.dedent(block)) for _, block in blocks]
     return [pytest.param(text, id=f"{page.stem}-{number}") for number, (page, text) in enumerate(found)]
 
 
-def held(server: Server) -> List[int]:
+def held(server: Server) -> list[int]:
     """The fences of all locks that are held."""
     with server.client() as client:
         values = [client.get(key) or b"" for key in client.scan_iter()]
@@ -45,8 +45,8 @@ class Given:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.fences: List[int] = []
-        self.names: Dict[str, Any] = {
+        self.fences: list[int] = []
+        self.names: dict[str, Any] = {
             "parts": ["a", "b"],
             "body": "news",
             "store": lambda fence, _part: self._take(fence),

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Any, List
+from typing import Any
 
 import pytest
 import redis
@@ -43,7 +43,7 @@ def test_who_waits_polls_until_its_deadline(make: Make, plain_server: Server) ->
     with pytest.raises(leasehold.Busy):
         locks.acquire("x", wait=1)
     assert 0.9 < time.monotonic() - began < 3
-    got: List[Any] = []
+    got: list[Any] = []
     waiter = threading.Thread(target=lambda: got.append(locks.acquire("x", wait=60)))
     waiter.start()
     first.release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Tuple
+from typing import Iterator
 
 import pytest
 
@@ -11,7 +11,7 @@ from conftest import Make
 from leasehold import Released, TooFewReplicas
 from servers import Server, eventually, raw
 
-Pair = Tuple[Server, Server]
+Pair = tuple[Server, Server]
 
 
 @pytest.fixture(params=["module", "plain"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Iterator, List
+from typing import Any, Iterator
 
 import pytest
 import redis
@@ -58,7 +58,7 @@ def test_a_node_that_is_cut_off_delays_no_lock_of_the_others(make: Make, cluster
     cut_off, others = names[0], names[1]
     locks.acquire(cut_off).release()
     locks.acquire(others).release()
-    took: List[float] = []
+    took: list[float] = []
     with cluster.nodes[0].paused():
         waiting = threading.Thread(target=_fails, args=(locks, cut_off))
         waiting.start()
@@ -105,7 +105,7 @@ def test_who_holds_and_who_waits_follow_a_slot_that_moves(
     key = f"moves-{name}"
     locks = make(of_cluster(make, cluster), settings=Settings(tickets=tickets))
     lease = locks.acquire(key, ttl=4)
-    got: List[Any] = []
+    got: list[Any] = []
     waiter = threading.Thread(target=lambda: got.append(locks.acquire(key, ttl=4, wait=60)), daemon=True)
     waiter.start()
 
@@ -143,7 +143,7 @@ def test_who_waits_and_who_asks_find_the_new_primary(make: Make, sentinels: Sent
     # Both have come to the replica, so the leases go on there.
     with sentinels.replica.client() as client:
         eventually(lambda: client.exists("held", "free") == 2, "the replica has heard of them")
-    got: List[Any] = []
+    got: list[Any] = []
     waiter = threading.Thread(target=lambda: got.append(locks.acquire("held", wait=90)), daemon=True)
     waiter.start()
     eventually(lambda: sentinels.primary.waiters("held") == 1, "it waits")

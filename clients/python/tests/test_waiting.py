@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, List
+from typing import Any
 
 import pytest
 import redis
@@ -30,7 +30,7 @@ class Waiter(threading.Thread):
     def __init__(self, locks: Any, name: str, **options: object) -> None:
         super().__init__(daemon=True)
         self._ask = lambda: locks.acquire(name, **options)
-        self.came: List[Any] = []
+        self.came: list[Any] = []
         self.began = time.monotonic()
         self.took = 0.0
         self.start()
@@ -54,7 +54,7 @@ def test_those_who_wait_are_served_in_the_order_of_their_coming(
 ) -> None:
     locks = make(server, settings=Settings(tickets=tickets))
     first = locks.acquire(name)
-    order: List[int] = []
+    order: list[int] = []
     threads = []
     for number in range(5):
 
@@ -241,7 +241,7 @@ def test_a_thousand_wait_on_two_connections(own_server: Server, name: str) -> No
     async def program() -> None:
         async with leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url)) as locks:
             first = await locks.acquire(name, ttl=60)
-            order: List[int] = []
+            order: list[int] = []
 
             async def take(number: int) -> None:
                 async with locks.lock(name, ttl=60, wait=240):
@@ -338,7 +338,7 @@ def test_a_server_that_takes_no_more_clients_keeps_a_place_all_the_same(
         control.execute_command("LOCK.ACQUIRE", name, "other", 60000)
         control.config_set("maxclients", len(control.client_list()))
         try:
-            got: List[Any] = []
+            got: list[Any] = []
             waiter = threading.Thread(target=lambda: got.append(locks.acquire(name, wait=8)))
             waiter.start()
             waiting = lambda: len(control.execute_command("LOCK.WAITERS", name))  # noqa: E731

@@ -1,6 +1,7 @@
-//! What is asked for, and what is granted.
+//! A request for locks, and its grant.
 
 use crate::clock::Moment;
+use crate::copies::Copies;
 use crate::ledger::Entry;
 use crate::question::Claim;
 use crate::remote::Trail;
@@ -8,45 +9,42 @@ use crate::settings::Renew;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request in full.
 pub(crate) struct Asked {
     pub(crate) name: Arc<str>,
     pub(crate) claim: Arc<Claim>,
     pub(crate) wanted: Wanted,
     pub(crate) terms: Terms,
-    /// How many replicas have to acknowledge the grant, and how long they may take.
-    pub(crate) replicas: Option<(u64, Duration)>,
+    pub(crate) copies: Option<Copies>,
     pub(crate) correlation: String,
 }
 
-/// What is asked for, apart from who asks.
+/// The options of a request, without its owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) ttl: Duration,
-    /// None is without limit, and zero not at all.
+    /// None waits without limit, zero does not wait.
     pub(crate) wait: Option<Duration>,
-    /// Whether a grant is claimed before the work begins.
+    /// Confirm the grant with the server before the work begins.
     pub(crate) confirm: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     pub(crate) fence: u64,
-    /// Before the server was asked.
+    /// Taken before the request was sent.
     pub(crate) asked: Moment,
-    /// For how long from then.
+    /// The lease, counted from `asked`.
     pub(crate) lasts: Duration,
-    /// A message has told it, and the server does not know that somebody has heard it.
+    /// The client knows of the grant by a message alone, and the server has not heard that the message arrived.
     pub(crate) is_unclaimed: bool,
 }
 
-/// What was granted: who holds it, and what became of the requests.
+/// A grant, its owner, and the state of the owner's requests.
 pub(crate) type Held = (Granted, Arc<Claim>, Arc<Trail>);
 
-/// The same, and what names the lock until somebody looks after it.
+/// A grant, and the ledger entry that names the lock until the keeper does.
 pub(crate) type Won = (Held, Option<Entry>);
 
-/// How the lease is to be renewed, and for how long it is to be held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) renew: Renew,
@@ -54,7 +52,7 @@ pub(crate) struct Terms {
 }
 
 impl Wanted {
-    /// Servers wait for whole milliseconds: less is no wait.
+    /// Servers wait for whole milliseconds, so less than one is no wait.
     pub(crate) fn is_try(&self) -> bool {
         self.wait.is_some_and(|wait| wait < Duration::from_millis(1))
     }

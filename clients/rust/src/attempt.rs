@@ -1,7 +1,7 @@
-//! One try to get a lock, which has an owner of its own.
+//! One attempt to get a lock, by one owner.
 //!
-//! Whoever gives up half-way, also by dropping the future, gives back what the server may have granted or may still grant:
-//! no place in the queue and no lock stays behind.
+//! If the caller gives up, also by dropping the future, the attempt releases whatever the server granted or may still grant.
+//! It leaves no place in a queue and no lock behind.
 
 use crate::asked::{Asked, Granted, Wanted, Won};
 use crate::home::Home;
@@ -17,9 +17,9 @@ pub(crate) struct Attempt {
     pub(crate) claim: Arc<Claim>,
     pub(crate) wanted: Wanted,
     pub(crate) trail: Arc<Trail>,
-    /// The server may have granted the lock, or may keep a place in its queue.
+    /// The server may hold the lock for this owner, or a place in its queue.
     pub(crate) may_hold: bool,
-    /// A connection was closed while a request waited on it.
+    /// A connection was closed while a `BLOCK` request waited on it.
     pub(crate) was_cut: bool,
     entry: Option<Entry>,
 }
@@ -39,7 +39,7 @@ impl Attempt {
         }
     }
 
-    /// It was granted, and is given back by whoever has it now.
+    /// From here on, the caller releases the grant.
     pub(crate) fn succeeded(mut self, granted: Granted) -> Won {
         self.may_hold = false;
         ((granted, Arc::clone(&self.claim), Arc::clone(&self.trail)), self.entry.take())

@@ -1,16 +1,16 @@
-//! How long to rest before the next try: exponential, with full jitter. Pure: chance is an argument.
+//! Pauses between tries: exponential, with full jitter. Pure: chance is an argument.
 
 use std::time::Duration;
 
-/// For requests that failed because of a connection, or of a server that is not ready.
+/// After a failed connection, or while the server is not ready.
 pub(crate) const RETRY: Backoff =
     Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(1_000) };
 
-/// For asking again whether a lock is free, where no server keeps a queue.
+/// Between polls for a lock, where no server keeps a queue.
 pub(crate) const POLL: Backoff =
     Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(250) };
 
-/// The same while there is no room to wait in the server's queue.
+/// While the server's queue is full, or all waiting connections are in use.
 pub(crate) const ROOM: Backoff =
     Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(2) };
 
@@ -21,13 +21,12 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The longest rest after so many tries.
     fn ceiling(self, tries: u32) -> Duration {
         let factor = 1_u32.checked_shl(tries.min(20)).unwrap_or(u32::MAX);
         self.first.saturating_mul(factor).min(self.longest)
     }
 
-    /// A rest of up to that long: `chance` is from 0 to 1.
+    /// `chance` is from 0 to 1.
     pub(crate) fn rest(self, tries: u32, chance: f64) -> Duration {
         self.ceiling(tries).mul_f64(chance.clamp(0.0, 1.0))
     }

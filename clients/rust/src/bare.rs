@@ -1,13 +1,12 @@
-//! A server without the module, and a user without scripts: `SET … IFEQ`, of Redis 8.4, Valkey 8.1 and newer, on the same
-//! keys with the same values.
+//! A server without the module, for a user who may not run scripts: `SET … IFEQ` of Redis 8.4, Valkey 8.1 and later.
 //!
 //! ```text
 //!   SET lock 0:owner NX  ──►  INCR fence  ──►  SET lock fence:owner IFEQ 0:owner
 //! ```
 //!
-//! The number is counted while nobody else can have the lock, so fences grow; at first it is the server's clock, as with
-//! scripts. If the lease runs out meanwhile, the last step fails, and the number is nobody's. There is no such thing for
-//! several locks. And a lock that is granted while the server is given the module passes by the queue.
+//! `INCR` runs while this owner holds the key, so fences grow. The first fence is the server's clock, as with scripts. If
+//! the lease ends before the last step, that step fails and the number stays unused. Several locks at once are not possible
+//! this way. And if the server loads the module meanwhile, a lock granted here bypasses the module's queue.
 
 use crate::link::Line;
 use crate::plain::{Call, DAY_MILLIS, MARGIN_MICROS, beside, parts, value};
@@ -15,20 +14,19 @@ use crate::question::{Claim, Question, millis};
 use crate::verdict::{Verdict, number, verdict};
 use redis::{RedisError, Value, cmd, make_extension_error};
 
-/// Smaller ones are no clocks: the last fence was forgotten.
+/// A smaller counter is no clock: the server has forgotten the last fence.
 const LEAST_CLOCK: u64 = 1_000_000_000_000_000;
 
-/// How often a lock is looked at that changes hands.
 const MOST_LOOKS: usize = 3;
 
-/// Whether a script was refused for what it is, and not for what it does.
+/// The user may not run any script, as opposed to an error from inside a script.
 pub(crate) fn is_without_scripts(error: &RedisError) -> bool {
     let is_refused = error.code() == Some("NOPERM") || verdict(error) == Verdict::UnknownCommand;
     let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
     is_refused && detail.contains("'eval")
 }
 
-/// Changes nothing. An error where the server does not know `IFEQ`.
+/// Changes nothing. Fails if the server does not know `IFEQ`.
 pub(crate) async fn probe(line: &mut Line, key: &[u8]) -> Result<(), RedisError> {
     set_if(line, key, (&beside(key), b"0", b"none"), 1).await.map(drop)
 }
@@ -38,7 +36,7 @@ pub(crate) async fn ask(
     claim: &Claim,
     question: Question<'_>,
 ) -> Result<Option<u64>, RedisError> {
-    // It refuses what scripts cannot do either.
+    // Requests that scripts cannot serve fail here too.
     Call::of(claim, question)?;
     let [key] = claim.keys.as_slice() else { return Err(beyond("several locks")) };
     let owner = &*claim.owner;
@@ -96,7 +94,7 @@ async fn acquire(
     Ok(None)
 }
 
-/// A number larger than all before, unless the last one was a day ago: then the clock is ahead of it.
+/// A number above all earlier ones. After a day without a grant it restarts from the clock, which is ahead by then.
 async fn count(line: &mut Line, key: &[u8]) -> Result<u64, RedisError> {
     let last = beside(key);
     loop {
@@ -121,7 +119,7 @@ async fn count(line: &mut Line, key: &[u8]) -> Result<u64, RedisError> {
     }
 }
 
-/// `key` finds the node.
+/// `key` selects the node of a cluster.
 async fn set_if(
     line: &mut Line,
     key: &[u8],
@@ -132,7 +130,6 @@ async fn set_if(
     Ok(line.send(key, &set).await? != Value::Nil)
 }
 
-/// What the key holds, if that is a lock of this owner.
 async fn held_by(line: &mut Line, key: &[u8], owner: &str) -> Result<Option<Vec<u8>>, RedisError> {
     let get = cmd("GET").arg(key).take();
     let Value::BulkString(held) = line.send(key, &get).await? else { return Ok(None) };
@@ -141,7 +138,7 @@ async fn held_by(line: &mut Line, key: &[u8], owner: &str) -> Result<Option<Vec<
     Ok(is_ours.then_some(held))
 }
 
-/// By the word that this server has for it, and this user may use; or else it ends in a moment. How many were removed.
+/// Deletes by the command that this server knows and this user may use, or else by a ttl of 1 ms. Returns how many.
 async fn remove(line: &mut Line, key: &[u8], held: &[u8]) -> Result<u64, RedisError> {
     let words = [
         cmd("DELEX").arg(key).arg("IFEQ").arg(held).take(),

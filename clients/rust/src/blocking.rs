@@ -1,4 +1,4 @@
-//! The same locks for programs that have no tokio runtime: this one has it, and waits.
+//! Locks for programs without a tokio runtime: this client runs its own, and blocks.
 
 use crate::error::Error;
 use crate::server::Server;
@@ -9,8 +9,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// A client with a runtime of its own, which renews leases on a thread of its own. It has all that
-/// [`Locks`](crate::Locks) has, and [`wait`](Self::wait) for what is awaited there.
+/// A client with its own runtime, which renews leases on its own thread. It has all methods of [`Locks`](crate::Locks), and
+/// [`wait`](Self::wait) blocks on what those return.
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -33,12 +33,12 @@ pub struct Locks {
     _runtime: Arc<Ended>,
 }
 
-/// A runtime that ends with the last copy of its client, wherever that is dropped.
+/// Shuts the runtime down with the last copy of the client, on whichever thread that drops.
 struct Ended(Option<Runtime>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // On a thread of another runtime it must not be waited for.
+        // On a thread of another runtime, blocking is not allowed.
         if let (Ok(_), Some(runtime)) = (Handle::try_current(), self.0.take()) {
             runtime.shutdown_background();
         }
@@ -50,16 +50,16 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// When the system has no thread for it.
+    /// When the system cannot start a thread.
     pub fn new(server: impl Into<Server>) -> std::io::Result<Self> {
         Ok(Self::on(runtime()?, crate::Locks::new(server)))
     }
 
-    /// The same with these settings.
+    /// A client with these settings.
     ///
     /// # Errors
     ///
-    /// When a setting makes no sense.
+    /// If a setting is invalid.
     pub fn with_settings(server: impl Into<Server>, settings: Settings) -> Result<Self, Error> {
         let runtime = runtime().map_err(|error| Error::Unreachable { source: error.into() })?;
         Ok(Self::on(runtime, crate::Locks::with_settings(server, settings)?))
@@ -70,11 +70,11 @@ impl Locks {
         Self { locks, handle, _runtime: Arc::new(Ended(Some(runtime))) }
     }
 
-    /// Waits for a request, a release, or whatever else is awaited.
+    /// Blocks until a request, a release or any other future is ready.
     ///
     /// # Panics
     ///
-    /// On a thread of a tokio runtime, which must not wait.
+    /// On a thread of a tokio runtime, which must not block.
     pub fn wait<F: IntoFuture>(&self, future: F) -> F::Output {
         self.handle.block_on(async { future.await })
     }

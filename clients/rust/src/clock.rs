@@ -1,12 +1,11 @@
-//! The clock that leases are measured by. It goes on while the machine is suspended.
+//! The clock that measures leases. It also runs while the machine is suspended.
 //!
-//! The server's clock goes on then, and so do leases. `Instant` stops on Linux and macOS, and so do the timers of the
-//! runtime.
+//! Leases on the server continue during a suspend. `Instant` stops on Linux and macOS, and so do the timers of the runtime.
 
 use futures_util::FutureExt;
 use std::time::Duration;
 
-/// The longest duration that can be added to any moment.
+/// Cap for durations, so that adding one to a moment cannot overflow.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 /// A moment, as the time since this machine was started.
@@ -37,7 +36,7 @@ impl std::ops::Add<Duration> for Moment {
     }
 }
 
-/// None: it took longer than that. No async function, which would have room for the future twice.
+/// None if the limit passed. Not an async function, because that would reserve room for the future twice.
 pub(crate) fn within<T>(
     limit: Duration,
     future: impl Future<Output = T>,
@@ -50,7 +49,7 @@ fn since_start() -> Duration {
     read(rustix::time::ClockId::Boottime)
 }
 
-/// Here this clock includes the time that the machine was asleep.
+/// On Apple systems the monotonic clock includes sleep.
 #[cfg(target_vendor = "apple")]
 fn since_start() -> Duration {
     read(rustix::time::ClockId::Monotonic)
@@ -58,11 +57,11 @@ fn since_start() -> Duration {
 
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn read(clock: rustix::time::ClockId) -> Duration {
-    // Only moments before the start of the machine could not be converted.
+    // Only moments before boot fail to convert.
     Duration::try_from(rustix::time::clock_gettime(clock)).unwrap_or_default()
 }
 
-/// Since this was called first. On Windows this includes suspends.
+/// Counts from the first call. On Windows, `Instant` includes suspends.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 fn since_start() -> Duration {
     static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);

@@ -1,10 +1,10 @@
-//! What all copies of a client and all its guards share, and the order in which things happen to a lock: it is asked for,
-//! kept, extended and released.
+//! The state that copies of a client and their guards share, and the life of a lock: acquire, keep, extend, release.
 
 use crate::asked::{Asked, Granted, Won};
 use crate::attempt::Attempt;
 use crate::backoff::RETRY;
 use crate::clock::{Moment, within};
+use crate::copies::{Copies, Reached};
 use crate::error::{Error, unanswered};
 use crate::home::Home;
 use crate::keeper::Keeper;
@@ -12,16 +12,15 @@ use crate::lease::{Lease, Next};
 use crate::limits::Limits;
 use crate::link::Line;
 use crate::outcome::{Loss, Released};
-use crate::question::{Claim, Question, Share, millis};
+use crate::question::{Claim, Question, Share};
 use crate::quorum::{self, Quorum};
 use crate::remote::{Answer, Remote};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::story;
 use crate::validity::valid_until;
-use crate::verdict::{number, told};
+use crate::verdict::told;
 use crate::waiting::Waiting;
-use redis::cmd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -37,7 +36,6 @@ enum Backend {
     Most(Quorum),
 }
 
-/// What an extension came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Extension {
@@ -59,7 +57,7 @@ impl Core {
         Arc::new(Self { home, backend, keeper: Keeper::default() })
     }
 
-    /// The only server. A quorum has several.
+    /// Fails for a quorum, which has several servers.
     pub(crate) fn remote(&self) -> Result<&Remote, Error> {
         match &self.backend {
             Backend::One(remote, _) => Ok(remote),
@@ -69,7 +67,7 @@ impl Core {
         }
     }
 
-    /// None: somebody else has the lock, and patience has ended.
+    /// None if others held the lock until the patience ended.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         asked: Box<Asked>,
@@ -77,12 +75,12 @@ impl Core {
         self.home.enter()?;
         let begun = Moment::now();
         story::begun(&asked);
-        // In a box, because it is handed on: each hand would have room for it.
+        // Boxed, because each caller up the stack would reserve room for this future.
         let granting = Box::pin(self.granted(&asked));
         let closed = &self.home.closed;
         let came = closed.run_until_cancelled(granting).await.unwrap_or(Err(Error::Closed));
         story::asked(&asked, begun, &came);
-        // The lock is named until it is kept: whoever closes the client meanwhile finds it in one place or the other.
+        // The ledger entry lives until the keeper has the lease, so `close` finds the lock in one of the two.
         let Some((held, _entry)) = came? else { return Ok(None) };
         let (granted, ..) = held;
         let Asked { name, wanted, terms, correlation, .. } = *asked;
@@ -107,19 +105,19 @@ impl Core {
         }
         let mut attempt = Attempt::new(&self.home, remote, asked);
         let Some(mut granted) = waiting.acquire(&mut attempt).await? else { return Ok(None) };
-        if let Some(replicas) = asked.replicas {
-            granted = Box::pin(self.acknowledged(&mut attempt, granted, replicas)).await?;
+        if let Some(copies) = asked.copies {
+            granted = Box::pin(self.acknowledged(&mut attempt, granted, copies)).await?;
         }
         Ok(Some(attempt.succeeded(granted)))
     }
 
-    /// Has replicas acknowledge a grant. They are waited for on a connection beside the line: `WAIT` stops all that comes
-    /// behind it, and counts what was written on its own connection. So the grant is written once more there.
+    /// Waits until replicas have the grant. `WAIT` blocks the requests behind it, and counts only writes of its own
+    /// connection. So this opens a connection and writes the grant there once more.
     async fn acknowledged(
         &self,
         attempt: &mut Attempt,
         granted: Granted,
-        (wanted, limit): (u64, Duration),
+        copies: Copies,
     ) -> Result<Granted, Error> {
         let (claim, remote) = (Arc::clone(&attempt.claim), Arc::clone(&attempt.remote));
         let (ttl, asked) = (attempt.wanted.ttl, Moment::now());
@@ -128,19 +126,19 @@ impl Core {
             let mut line = Line::Own(node.dedicated().await?, node);
             let question = Question::Extend { ttl, fence: granted.fence };
             let extended = remote.say(&mut line, &claim, question).await?;
-            // Zero is without limit.
-            let wait = cmd("WAIT").arg(wanted).arg(millis(limit).max(1)).take();
-            let acknowledged = number(&line.send(claim.key(), &wait).await?)?;
-            Ok((extended, acknowledged.unwrap_or_default()))
+            let reached = Reached::read(&line.send(claim.key(), &copies.wait()).await?)?;
+            Ok((extended, reached))
         };
-        let longest = limit.saturating_add(self.home.settings.response_timeout);
+        let longest = copies.within.saturating_add(self.home.settings.response_timeout);
         let came = within(longest, waiting).await.unwrap_or_else(|| Err(unanswered()));
         let lock = attempt.name.to_string();
         let error = match came {
-            Ok((Some(1), acknowledged)) if acknowledged < wanted => {
-                Error::TooFewReplicas { lock, acknowledged, wanted }
-            }
-            // Nobody renews it meanwhile.
+            Ok((Some(1), reached)) if !copies.are_made(reached) => Error::TooFewReplicas {
+                lock,
+                acknowledged: reached.replicas,
+                wanted: copies.replicas,
+            },
+            // The keeper does not renew the lease yet.
             Ok((Some(1), _)) if Moment::now() >= valid_until(asked, ttl) => Error::TooLate { lock },
             Ok((Some(1), _)) => {
                 return Ok(Granted { asked, lasts: ttl, is_unclaimed: false, ..granted });
@@ -154,7 +152,7 @@ impl Core {
         Err(error)
     }
 
-    /// Takes no longer than until then.
+    /// Returns by `until`.
     pub(crate) async fn extend(
         self: &Arc<Self>,
         lease: &Arc<Lease>,
@@ -166,7 +164,7 @@ impl Core {
         }
         let (before, number) = (lease.ttl(), lease.about_to_extend(ttl));
         if ttl != before {
-            // Whoever asks for that may not go on with it.
+            // The caller may drop this future, so the keeper watches the lease from now on.
             self.keep(lease, lease.next(Moment::now(), lease.valid_for()));
         }
         let limits = Limits { each: self.home.each(ttl), until };
@@ -192,12 +190,12 @@ impl Core {
             return Ok(Extension::Lost);
         }
         story::extended(lease);
-        // It may count for less than its ttl.
+        // The extension may count for less than its ttl.
         self.keep(lease, lease.next(answer.asked, lease.valid_until().since(answer.asked)));
         Ok(Extension::Extended)
     }
 
-    /// Has it tolerate so many holders at a time. False: those who hold it beside it do not let it.
+    /// Asks for the hold with another share. False if the other holders do not allow it.
     pub(crate) async fn change(
         self: &Arc<Self>,
         lease: &Arc<Lease>,
@@ -225,7 +223,7 @@ impl Core {
         if lease.is_held() { Ok(granted.is_some()) } else { Err(lease.lost_error()) }
     }
 
-    /// Renews it until the server has agreed, or it is over.
+    /// Retries until the server extends the lease, or the lease ends.
     pub(crate) async fn renew(self: Arc<Self>, lease: Arc<Lease>) {
         let (ttl, mut tries) = (lease.ttl(), 0_u32);
         while lease.is_held() && lease.ttl() == ttl {
@@ -235,7 +233,7 @@ impl Core {
             };
             lease.failed(&error);
             if !matches!(error, Error::Unreachable { .. }) {
-                // Each further one would come to the same. The program may need what is left of the lease.
+                // Retries would fail too, and the program may need the rest of its lease.
                 return story::renewal_refused(&lease, &error);
             }
             lease.over.run_until_cancelled(sleep(RETRY.random_rest(tries))).await;
@@ -243,7 +241,7 @@ impl Core {
         }
     }
 
-    /// Has the server know that somebody heard of the grant, for a lock that is left held.
+    /// Confirms a grant that came by message, for a lock that is left held.
     pub(crate) fn claim_in_background(self: &Arc<Self>, lease: &Arc<Lease>) {
         let (core, lease, entry) =
             (Arc::clone(self), Arc::clone(lease), self.home.ledger.begin(&lease.name));
@@ -257,7 +255,6 @@ impl Core {
         });
     }
 
-    /// It is held no more, and the server says so.
     pub(crate) fn lose(&self, lease: &Lease, loss: Loss) {
         lease.end(loss);
         self.forget(lease);
@@ -268,7 +265,7 @@ impl Core {
         lease: &Lease,
         why: Loss,
     ) -> Result<Released, Error> {
-        // Before it is ended: whoever closes the client leaves to others what is ended.
+        // Begin before the lease ends, because `close` skips leases that have ended.
         let entry = self.home.ledger.begin(&lease.name);
         let (was_held, end) = (lease.end(why), lease.valid_until());
         self.forget(lease);
@@ -304,11 +301,11 @@ impl Core {
             let answer = self.ask(lease, question, limits).await?;
             return Ok(if is_in_time(answer, 1) { Released::Later } else { Released::Late });
         }
-        // A message may have been forged: then the owner has a place in the queue, which only this gives back.
+        // After a forged message the owner still has a place in the queue, which only a release without a fence removes.
         let fence = Some(lease.fence().into()).filter(|_| !lease.is_unclaimed());
         let answer = self.ask(lease, Question::Release { fence }, limits).await?;
         let all = u64::try_from(lease.claim.keys.len()).unwrap_or(u64::MAX);
-        // An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had it.
+        // An earlier try may have released the lock and lost its answer, unless the lease had ended by then.
         Ok(if was_held && is_in_time(answer, all) { Released::InTime } else { Released::Late })
     }
 
@@ -329,18 +326,18 @@ impl Core {
             Backend::Most(quorum) => {
                 let limits =
                     Limits { each: quorum::limit(lease.ttl(), &self.home.settings), ..limits };
-                // What it goes on with when most have answered is named until it is done.
+                // The entry covers the requests that go on after a majority has answered.
                 let under_way = self.home.ledger.begin(&lease.name);
                 Box::pin(quorum.ask(claim, question, limits, trail, under_way)).await
             }
         }
     }
 
-    /// Asks for a hold again that was bound to a connection that is lost, until it ends or is bound to another one.
+    /// Binds a hold to a new connection after its connection was lost.
     pub(crate) async fn bind_again(self: &Arc<Self>, lease: &Arc<Lease>, grace: Duration) {
         let Ok(remote) = self.remote() else { return };
         let now = Moment::now();
-        // One that is not renewed is no longer for having been bound again.
+        // Rebinding must not lengthen a lease that is not renewed.
         let left = lease.valid_until().since(now);
         let ttl = if lease.is_renewed_now() { lease.ttl() } else { left };
         lease.ends_by(valid_until(now, grace));
@@ -360,26 +357,26 @@ impl Core {
             Some(Ok(answer)) => {
                 self.lose(lease, Loss::Taken);
                 if answer.number.is_some() {
-                    // A later grant of the same owner, which nobody wants.
+                    // The server granted the lock anew to this owner. Nobody uses that grant.
                     let entry = self.home.ledger.begin(&lease.name);
                     remote.take_back(&self.home, &lease.claim, &lease.trail, false, entry).await;
                 }
             }
             Some(Err(error)) => {
                 lease.failed(&error);
-                // Whoever is refused is refused at once.
+                // Refusals come at once, so pause here.
                 lease.over.run_until_cancelled(sleep(RETRY.random_rest(u32::MAX))).await;
             }
             None => {}
         }
     }
 
-    /// Ends all waits, releases what is held, and closes what was opened. The names of the locks that stay.
+    /// Ends waits, releases locks and closes connections. Returns the names of the locks that stay.
     pub(crate) async fn close(self: &Arc<Self>, limit: Duration) -> Vec<String> {
         self.home.close();
         let is_left = |lease: &Arc<Lease>| lease.loss() == Some(Loss::Released);
         for lease in self.keeper.all().into_iter().filter(|lease| !is_left(lease)) {
-            // From now on it is named, until it is released.
+            // The entry names the lock until its release ends.
             let (core, entry) = (Arc::clone(self), self.home.ledger.begin_task(&lease.name));
             self.home.spawn(async move {
                 let _ = core.release(&lease, Loss::Closed).await;
@@ -402,7 +399,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.keeper.wake();
-        // What is still being given back needs its connection, which ends with that.
+        // Releases under way still need the connection, which closes with the last of them.
         if let Backend::One(_, waiting) = &self.backend {
             waiting.close();
         }

@@ -1,4 +1,4 @@
-//! A lock that is left held, for somebody else to go on with.
+//! A lock that stays held after its guard, for another guard to adopt.
 
 use crate::error::Error;
 use crate::lease::Lease;
@@ -8,10 +8,11 @@ use std::str::FromStr;
 
 const SCHEME: &str = "leasehold";
 
-/// A lock that was left held: what [`Guard::detach`](crate::Guard::detach) returns, and [`Locks::adopt`](crate::Locks::adopt) takes.
+/// A lock that stays held without a guard: [`Guard::detach`](crate::Guard::detach) returns it, and
+/// [`Locks::adopt`](crate::Locks::adopt) takes it.
 ///
-/// As text it goes into the payload of a job: `leasehold:<lock>:<owner>:<fence>`, with each byte that is not a letter, a
-/// digit or one of `-._~` as `%` and two hexadecimal digits. Several locks are separated by commas.
+/// Its text fits into the payload of a job: `leasehold:<lock>:<owner>:<fence>`. Each byte that is not a letter, a digit or
+/// one of `-._~` is written as `%` and two hexadecimal digits. Commas separate several locks.
 ///
 /// ```
 /// use leasehold_client::Detached;
@@ -37,13 +38,13 @@ impl Detached {
         }
     }
 
-    /// As whom it is held.
+    /// The owner that holds the lock.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// The number of its grant.
+    /// The fence of the grant.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.fence

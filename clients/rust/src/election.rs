@@ -1,4 +1,4 @@
-//! One leader among several candidates: a lock that whoever leads holds.
+//! Leader election: the leader holds a lock.
 
 use crate::clock::{Moment, within};
 use crate::core::Core;
@@ -15,18 +15,17 @@ use std::time::Duration;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-/// Between the name of a candidate and what makes it an owner that nobody else has.
+/// Separates the candidate's name from the UUID that makes the owner unique.
 const SEPARATOR: char = '/';
 
-/// What a random UUID has in characters.
 const UUID_LENGTH: usize = 36;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Where the server tells of changes, it is looked for them so many times less often.
+/// With keyspace events, polling is less frequent by this factor.
 const RARELY: u32 = 10;
 
-/// An election, for one of the candidates or for those who look on: [`Locks::election`](crate::Locks::election).
+/// An election, for a candidate or an observer: [`Locks::election`](crate::Locks::election).
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -44,31 +43,30 @@ pub struct Election {
     candidate: String,
 }
 
-/// Who leads.
+/// The leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// By the name that it gave when it campaigned.
+    /// The name under which it campaigned.
     pub candidate: String,
-    /// The fence of its term: larger than that of any earlier term.
+    /// The fence of its term, larger than that of any earlier term.
     pub fence: Fence,
 }
 
-/// Those who lead, one after the other: [`Election::observe`].
+/// The sequence of leaders: [`Election::observe`].
 pub struct Leaders {
     election: Election,
     look_every: Duration,
-    /// What was seen last, if anything was.
+    /// What the last look found; none before the first look.
     last: Option<Option<Leader>>,
     events: Option<Events>,
-    /// When to ask for them again, if that was of no use.
+    /// The earliest time for another attempt to subscribe.
     subscribes_at: Moment,
 }
 
-/// What the server tells of the key.
 struct Events {
     stream: PubSubStream,
-    /// It tells something. Then it need not be looked at as often.
+    /// An event has arrived, so polling may be rare.
     tells: bool,
 }
 
@@ -77,9 +75,9 @@ impl Election {
         Self { core: Arc::clone(core), name: name.to_vec(), candidate }
     }
 
-    /// A request to lead: awaited, it waits until this candidate does. Its guard is the term of office.
+    /// A request to lead. Awaited, it waits until this candidate leads. Its guard is the term of office.
     ///
-    /// Candidates queue, and lead in the order of arrival.
+    /// Candidates lead in the order of arrival.
     pub fn campaign(&self) -> Request {
         let owner = format!("{}{SEPARATOR}{}", self.candidate, Uuid::new_v4());
         let request = Request::new(&self.core, vec![self.name.clone()], EXCLUSIVE);
@@ -89,17 +87,17 @@ impl Election {
         request.owner(owner)
     }
 
-    /// Who leads at this moment; none between two terms.
+    /// The present leader; none between two terms.
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses.
+    /// If no server answers, or the server refuses.
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
         Ok(info(&self.core, &self.name).await?.map(Leader::from))
     }
 
-    /// Those who lead, from now on. Where the server tells of keys (`notify-keyspace-events KA`), each change is seen at once,
-    /// on a connection of its own, and otherwise by looking every second.
+    /// The leaders from now on. If the server sends keyspace events (`notify-keyspace-events KA`), changes show at once, on
+    /// another connection. Otherwise this looks every second.
     #[must_use = "it looks only while it is asked for the next one"]
     pub fn observe(&self) -> Leaders {
         Leaders {
@@ -113,19 +111,19 @@ impl Election {
 }
 
 impl Leaders {
-    /// How often to look; a second unless this is called.
+    /// How often to look; every second by default.
     #[must_use]
     pub fn look_every(self, interval: Duration) -> Self {
         Self { look_every: interval, ..self }
     }
 
-    /// Who leads: the present one first, and then each that differs from the one before. None: nobody leads.
+    /// The present leader first, then each leader that differs from the one before. None while nobody leads.
     ///
-    /// Terms shorter than an interval may be missed. While no server answers it waits.
+    /// May miss terms shorter than the interval. Waits while no server answers.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] when the client is closed; when the server refuses.
+    /// [`Error::Closed`] if the client is closed. Other errors if the server refuses.
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
         loop {
             match self.election.leader().await {
@@ -141,7 +139,7 @@ impl Leaders {
         }
     }
 
-    /// Until something may have changed.
+    /// Waits until the leader may have changed.
     async fn change(&mut self) {
         if self.events.is_none() && Moment::now() >= self.subscribes_at {
             self.subscribes_at = Moment::now().later(self.look_every.saturating_mul(RARELY));
@@ -153,7 +151,7 @@ impl Leaders {
             };
             self.events = within(self.look_every, opening).await.flatten();
             if self.events.is_some() {
-                // What has changed until then was not told.
+                // Events before the subscription are lost, so look again.
                 return;
             }
         }
@@ -161,7 +159,6 @@ impl Leaders {
         let rarely = if events.tells { RARELY } else { 1 };
         match within(self.look_every.saturating_mul(rarely), events.stream.next()).await {
             Some(Some(_)) => events.tells = true,
-            // The connection is lost.
             Some(None) => self.events = None,
             None => {}
         }
@@ -187,7 +184,7 @@ impl fmt::Debug for Election {
 
 impl From<LockInfo> for Leader {
     fn from(LockInfo { holder, fence, .. }: LockInfo) -> Self {
-        // Whoever took the lock in another way is called by its owner.
+        // A holder that did not campaign is named by its owner.
         let candidate = match holder.rsplit_once(SEPARATOR) {
             Some((candidate, unique)) if unique.len() == UUID_LENGTH => candidate.to_owned(),
             _ => holder,

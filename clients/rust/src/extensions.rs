@@ -1,4 +1,4 @@
-//! Extensions that the server may carry out after others. Pure.
+//! Extensions that the server may apply out of order. Pure.
 //!
 //! ```text
 //!   EXTEND 1 s  ──► no answer, given up
@@ -6,20 +6,20 @@
 //!                       EXTEND 1 s ─────────────► carried out late: the lease ends a second from then
 //! ```
 //!
-//! So an extension counts for no more than a shorter one that was given up and may still be on its way; and one that was
-//! asked for earlier counts for nothing after a later one was answered.
+//! So an extension counts for at most the ttl of any shorter one that was given up and may still arrive. And an extension
+//! counts for nothing if a later one was answered before it.
 
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// How long a request may be on its way after it was given up.
+/// How long a request may still arrive after the client gave up on it.
 const LONGEST_WAY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(crate) struct Extensions {
     next: u64,
     answered: Option<u64>,
-    /// Those that may still be carried out.
+    /// Extensions that the server may still apply.
     open: Vec<Open>,
 }
 
@@ -39,14 +39,14 @@ impl Extensions {
         number
     }
 
-    /// For how much of its ttl it counts from when it was asked for; none: a later one was answered.
+    /// How long the extension counts from when it was sent; none if a later one was answered.
     pub(crate) fn answered(
         &mut self,
         number: u64,
         ttl: Duration,
         was_repeated: bool,
     ) -> Option<Duration> {
-        // An earlier try of it that was not answered may still be carried out.
+        // After a repetition, the first try may still arrive.
         if !was_repeated {
             self.open.retain(|open| open.number != number);
         }

@@ -1,4 +1,4 @@
-//! A lock that is held.
+//! The guard of a lock.
 
 use crate::asked::{Granted, Terms};
 use crate::backoff::RETRY;
@@ -10,7 +10,6 @@ use crate::lease::Lease;
 use crate::outcome::{Fence, Loss, Released};
 use crate::question::{Claim, EXCLUSIVE, READERS};
 use crate::verdict::{Verdict, told, verdict};
-
 use redis::{Arg, Cmd, FromRedisValue, cmd};
 use std::borrow::Cow;
 use std::fmt;
@@ -19,19 +18,18 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// How often a guarded command follows its lock to another node.
+/// How many times a guarded command follows its lock to another node.
 const MOST_MOVES: u32 = 8;
 
-/// A lock that is held, or several: renewed until the guard is released, dropped or [detached](Self::detach).
+/// A held lock, or several. The client renews the lease until the guard is released, dropped or [detached](Self::detach).
 ///
-/// A lease is counted from the moment when it was asked for, by a clock that goes on while the machine is suspended, and less
-/// a hundredth of it (and two milliseconds) for clocks that differ. At its end the guard is lost, whatever the server says
-/// later. What it does not see: a process that is paused and goes on writing. For that there is [`fence`](Self::fence).
+/// The client counts a lease from before its request, by a clock that runs during a suspend, and subtracts 1 % and 2 ms for
+/// clocks that differ. At that end the guard is lost, whatever the server says later. A guard cannot stop a paused process
+/// that then goes on writing: stores need the [`fence`](Self::fence) for that.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
     core: Arc<Core>,
     lease: Arc<Lease>,
-    /// It is to be released when it is dropped.
     is_open: bool,
 }
 
@@ -50,7 +48,6 @@ impl Guard {
         Self { core: Arc::clone(core), lease, is_open: true }
     }
 
-    /// That of a lock that was left held.
     pub(crate) async fn adopt(core: &Arc<Core>, detached: &Detached) -> Result<Self, Error> {
         core.home.enter()?;
         let settings = &core.home.settings;
@@ -61,7 +58,7 @@ impl Guard {
         let (asked, ttl) = (Moment::now(), settings.ttl);
         let granted = Granted { fence: fence.into(), asked, lasts: ttl, is_unclaimed: false };
         let terms = Terms { renew: settings.renew, hold_at_least: None };
-        // It is held only once the server has said so.
+        // The lease counts only after the server has extended it.
         let held = (granted, claim, Arc::default());
         let lease = Arc::new(Lease::new(name, held, ttl, terms, String::new()));
         let until = asked.later(settings.retry_for).min(lease.valid_until());
@@ -82,38 +79,37 @@ impl Guard {
         }
     }
 
-    /// The lock; several are listed.
+    /// The name of the lock; several names are joined by commas.
     #[must_use]
     pub fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.lease.name)
     }
 
-    /// The number of this grant, which is larger than that of any earlier one. Give it to every store that can refuse a
-    /// smaller one than it has seen.
+    /// The number of this grant, larger than any earlier one. Pass it to every store that can refuse a smaller number.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.lease.fence()
     }
 
-    /// As whom it is held.
+    /// The owner that holds the lock.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.lease.claim.owner
     }
 
-    /// For how long nobody else can have the lock: zero once it is lost.
+    /// How long nobody else can get the lock. Zero after a loss.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.lease.valid_for()
     }
 
-    /// Why it is held no more; none while it is held.
+    /// Why the guard lost the lock; none while it holds the lock.
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         self.lease.loss()
     }
 
-    /// Waits until it is held no more.
+    /// Waits until the guard has lost the lock.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -131,18 +127,18 @@ impl Guard {
         self.lease.loss().unwrap_or(Loss::Expired)
     }
 
-    /// Cancelled when it is held no more. It may be given to tasks that outlive the guard.
+    /// A token that is cancelled when the guard loses the lock, for tasks that may outlive the guard.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.lease.over.child_token()
     }
 
-    /// Has the lease end that long from now, and renews it by as much from then on.
+    /// Extends the lease to `ttl` from now. Later renewals use this ttl too.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] when it is held no more; when no server answers before the end of the lease, or it refuses: then the
-    /// lease is as it was.
+    /// [`Error::Lost`] if the guard has lost the lock. Other errors if no server answers before the end of the lease, or the
+    /// server refuses; the lease then stays as it was.
     pub async fn extend(&self, ttl: Duration) -> Result<(), Error> {
         if ttl.is_zero() {
             return Err(Error::setting("ttl", "it must be at least 1 ms"));
@@ -158,7 +154,7 @@ impl Guard {
                     lease.refused(ttl);
                 }
                 if lease.is_held() && lease.is_renewed_now() {
-                    // It is held on, and may have little time left.
+                    // The lease goes on, and may end soon.
                     core.home.spawn(Arc::clone(core).renew(Arc::clone(lease)));
                 }
                 Err(error)
@@ -166,7 +162,7 @@ impl Guard {
         }
     }
 
-    /// The same by what is left of the lease and this.
+    /// Extends the lease by `more` beyond its present end.
     ///
     /// # Errors
     ///
@@ -175,19 +171,19 @@ impl Guard {
         self.extend(self.lease.valid_for().saturating_add(more)).await
     }
 
-    /// Has a hold that others share become an exclusive one, by a new fence, ahead of all who wait. False: others share it,
-    /// and it is as it was. Two readers never wait for each other, so this does not wait.
+    /// Turns a shared hold into an exclusive one, with a new fence, ahead of all waiters. Returns false, without a change,
+    /// if others share the lock. It never waits, because two readers that upgrade would wait for each other.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] when it is held no more; when no server answers, or it refuses: if it was heard all the same, the next
-    /// renewal tells that the lock is lost.
+    /// [`Error::Lost`] if the guard has lost the lock. Other errors if no server answers, or the server refuses. If the
+    /// server did change the hold and its answer was lost, the next renewal reports a loss.
     pub async fn upgrade(&self) -> Result<bool, Error> {
         self.core.home.enter()?;
         self.core.change(&self.lease, EXCLUSIVE).await
     }
 
-    /// Has the hold tolerate any number of readers beside it, from now on, by the same fence.
+    /// Admits any number of readers beside this hold. The fence stays.
     ///
     /// # Errors
     ///
@@ -201,7 +197,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// When no server answers in time, or it refuses: the lock stays until its lease ends.
+    /// If no server answers in time, or the server refuses. The lock then stays held until its lease ends.
     pub async fn release(mut self) -> Result<Released, Error> {
         let core = &self.core;
         match self.lease.loss() {
@@ -216,8 +212,8 @@ impl Guard {
         released
     }
 
-    /// Stops the renewal and leaves the lock held until its lease ends. Whoever is given what this returns, in this program
-    /// or another one, can [adopt](crate::Locks::adopt) the lock: to renew it again, and to release it.
+    /// Stops the renewal and leaves the lock held until its lease ends. This program or another one can
+    /// [adopt](crate::Locks::adopt) the lock by what this returns, to renew and release it.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -235,16 +231,21 @@ impl Guard {
         let detached = Detached::of(lease);
         let was_unclaimed = lease.is_unclaimed();
         if lease.end(Loss::Released) && was_unclaimed {
-            // Otherwise it would not stay for its ttl.
+            // Without a claim, the server frees the lock before its ttl ends.
             core.claim_in_background(lease);
         }
         core.forget(lease);
         detached
     }
 
-    /// Has the server run a command only if this guard still holds the lock: `LOCK.GUARD`, which needs the module. It is
-    /// not sent again once a server may have run it. The connection is one that is told of grants, so the server ends it at
-    /// a reply that is larger than `client-output-buffer-limit pubsub` allows, 32 MB unless it is set.
+    /// Runs a command on the server, by `LOCK.GUARD`, only if this guard still holds the lock. It needs the module. The
+    /// client does not send the command again once a server may have run it.
+    ///
+    /// `LOCK.GUARD` looks at one key. For a guard of [several locks](crate::Locks::all) the server checks the first lock
+    /// alone: if another one of them was deleted or taken, the command still runs, until a renewal finds that loss.
+    ///
+    /// The client also receives messages about grants on this connection. So the server closes it if a reply is larger than
+    /// `client-output-buffer-limit pubsub` allows, which is 32 MB by default.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -256,9 +257,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] when the lock is held no more, and nothing was run; [`Error::Unanswered`] when the command may have
-    /// been run; [`Error::UnexpectedReply`] when it was run, and its reply is of another type; when no server was reached, or
-    /// the command was refused.
+    /// [`Error::Lost`] if the lock is lost, and the command did not run; [`Error::Unanswered`] if it may have run;
+    /// [`Error::UnexpectedReply`] if it ran, and its reply has another type. Others if the command did not run.
     pub async fn run_command<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
         let (core, lease) = (&self.core, &self.lease);
         core.home.enter()?;
@@ -301,7 +301,7 @@ impl Guard {
                     core.lose(lease, Loss::Taken);
                     return Err(self.lease.lost_error());
                 }
-                // Nothing was run: the slot of the lock is elsewhere, or on its way.
+                // The command did not run: the lock's slot has moved, or is moving.
                 means @ (Verdict::Again | Verdict::Elsewhere)
                     if tries < MOST_MOVES && lease.is_held() =>
                 {
@@ -328,7 +328,7 @@ impl Drop for Guard {
         let entry = core.home.ledger.begin_task(&lease.name);
         let giving_back = core.home.gives_back(&lease.claim);
         self.core.home.spawn(async move {
-            // Unless the client was closed meanwhile. What comes of it is traced.
+            // `close` may have released the lock meanwhile. The result is traced.
             if lease.loss() != Some(Loss::Closed) {
                 let _ = core.release(&lease, Loss::Released).await;
             }

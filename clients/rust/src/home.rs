@@ -1,4 +1,4 @@
-//! What all parts of a client share: its settings, its runtime, what is under way, and whether it is closed.
+//! State that all parts of a client share: settings, runtime, requests under way, and whether the client is closed.
 
 use crate::clock::Moment;
 use crate::error::Error;
@@ -20,10 +20,9 @@ pub(crate) struct Home {
     pub(crate) settings: Settings,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) closed: CancellationToken,
-    /// How much is being given back by each owner.
+    /// The number of releases under way for each owner.
     given_back: Mutex<HashMap<Arc<str>, usize>>,
     has_given_back: Notify,
-    /// On which the client was used first.
     runtime: OnceLock<Handle>,
 }
 
@@ -39,12 +38,11 @@ impl Home {
         }
     }
 
-    /// The key of a lock.
     pub(crate) fn key(&self, name: &[u8]) -> Vec<u8> {
         [self.settings.prefix.as_bytes(), name].concat()
     }
 
-    /// Whether the client may be used here.
+    /// Fails if the client is closed, or belongs to another runtime.
     pub(crate) fn enter(&self) -> Result<(), Error> {
         let here = Handle::try_current().map_err(|_| Error::OtherRuntime)?;
         if self.closed.is_cancelled() {
@@ -54,14 +52,14 @@ impl Home {
         if home.id() == here.id() { Ok(()) } else { Err(Error::OtherRuntime) }
     }
 
-    /// On the client's own runtime, wherever this is called.
+    /// Spawns on the client's runtime, from any thread.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(home) = self.runtime.get() {
             home.spawn(task);
         }
     }
 
-    /// From now on, and until this is dropped, the same owner asks for nothing.
+    /// Holds back requests of this owner until the result is dropped.
     pub(crate) fn gives_back(self: &Arc<Self>, claim: &Arc<Claim>) -> GivingBack {
         let owner = Arc::clone(&claim.owner);
         let mut given_back = locked(&self.given_back);
@@ -70,7 +68,7 @@ impl Home {
         GivingBack { home: Arc::clone(self), owner }
     }
 
-    /// Nothing is given back by this owner that a later request of it would lose.
+    /// Waits until no release of this owner is under way, because it would also release what a new request gets.
     pub(crate) async fn has_given_back(&self, claim: &Claim) {
         loop {
             let changed = self.has_given_back.notified();
@@ -81,7 +79,6 @@ impl Home {
         }
     }
 
-    /// No request is made any more.
     pub(crate) fn close(&self) {
         if let Ok(here) = Handle::try_current() {
             self.runtime.get_or_init(|| here);
@@ -89,7 +86,7 @@ impl Home {
         self.closed.cancel();
     }
 
-    /// For what is done at once, or not at all.
+    /// The limits of requests that do not wait.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             each: self.settings.response_timeout,
@@ -97,18 +94,16 @@ impl Home {
         }
     }
 
-    /// The same about a lease of this ttl.
     pub(crate) fn limits_for(&self, ttl: Duration) -> Limits {
         Limits { each: self.each(ttl), ..self.limits() }
     }
 
-    /// How long to wait for each answer.
     pub(crate) fn each(&self, ttl: Duration) -> Duration {
         patience_for_answer(self.settings.response_timeout, ttl)
     }
 }
 
-/// An owner gives back whatever it was granted: also what it asked for in between.
+/// A release without a fence ends every hold of its owner, also one requested after it.
 pub(crate) struct GivingBack {
     home: Arc<Home>,
     owner: Arc<str>,

@@ -1,4 +1,4 @@
-//! A look at a lock, without asking for it: who holds it, and who waits.
+//! Reading the state of locks: holders, waiters, contention and the log.
 
 use crate::core::Core;
 use crate::error::{Error, surprise};
@@ -6,90 +6,89 @@ use crate::listed::{count, field, list, text};
 use crate::outcome::Fence;
 use crate::plain::parts;
 use crate::verdict::{Verdict, told, verdict};
-
 use redis::{Value, cmd};
 use std::time::{Duration, SystemTime};
 
-/// How often a server without the module is asked at most while the lock changes hands.
+/// How many times to read the key of a lock that changes hands, without the module.
 const MOST_LOOKS: u32 = 5;
 
-/// What is known of a lock that is held.
+/// The state of a held lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The owner of the oldest hold: [`Guard::owner`](crate::Guard::owner) of its guard. Bytes that are no text are replaced.
+    /// The owner of the oldest hold, as [`Guard::owner`](crate::Guard::owner) returns it. Invalid UTF-8 is replaced.
     pub holder: String,
-    /// The fence of that hold; 0 for a lock that neither Leasehold nor this client wrote.
+    /// The fence of that hold; 0 if neither Leasehold nor this client wrote the key.
     pub fence: Fence,
-    /// What is left of its lease; none if it has no end.
+    /// The rest of its lease; none without end.
     pub ttl: Option<Duration>,
-    /// How many hold the lock.
+    /// The number of holders.
     pub holders: u64,
-    /// How many holders at a time they tolerate: 1 for an exclusive lock, 0 for no limit.
+    /// How many holders the present ones tolerate at a time: 1 for an exclusive lock, 0 for no limit.
     pub share: u64,
-    /// How many wait in the server's queue; none where the server keeps no queue.
+    /// The length of the server's queue; none if the server has no queue.
     pub waiters: Option<u64>,
 }
 
-/// One of those who hold a lock.
+/// A holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner of the hold.
+    /// The owner.
     pub owner: String,
-    /// The fence of its grant; 0 for a lock that another kind of client holds.
+    /// The fence of its grant; 0 if another kind of client holds the lock.
     pub fence: Fence,
-    /// What is left of its lease; none if it never ends.
+    /// The rest of its lease; none without end.
     pub ttl: Option<Duration>,
-    /// How many holders at a time this one tolerates, itself included: 1 if it is exclusive, 0 if it has no limit.
+    /// How many holders this one tolerates at a time, itself included: 1 is exclusive, 0 has no limit.
     pub share: u64,
 }
 
-/// One of those who wait for a lock.
+/// A waiter in the queue of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// Who waits.
+    /// The owner that waits.
     pub owner: String,
-    /// For how long it has waited.
+    /// How long it has waited.
     pub waited: Duration,
-    /// How much longer it is ready to wait, or keeps its place without being asked for; none without limit.
+    /// How much longer it waits, or keeps its place without asking again; none without limit.
     pub patience: Option<Duration>,
-    /// How many holders at a time it would tolerate, itself included.
+    /// How many holders it would tolerate at a time, itself included.
     pub share: u64,
 }
 
-/// One of the locks of a server that most have waited for.
+/// A lock that many have waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contended {
-    /// The lock, as its key is named.
+    /// The key of the lock.
     pub name: String,
-    /// How many waits began.
+    /// The number of waits.
     pub waits: u64,
-    /// How many requests were refused without a wait.
+    /// The number of requests refused without a wait.
     pub refused: u64,
-    /// How long all waits took that have ended.
+    /// The total time of all finished waits.
     pub waited: Duration,
-    /// The longest of them.
+    /// The longest finished wait.
     pub longest: Duration,
 }
 
-/// What went wrong with a lock, as the server's log has it: the page of `LOCK.LOG` tells of each kind.
+/// An entry of the server's log. The page of `LOCK.LOG` explains each event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Logged {
-    /// Its number: one that is missing was dropped.
+    /// The number of the entry. Missing numbers are entries that were dropped.
     pub id: u64,
-    /// When it was logged, by the server's clock.
+    /// The time of the entry, by the server's clock.
     pub time: SystemTime,
     /// Such as `late-release` or `deleted`.
     pub event: String,
-    /// The lock, as its key is named.
+    /// The key of the lock.
     pub name: String,
-    /// The owner that it is about; empty if it is not known.
+    /// The owner concerned; empty if unknown.
     pub owner: String,
-    /// What it is depends on the event; none for a lease without end.
+    /// A duration whose meaning depends on the event; none for a lease without end.
     pub duration: Option<Duration>,
 }
 
@@ -104,7 +103,7 @@ pub(crate) async fn info(core: &Core, name: &[u8]) -> Result<Option<LockInfo>, E
         remote.read(&key, &command, core.home.limits()).await.map_err(told)
     };
     for _ in 0..MOST_LOOKS {
-        // The value once more, to see that the time belongs to it.
+        // Read the value twice, to know that the ttl belongs to it.
         let (before, left, after) = (read("GET").await?, read("PTTL").await?, read("GET").await?);
         if before == after {
             return of_key(&before, &left);
@@ -159,7 +158,7 @@ pub(crate) async fn log(core: &Core) -> Result<Vec<Logged>, Error> {
     rows(core, &[], "LOCK.LOG", each).await
 }
 
-/// What the module lists; nothing where the server has not got it.
+/// The rows that the module lists; none without the module.
 async fn rows<T>(
     core: &Core,
     key: &[u8],
@@ -172,7 +171,7 @@ async fn rows<T>(
     }
 }
 
-/// What the module says; none: the server has not got it.
+/// The module's reply; none without the module.
 async fn look(core: &Core, key: &[u8], command: &str) -> Result<Option<Value>, Error> {
     let mut asked = cmd(command);
     match command {
@@ -193,7 +192,6 @@ async fn look(core: &Core, key: &[u8], command: &str) -> Result<Option<Value>, E
     }
 }
 
-/// The reply to `LOCK.INFO`.
 fn of_module(reply: &Value) -> Result<Option<LockInfo>, Error> {
     if matches!(reply, Value::Nil) {
         return Ok(None);
@@ -209,7 +207,6 @@ fn of_module(reply: &Value) -> Result<Option<LockInfo>, Error> {
     }))
 }
 
-/// The replies to `GET` and `PTTL`.
 fn of_key(value: &Value, left: &Value) -> Result<Option<LockInfo>, Error> {
     if matches!(value, Value::Nil) || matches!(left, Value::Int(-2)) {
         return Ok(None);
@@ -248,7 +245,7 @@ fn fence(value: &Value) -> Result<Fence, Error> {
     count(value).map(Fence::new)
 }
 
-/// -1 is without end.
+/// -1 means no end.
 fn time_left(value: &Value) -> Result<Option<Duration>, Error> {
     match value {
         Value::Int(-1) => Ok(None),

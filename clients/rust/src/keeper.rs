@@ -1,4 +1,4 @@
-//! Renews the leases of a client, and sees them end: one task with one timer for all of them.
+//! Renews the leases of a client and notices their ends, by one task with one timer for all of them.
 //!
 //! ```text
 //!   due     lease   what
@@ -20,14 +20,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Timers stand still while the machine is suspended, and leases do not.
+/// Timers stop during a suspend of the machine, leases do not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Book {
-    /// By the moment, and by the number of the lease.
+    /// By time and the number of the lease.
     due: BTreeMap<(Moment, u64), (Arc<Lease>, Next)>,
-    /// When the task looks again by itself; none: when it is woken.
+    /// When the task wakes by itself; none if it waits to be woken.
     looks_at: Option<Moment>,
 }
 
@@ -39,7 +39,6 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// All that are held.
     pub(crate) fn all(&self) -> Vec<Arc<Lease>> {
         locked(&self.book).due.values().map(|(lease, _)| Arc::clone(lease)).collect()
     }
@@ -48,7 +47,7 @@ impl Keeper {
         self.changed.notify_one();
     }
 
-    /// What is due, and for how long to sleep then. Whatever is held stays known: whoever closes the client may look now.
+    /// The leases that are due, and how long to sleep after them. A held lease stays in the book, where `close` looks.
     fn take_due(&self) -> (Vec<(Arc<Lease>, Next)>, Option<Duration>) {
         let (mut book, now) = (locked(&self.book), Moment::now());
         let (mut due, mut sleeps) = (Vec::new(), None);
@@ -72,7 +71,6 @@ impl Keeper {
 }
 
 impl Core {
-    /// Looks after a lease that is held.
     pub(crate) fn keep(self: &Arc<Self>, lease: &Arc<Lease>, next: Next) {
         let (Next::Renew(at) | Next::Watch(at)) = next;
         let mut book = locked(&self.keeper.book);
@@ -82,7 +80,7 @@ impl Core {
         book.due.insert((at, lease.id), (Arc::clone(lease), next));
         let is_too_late = book.looks_at.is_none_or(|looks| at < looks);
         if is_too_late {
-            // Nobody else need wake it.
+            // Later calls with a later time need not wake the task.
             book.looks_at = Some(at);
         }
         drop(book);
@@ -96,7 +94,6 @@ impl Core {
         }
     }
 
-    /// It is held no more.
     pub(crate) fn forget(&self, lease: &Lease) {
         let mut book = locked(&self.keeper.book);
         if let Some(before) = lease.schedule(None) {
@@ -104,7 +101,7 @@ impl Core {
         }
     }
 
-    /// Sees it end, or has it renewed. It is watched meanwhile.
+    /// Starts the renewal of a lease. The book still watches for its end.
     fn act(self: &Arc<Self>, lease: Arc<Lease>, next: Next) {
         if lease.is_held()
             && let (Next::Renew(_), true) = (next, lease.is_renewed_now())
@@ -114,7 +111,7 @@ impl Core {
     }
 }
 
-/// It ends with the client and its guards, or with the runtime.
+/// Ends with the client and its guards, or with the runtime.
 async fn run(left_behind: LeftBehind, changed: Arc<Notify>) {
     loop {
         let next = match left_behind.core.upgrade() {
@@ -139,8 +136,8 @@ async fn run(left_behind: LeftBehind, changed: Arc<Notify>) {
     }
 }
 
-/// Tells of the locks that are held when the runtime ends, also if its task was never begun. The runtime drops its tasks in
-/// any order: those that release a lock may be gone, and the client with the last of them.
+/// Logs the locks that are still held when the runtime ends, even if this task never ran. The runtime drops its tasks in any
+/// order, so the tasks that release locks may be gone already, and the client with the last of them.
 struct LeftBehind {
     core: Weak<Core>,
     ledger: Arc<Ledger>,

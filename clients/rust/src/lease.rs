@@ -1,5 +1,4 @@
-//! A lock that is held, from its grant until it is released, detached or lost: what is known of it here. The keeper renews
-//! it, and sees it end.
+//! The client's record of a held lock. The keeper renews the lease and notices its end.
 
 use crate::asked::{Granted, Held, Terms};
 use crate::clock::Moment;
@@ -12,7 +11,6 @@ use crate::remote::{Answer, Trail};
 use crate::settings::Renew;
 use crate::story;
 use crate::validity::{renew_at, valid_until};
-
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -23,12 +21,11 @@ pub(crate) struct Lease {
     pub(crate) name: Arc<str>,
     pub(crate) claim: Arc<Claim>,
     fence: AtomicU64,
-    /// What the caller goes by.
     pub(crate) correlation: String,
     pub(crate) trail: Arc<Trail>,
-    /// Until when it is renewed; none is without limit.
+    /// The end of the renewals; none for no limit.
     renew_until: Option<Moment>,
-    /// A release before this leaves it held until then.
+    /// A release before this time keeps the lock held until then.
     pub(crate) hold_until: Option<Moment>,
     pub(crate) begun: Moment,
     pub(crate) over: CancellationToken,
@@ -36,30 +33,27 @@ pub(crate) struct Lease {
 }
 
 struct State {
-    /// The ttl to renew it by.
     ttl: Duration,
-    /// The ttl that the server agreed to last.
+    /// The ttl of the last extension that the server granted.
     agreed: Duration,
     valid_until: Moment,
-    /// A message told of the grant, and the server does not know that somebody heard it.
+    /// The client knows of the grant by a message, and the server has not heard from the client since.
     is_unclaimed: bool,
-    /// How many holders at a time it tolerates.
     share: Share,
-    /// It is being asked for with another share, and may have another fence by now.
+    /// A request for another share is under way, so the fence may have changed.
     is_changing: bool,
     loss: Option<Loss>,
     extensions: Extensions,
-    /// What the last renewal failed with, if it did.
+    /// The error of the last renewal.
     failure: Option<String>,
-    /// The key of its entry with the keeper.
+    /// The time of its entry in the keeper's book.
     due: Option<Moment>,
 }
 
-/// What the keeper has to do next.
+/// The keeper's next step for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Renew(Moment),
-    /// Sees it end.
     Watch(Moment),
 }
 
@@ -108,7 +102,7 @@ impl Lease {
         Fence::new(self.fence.load(Relaxed))
     }
 
-    /// Why it is held no more. It looks at the clock.
+    /// Why the lease ended. Checks the clock.
     pub(crate) fn loss(&self) -> Option<Loss> {
         let mut state = self.state();
         if state.loss.is_none() && Moment::now() >= state.valid_until {
@@ -117,7 +111,6 @@ impl Lease {
         state.loss
     }
 
-    /// For whoever needs it held.
     pub(crate) fn lost_error(&self) -> Error {
         Error::Lost { lock: self.name.to_string(), loss: self.loss().unwrap_or(Loss::Expired) }
     }
@@ -142,12 +135,12 @@ impl Lease {
         self.state().share
     }
 
-    /// It is asked for with another share. False: somebody does so already.
+    /// False if another change of the share is under way.
     pub(crate) fn begins_to_change(&self) -> bool {
         !std::mem::replace(&mut self.state().is_changing, true)
     }
 
-    /// It has this share and this fence, or what it had before.
+    /// Ends a change of the share: with the new share and fence, or with none.
     pub(crate) fn changed(&self, to: Option<(Share, u64)>) {
         let mut state = self.state();
         state.is_changing = false;
@@ -157,7 +150,7 @@ impl Lease {
         }
     }
 
-    /// Whether a server that does not know this fence says that the lease is lost.
+    /// Whether "not the holder", in reply to this fence, means a loss.
     pub(crate) fn is_by(&self, fence: u64) -> bool {
         !self.state().is_changing && self.fence.load(Relaxed) == fence
     }
@@ -166,7 +159,7 @@ impl Lease {
         self.state().is_unclaimed
     }
 
-    /// Whether it was held until it was given up, now or before: a release that was dropped goes on.
+    /// Ends the lease. Returns whether it was held until a release, this one or an earlier one that still goes on.
     pub(crate) fn end(&self, loss: Loss) -> bool {
         let mut state = self.state();
         if state.loss.is_none() {
@@ -182,7 +175,8 @@ impl Lease {
         self.over.cancel();
     }
 
-    /// The ttl to renew it by from now on. The server may have it end as early as that, whether or not that is heard of.
+    /// Records that an extension is about to be sent. The server may apply a shorter ttl without the client hearing of it,
+    /// so the lease counts for no more from now on.
     pub(crate) fn about_to_extend(&self, ttl: Duration) -> u64 {
         let (mut state, now) = (self.state(), Moment::now());
         state.ttl = ttl;
@@ -190,10 +184,9 @@ impl Lease {
         state.extensions.begin(ttl, now)
     }
 
-    /// The server has agreed to an extension.
     pub(crate) fn extended(&self, number: u64, ttl: Duration, answer: Answer) {
         let mut state = self.state();
-        // What was over when the answer came stays over.
+        // A lease that ended before the answer stays ended.
         if state.loss.is_some() || Moment::now() >= state.valid_until {
             return;
         }
@@ -205,7 +198,7 @@ impl Lease {
         }
     }
 
-    /// To renew it by this ttl would be refused each time.
+    /// Returns to the last granted ttl, because the server would refuse each renewal by this one.
     pub(crate) fn refused(&self, ttl: Duration) {
         let mut state = self.state();
         if state.ttl == ttl {
@@ -213,22 +206,21 @@ impl Lease {
         }
     }
 
-    /// A renewal came to this.
     pub(crate) fn failed(&self, error: &Error) {
         self.state().failure = Some(error.to_string());
     }
 
-    /// The connection that it is bound to is lost: it ends at this moment, unless it is bound to another one.
+    /// The bound connection is lost: the lease ends at this moment, unless it is bound anew.
     pub(crate) fn ends_by(&self, moment: Moment) {
         let mut state = self.state();
         state.valid_until = state.valid_until.min(moment);
     }
 
-    /// What to do next after it was asked for at this moment.
+    /// The keeper's next step after a request at this moment.
     pub(crate) fn next(&self, asked: Moment, lasts: Duration) -> Next {
         let state = self.state();
         let at = renew_at(asked, lasts);
-        // Who does not renew it claims it all the same, to have it for its ttl.
+        // Without renewal, one claim is still needed to hold the lock for its full ttl.
         let is_renewed = self.renew_until.is_none_or(|until| at < until);
         match (is_renewed, state.is_unclaimed) {
             (true, _) => Next::Renew(at),
@@ -241,7 +233,7 @@ impl Lease {
         self.renew_until.is_none_or(|until| Moment::now() < until) || self.is_unclaimed()
     }
 
-    /// The key of the entry that it had with the keeper.
+    /// Sets the time in the keeper's book, and returns the former one.
     pub(crate) fn schedule(&self, due: Option<Moment>) -> Option<Moment> {
         std::mem::replace(&mut self.state().due, due)
     }

@@ -1,5 +1,4 @@
-//! The names of the locks that may not be free yet: of those that are being asked for, released or given back, and of those
-//! whose release has failed.
+//! The names of locks that may not be free yet: their requests or releases are under way, or their release failed.
 
 use crate::clock::Moment;
 use crate::locked::locked;
@@ -16,20 +15,20 @@ pub(crate) struct Ledger {
 #[derive(Default)]
 struct Books {
     next: u64,
-    /// By number. None: the lock is not held, whatever comes of it.
+    /// By number. None if the lock is not held, whatever the outcome.
     open: HashMap<u64, Option<Arc<str>>>,
-    /// Until when those stay whose release has failed.
+    /// Locks whose release failed, with the ends of their leases.
     staying: Vec<(Arc<str>, Moment)>,
-    /// Whose release was dropped by the runtime.
+    /// Locks whose release the runtime dropped.
     cut_off: Vec<Arc<str>>,
 }
 
-/// Something is under way about this lock, until this is dropped.
+/// A request or release under way, until this is dropped.
 pub(crate) struct Entry {
     ledger: Arc<Ledger>,
     number: u64,
     name: Arc<str>,
-    /// It has to be carried out by a task: only the end of the runtime drops it before it is done.
+    /// A task owns the entry. Only the end of the runtime drops it before it is done.
     is_a_task: bool,
 }
 
@@ -43,14 +42,13 @@ impl Ledger {
         Entry { ledger: Arc::clone(self), number, name: Arc::clone(name), is_a_task: false }
     }
 
-    /// The same for a task.
     pub(crate) fn begin_task(self: &Arc<Self>, name: &Arc<str>) -> Entry {
         let mut entry = self.begin(name);
         entry.is_a_task = true;
         entry
     }
 
-    /// Nothing is under way.
+    /// Waits until nothing is under way.
     pub(crate) async fn settled(&self) {
         loop {
             let settled = self.settled.notified();
@@ -61,12 +59,10 @@ impl Ledger {
         }
     }
 
-    /// The locks whose release was dropped by the runtime.
     pub(crate) fn cut_off(&self) -> Vec<String> {
         locked(&self.books).cut_off.iter().map(|name| name.to_string()).collect()
     }
 
-    /// The locks that may be held.
     pub(crate) fn names(&self) -> Vec<String> {
         let (books, now) = (locked(&self.books), Moment::now());
         let staying = books.staying.iter().filter(|(_, until)| *until > now).map(|(name, _)| name);
@@ -77,12 +73,11 @@ impl Ledger {
 }
 
 impl Entry {
-    /// Something else is under way about it, too.
     pub(crate) fn also(&self) -> Self {
         self.ledger.begin(&self.name)
     }
 
-    /// The lock is not held, whatever comes of this.
+    /// The lock is not held, whatever the outcome.
     pub(crate) fn is_of_no_matter(&self) {
         locked(&self.ledger.books).open.insert(self.number, None);
     }
@@ -95,7 +90,7 @@ impl Entry {
         self.is_a_task = false;
     }
 
-    /// The lock was not released, and stays until then.
+    /// The release failed: the lock stays until then.
     pub(crate) fn stays(self, until: Moment) {
         let mut books = locked(&self.ledger.books);
         let now = Moment::now();

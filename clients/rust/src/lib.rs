@@ -1,5 +1,4 @@
-//! Locks on Redis and Valkey, over the redis crate: guards that renew their lease, know until when it can be counted on, and
-//! say when it is lost.
+//! Locks on Redis and Valkey, over the redis crate: guards that renew their lease and report its loss.
 //!
 //! ```
 //! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -12,13 +11,13 @@
 //! # let url = server.url();
 //! let locks = Locks::new(redis::Client::open(url)?);
 //!
-//! // Whoever finds the lock taken need not wait …
+//! // Try to take the lock, without waiting …
 //! if let Some(guard) = locks.lock("printer").try_now().await? {
 //!     println!("printing, with fence {}", guard.fence());
 //!     assert_eq!(guard.release().await?, Released::InTime);
 //! }
 //!
-//! // … or waits for it, in the order of arrival.
+//! // … or wait for it, in the order of arrival.
 //! let guard = locks.lock("printer").ttl(Duration::from_secs(5)).wait(Duration::from_secs(60)).await?;
 //! drop(guard); // released in the background
 //!
@@ -26,7 +25,7 @@
 //! let pages = locks.lock("printer").run(async |_guard| 17).await?;
 //! assert_eq!(pages, 17);
 //!
-//! // The last thing that a program does: what is not released by then stays until its lease ends.
+//! // Close last: a lock that is not released by then stays held until its lease ends.
 //! let left = locks.close(Duration::from_secs(5)).await;
 //! assert!(left.is_empty(), "not released: {left:?}");
 //! # Ok(())
@@ -35,43 +34,44 @@
 //!
 //! # With the module and without
 //!
-//! On a server that has Leasehold, whoever waits does so in the server's queue: first come, first served. On one that has
-//! not, the same locks are kept by scripts, and whoever waits polls. Both keep a lock in the same key with the same value, so
-//! both kinds of client keep each other out, and fences grow from one to the other. Which kind of server it is is found out
-//! with the requests, so it may change with a failover.
+//! On a server with the Leasehold module, requests wait in the server's queue: first come, first served. On a server without
+//! it, scripts keep the locks and waiting requests poll. Both store a lock in one format under one key, so clients of both
+//! kinds exclude each other, and fences grow across both. The client learns with its requests whether the server has the
+//! module, so that may change with a failover.
 //!
 //! # Waiting
 //!
-//! Each request has a place of its own in the server's queue, a *ticket*, which is kept by asking for it now and then; the
-//! server tells of the grant, on a channel of this client's own. However many requests wait, that takes the connection for
-//! requests alone, and one more to each node of a cluster. The work begins with the message, so a grant takes two commands,
-//! and often no more than the time of one: the release of a lock brings the message to the next one. The lease is counted
-//! from before the last request that the server had answered, and so ends before the server's however late the message is.
-//! A message that is lost costs no more than [`Settings::check_every`].
+//! Each request has its own place in the server's queue, a *ticket*. The client keeps a place by asking for it from time to
+//! time, and the server publishes the grant on a channel of this client. Any number of requests wait on the connection for
+//! requests, plus one connection to each node of a cluster. The message is the grant: the work begins with it. So a grant
+//! takes two commands, and often no longer than one, because the release by one holder sends the message to the next. The
+//! client counts the lease from before its last answered request, so the lease ends before the server's, however late the
+//! message arrives. A lost message costs at most [`Settings::check_every`].
 //!
-//! A program that is killed leaves its places behind for three times as long. When a lock comes to one of them, the server
-//! sees that nobody hears its message: it keeps the lock for a second, and gives up all places of that program.
+//! A killed program leaves its places behind for three times [`Settings::check_every`]. When a lock comes to one of these
+//! places, the server sees that nobody receives the message, keeps the lock for a second, and drops all places of that
+//! program.
 //!
 //! Where the server has no tickets, or this user may not subscribe (`&leasehold:*`, `+subscribe`), requests wait on up to
-//! [`Settings::wait_connections`] connections of their own.
+//! [`Settings::wait_connections`] connections.
 //!
 //! # Losses
 //!
-//! A lock is a lease: it ends, or a holder that died would keep it for ever. [`Guard::lost`] tells of its end, and
-//! [`Guard::fence`] has the store refuse what a paused holder writes late. A failover may lose the last grants:
-//! [`Request::replicas`] has replicas acknowledge them, and [`Server::quorum`] spreads a lock over several servers.
+//! A lock is a lease, so it ends even if its holder died. [`Guard::lost`] reports the end. With [`Guard::fence`], a store
+//! refuses late writes of a paused holder. A failover may lose the last grants: [`Request::replicas`] waits until replicas
+//! have a grant, [`Request::durable`] until it is on disk, and [`Server::quorum`] spreads a lock over several servers.
 //!
 //! # What is traced
 //!
-//! With the target `leasehold`, one event for each step of a lock (`acquired`, `refused`, `failed`, `extended`, `lost`,
-//! `released`), with the lock, its owner, ttl and fence, and [`Request::correlation`]. A server that cannot be reached is a
-//! warning (`unreachable`), at once and then every ten seconds, until it answers again (`reachable again`). A runtime that
-//! ends while locks are held is a warning that names them.
+//! The target `leasehold` has one event for each step of a lock (`acquired`, `refused`, `failed`, `extended`, `lost`,
+//! `released`), with the lock, its owner, ttl and fence, and [`Request::correlation`]. An unreachable server is a warning
+//! (`unreachable`), at once and every ten seconds, until it answers again (`reachable again`). A runtime that ends while
+//! locks are held is a warning that names them.
 //!
 //! # What is measured
 //!
-//! With the feature `metrics`, the crate sends these to the recorder of the
-//! [`metrics`](https://docs.rs/metrics) crate, version 0.24. No label names a lock.
+//! With the feature `metrics`, the crate sends these to the recorder of the [`metrics`](https://docs.rs/metrics) crate,
+//! version 0.24. No label contains the name of a lock.
 //!
 //! | Metric | Kind | Is |
 //! |---|---|---|
@@ -95,6 +95,7 @@ mod bare;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod clock;
+mod copies;
 mod core;
 mod detached;
 mod election;
@@ -136,5 +137,5 @@ pub use outcome::{Fence, Loss, Released};
 pub use request::Request;
 pub use server::Server;
 pub use settings::{Renew, Settings};
-/// What [`Guard::cancellation`] gives.
+/// The type that [`Guard::cancellation`] returns.
 pub use tokio_util::sync::CancellationToken;

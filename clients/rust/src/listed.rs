@@ -1,19 +1,18 @@
-//! Replies that list things by name.
+//! Replies with named fields.
 
 use crate::error::{Error, surprise};
 use crate::verdict::number;
 use redis::Value;
 
-/// Whether somebody stands in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     Yes,
     No,
-    /// So many wait that not all of them were listed.
+    /// The list was cut off.
     Unknown,
 }
 
-/// Whether this owner is among the waiters, of whom so many are listed at most.
+/// Looks for an owner in a list of at most `most` waiters.
 pub(crate) fn lists(reply: &Value, owner: &str, most: usize) -> Listed {
     let Ok(waiters) = list(reply) else { return Listed::Unknown };
     let is_it = |waiter: &Value| field(waiter, "owner").is_ok_and(|value| text(value) == owner);
@@ -28,7 +27,7 @@ pub(crate) fn list(reply: &Value) -> Result<&[Value], Error> {
     if let Value::Array(listed) = reply { Ok(listed) } else { Err(surprise()) }
 }
 
-/// By its name, for later versions have more fields: from names and values in turn, or from a map.
+/// Finds a field by name, because later versions add fields. Reads maps, and arrays of names and values in turn.
 pub(crate) fn field<'r>(reply: &'r Value, wanted: &str) -> Result<&'r Value, Error> {
     let is_it = |name: &Value| text(name) == wanted;
     let found = match reply {
@@ -42,7 +41,7 @@ pub(crate) fn field<'r>(reply: &'r Value, wanted: &str) -> Result<&'r Value, Err
     found.ok_or_else(surprise)
 }
 
-/// Bytes that are no text are replaced.
+/// Replaces invalid UTF-8.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),

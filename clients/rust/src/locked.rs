@@ -1,4 +1,4 @@
-//! Mutexes whose data is whole whenever they are free: nothing here panics while it holds one.
+//! Mutexes without poisoning: no code panics while it holds one, so the data is always consistent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

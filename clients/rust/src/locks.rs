@@ -10,30 +10,28 @@ use crate::question::{EXCLUSIVE, READERS};
 use crate::request::Request;
 use crate::server::Server;
 use crate::settings::Settings;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many holders at a time a semaphore has at most.
+/// The most permits of a semaphore.
 const MOST_PERMITS: u32 = 99_999;
 
-/// Locks on one server, on a cluster, on the primary that sentinels name, or on most of several servers.
+/// Locks on one server, a cluster, the primary that sentinels name, or a majority of several servers.
 ///
-/// Copies share everything: the connections, and the task that renews leases. The client belongs to the tokio runtime on
-/// which it was used first; elsewhere it is [`Error::OtherRuntime`]. A program with several runtimes has a client for each.
+/// Copies share the connections and the task that renews leases. The client belongs to the tokio runtime of its first use;
+/// on another one, requests fail with [`Error::OtherRuntime`]. A program with several runtimes needs a client for each.
 ///
-/// Every future of this crate may be dropped at any time. A request that is dropped leaves the queue, and what it may have
-/// been granted is given back; a release or an extension that is dropped goes on in the background, or is as if its answer
-/// had been lost.
+/// Every future of this crate may be dropped at any time. A dropped request leaves the queue, and the client releases
+/// whatever the server granted to it. A dropped release goes on in the background, and a dropped extension counts as
+/// unanswered.
 #[derive(Clone)]
 pub struct Locks {
     core: Arc<Core>,
 }
 
 impl Locks {
-    /// A client with the default settings. It connects with its first request, so a program can be started before its
-    /// server.
+    /// A client with the default settings. It connects with its first request, so a program may start before its server.
     ///
     /// ```
     /// use leasehold_client::Locks;
@@ -46,22 +44,22 @@ impl Locks {
         Self { core: Core::new(&server.into(), Settings::default()) }
     }
 
-    /// The same with these settings.
+    /// A client with these settings.
     ///
     /// # Errors
     ///
-    /// When a setting makes no sense.
+    /// If a setting is invalid.
     pub fn with_settings(server: impl Into<Server>, settings: Settings) -> Result<Self, Error> {
         Ok(Self { core: Core::new(&server.into(), settings.checked()?) })
     }
 
-    /// What requests do that do not say otherwise.
+    /// The defaults of requests.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.core.home.settings
     }
 
-    /// A request for this lock, which one holds at a time. Nothing is asked before it is awaited, tried or run.
+    /// A request for an exclusive lock. Nothing is sent until the request is awaited, tried or run.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -76,8 +74,7 @@ impl Locks {
         Request::new(&self.core, vec![name.as_ref().to_vec()], EXCLUSIVE)
     }
 
-    /// A request to hold this lock beside any number of other readers. A writer asks for [`lock`](Self::lock). It needs the
-    /// module.
+    /// A request to hold the lock together with other readers. Writers ask for [`lock`](Self::lock). It needs the module.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -91,8 +88,8 @@ impl Locks {
         Request::new(&self.core, vec![name.as_ref().to_vec()], READERS)
     }
 
-    /// A request for one of so many permits. Nothing is stored of their number: of those who name different ones, the
-    /// smallest counts. It needs the module.
+    /// A request for one of `permits` permits. The server stores no number: the smallest that requests name counts. It needs
+    /// the module.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -111,8 +108,8 @@ impl Locks {
         }
     }
 
-    /// A request for all of these locks or none, by one owner, with one fence. Nothing is held while it waits, so requests
-    /// do not wait for each other in a circle. In a cluster the names have one `{hash tag}`.
+    /// A request for all of these locks or none, by one owner, with one fence. It holds nothing while it waits, so requests
+    /// cannot deadlock. In a cluster the names need one `{hash tag}`.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -131,13 +128,13 @@ impl Locks {
         if is_empty { request.wrong("names", "there must be at least one") } else { request }
     }
 
-    /// An election of this name, in which this program goes by the name of `candidate`.
+    /// The election of this name. This program takes part under the name `candidate`.
     pub fn election(&self, name: impl AsRef<[u8]>, candidate: impl Into<String>) -> Election {
         Election::new(&self.core, name.as_ref(), candidate.into())
     }
 
-    /// Who holds the lock at this moment, and how many wait for it: none if it is free. For people who want to know, and for
-    /// metrics. Whoever wants to hold the lock asks for it: what this says may be over when it arrives.
+    /// The holder of the lock and the number of waiters; none if the lock is free. For people and metrics: to get the lock,
+    /// request it, because this answer may be outdated when it arrives.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -152,64 +149,61 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses: the user needs `LOCK.INFO`, or `GET` and `PTTL` where there is no module.
+    /// If no server answers, or the server refuses: the user needs `LOCK.INFO`, or `GET` and `PTTL` without the module.
     pub async fn info(&self, name: impl AsRef<[u8]>) -> Result<Option<LockInfo>, Error> {
         info::info(&self.core, name.as_ref()).await
     }
 
-    /// Those who hold this lock, the one who has held it for longest first.
+    /// The holders of this lock, the oldest hold first.
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses.
+    /// If no server answers, or the server refuses.
     pub async fn holders(&self, name: impl AsRef<[u8]>) -> Result<Vec<Holder>, Error> {
         info::holders(&self.core, name.as_ref()).await
     }
 
-    /// Those who wait for this lock in the server's queue, the one who is next first. Nobody is listed where there is no
-    /// module: requests poll there.
+    /// The waiters in the server's queue, the next one first. Empty without the module, because requests poll there.
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses.
+    /// If no server answers, or the server refuses.
     pub async fn waiters(&self, name: impl AsRef<[u8]>) -> Result<Vec<Waiter>, Error> {
         info::waiters(&self.core, name.as_ref()).await
     }
 
-    /// The locks of the server that most have waited for, the most contended first; of a cluster, those of one node. None
-    /// are listed where there is no module.
+    /// The most contended locks of the server, or of one node of a cluster. Empty without the module.
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses: `LOCK.TOP` is for administrators.
+    /// If no server answers, or the server refuses: `LOCK.TOP` is for administrators.
     pub async fn top(&self) -> Result<Vec<Contended>, Error> {
         info::top(&self.core).await
     }
 
-    /// What went wrong with locks of the server, the latest first; of a cluster, with those of one node. Nothing is listed
-    /// where there is no module.
+    /// The log of the server, or of one node of a cluster, the latest entry first. Empty without the module.
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses: `LOCK.LOG` is for administrators.
+    /// If no server answers, or the server refuses: `LOCK.LOG` is for administrators.
     pub async fn log(&self) -> Result<Vec<Logged>, Error> {
         info::log(&self.core).await
     }
 
-    /// A guard of a lock that another program, or an earlier run of this one, has [detached](Guard::detach). It is renewed
-    /// by the settings of this client.
+    /// A guard for a lock that this or another program [detached](Guard::detach), with the renewal of this client's
+    /// settings.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] when it is not held any more; when no server answers, or it refuses.
+    /// [`Error::Lost`] if the lock is no longer held. Other errors if no server answers, or the server refuses.
     pub async fn adopt(&self, detached: &Detached) -> Result<Guard, Error> {
         Guard::adopt(&self.core, detached).await
     }
 
-    /// Ends all requests, releases what is held, and closes the connections, within that limit. It returns the names of the
-    /// locks that stay until their leases end: none, unless the server did not answer.
+    /// Ends all requests, releases all locks and closes the connections, within `limit`. Returns the names of the locks that
+    /// stay held until their leases end: none, unless the server did not answer.
     ///
-    /// It is the last thing that a program does: a lock that is not released by then stays.
+    /// Call it last: a lock that is not released by then stays held.
     #[must_use = "the locks that it names stay until their leases end"]
     pub async fn close(&self, limit: Duration) -> Vec<String> {
         self.core.close(limit).await

@@ -1,4 +1,4 @@
-//! What is counted and timed through the `metrics` crate. Without the feature, nothing is.
+//! Metrics, through the `metrics` crate. Without the feature, nothing is recorded.
 
 #[cfg(feature = "metrics")]
 mod enabled {
@@ -24,7 +24,6 @@ mod enabled {
         counter!("leasehold_late_total").increment(1);
     }
 
-    /// In place of a connection that was lost.
     pub(crate) fn reconnected() {
         counter!("leasehold_reconnects_total").increment(1);
     }

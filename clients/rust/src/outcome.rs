@@ -1,10 +1,10 @@
-//! What became of a lock. None of these is an error.
+//! Outcomes, which are not errors.
 
 use std::fmt;
 
-/// The number of a grant. It is larger than those of all earlier grants of the lock.
+/// The number of a grant, larger than those of all earlier grants of the lock.
 ///
-/// Every fence is below 2^53, so it fits a signed integer and a JavaScript number, too.
+/// Fences are below 2^53, so they fit a signed integer and a JavaScript number.
 ///
 /// ```
 /// use leasehold_client::Fence;
@@ -17,7 +17,7 @@ use std::fmt;
 pub struct Fence(u64);
 
 impl Fence {
-    /// A fence that came by another way, as from a database or another program.
+    /// A fence from elsewhere, such as a database or another program.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
@@ -42,32 +42,31 @@ impl fmt::Display for Fence {
     }
 }
 
-/// What a release came to.
+/// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a late release means that the work may have been done without the lock"]
 #[non_exhaustive]
 pub enum Released {
-    /// It was held until now, and is free or the next one's.
+    /// The lock was held until now. It is free, or belongs to the next holder.
     InTime,
-    /// It was lost before: the lease had run out, or the key was deleted, and somebody else may have it. The ttl is too
-    /// short for the work.
+    /// The lock was lost before the release, and somebody else may hold it. The ttl is too short for the work, or the key
+    /// was deleted.
     Late,
-    /// It was held until now, and the server frees it when the time of
-    /// [`hold_at_least`](crate::Request::hold_at_least) is over.
+    /// The lock was held until now, and stays held for the time of [`hold_at_least`](crate::Request::hold_at_least).
     Later,
 }
 
-/// Why a guard holds nothing any more.
+/// Why a guard lost its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The lease has run out, or could have, before it was renewed.
+    /// The lease ended, or may have ended, before a renewal.
     Expired,
-    /// The server says that it is not this guard's: it was deleted, or somebody else has it.
+    /// The server says that the guard is not the holder: the key was deleted, or somebody else holds the lock.
     Taken,
     /// The guard was released, dropped or detached.
     Released,
-    /// The client was closed, and released the lock: [`Locks::close`](crate::Locks::close).
+    /// The client was closed and released the lock: [`Locks::close`](crate::Locks::close).
     Closed,
 }
 

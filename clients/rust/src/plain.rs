@@ -1,26 +1,24 @@
-//! A server without the module: scripts do what the module does, on the same keys with the same values.
+//! A server without the module: scripts do the work of the module, with its keys and values.
 //!
-//! A fence is the larger of the server's clock in microseconds plus a margin and the last fence of this lock plus one. The
-//! last one is kept in a key beside the lock for a day: after that the clock is far ahead of it. The margin is that of the
-//! module, whose fences are ahead of the clock by as much after it has started: so fences grow when a server without the
-//! module takes over from one that has it, and when it is the other way round.
+//! A fence is the larger of the server's clock in microseconds plus a margin, and the last fence of the lock plus one. A key
+//! beside the lock keeps the last fence for a day; after that the clock is far ahead of it. The module's fences are ahead of
+//! the clock by this margin after its start. So fences grow from a server with the module to one without, and back.
 //!
-//! A server may be given the module while it runs. From then on a lock that a script granted would pass by the queue, and
-//! its fence would be ahead of those of the module. So the script looks first: by Redis 7 and Valkey it can ask whether this
-//! user may run a command, which fails for one that there is not.
+//! A running server may load the module. After that, a lock granted by a script would bypass the queue, and its fence would
+//! be ahead of the module's. So the script checks first: with Redis 7 and Valkey it asks whether this user may run the
+//! module's command, which fails if the command does not exist.
 
 use crate::question::{Claim, EXCLUSIVE, Question, millis};
 use redis::{Cmd, RedisError, cmd, make_extension_error};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// How long the last fence is remembered.
 pub(crate) const DAY_MILLIS: u64 = 86_400_000;
 
-/// What the module is set to unless somebody changed it: `leasehold.fence-margin`.
+/// The module's default for `leasehold.fence-margin`.
 pub(crate) const MARGIN_MICROS: u64 = 15_000_000;
 
-/// `KEYS`: the locks, and then the last fence of each. `ARGV`: owner, ttl, how long to remember the fence, margin.
+/// `KEYS`: the locks, then the key of the last fence of each. `ARGV`: owner, ttl, lifetime of the last fence, margin.
 const ACQUIRE: &str = r"
 if redis.acl_check_cmd then
   local is_known, may = pcall(redis.acl_check_cmd, 'LOCK.ACQUIRE', KEYS[1], ARGV[1], ARGV[2])
@@ -86,8 +84,8 @@ for at = 1, #KEYS do
 end
 return released";
 
-/// `KEYS`: the lock, its last fence. `ARGV`: owner, fence in sixteen digits, how long to remember it, how far ahead of the
-/// clock it may be. What the module says in each case, this says too.
+/// `KEYS`: the lock, the key of its last fence. `ARGV`: owner, fence in 16 digits, lifetime of the last fence, how far ahead
+/// of the clock the fence may be. The replies are those of the module.
 const RAISE: &str = r"
 local held = redis.call('GET', KEYS[1])
 if not held then return false end
@@ -106,7 +104,6 @@ local last = tonumber(redis.call('GET', KEYS[2]) or '0')
 if not last or last < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) end
 return ARGV[2]";
 
-/// How far a fence may be ahead of the clock.
 const DAY_MICROS: u64 = 86_400_000_000;
 
 static DIGESTS: LazyLock<[String; 5]> = LazyLock::new(|| {
@@ -114,15 +111,15 @@ static DIGESTS: LazyLock<[String; 5]> = LazyLock::new(|| {
         .map(|text| redis::Script::new(text).get_hash().to_owned())
 });
 
-/// A script, and what is said to it: the number of keys, the keys, the arguments.
+/// A call of a script. `words` has the number of keys, the keys and the arguments.
 pub(crate) struct Call {
     script: usize,
     text: &'static str,
     words: Vec<Vec<u8>>,
 }
 
-/// The scripts that a server has run. Each is sent in full until then, and by its digest afterwards: a digest that a server
-/// does not know is an error, which it counts.
+/// The scripts that a server has cached. The client sends each in full until then and by its digest afterwards, because the
+/// server counts an unknown digest as an error.
 #[derive(Debug, Default)]
 pub(crate) struct Known(AtomicU8);
 
@@ -135,20 +132,18 @@ impl Known {
         self.0.fetch_or(1 << call.script, Relaxed);
     }
 
-    /// The server has forgotten all of them.
     pub(crate) fn forget(&self) {
         self.0.store(0, Relaxed);
     }
 }
 
 impl Call {
-    /// What this question takes.
     pub(crate) fn of(claim: &Claim, question: Question<'_>) -> Result<Self, RedisError> {
         let Claim { keys, owner, .. } = claim;
         let besides = || keys.iter().map(|key| beside(key));
         let arg = |number: u64| number.to_string().into_bytes();
         let (script, text, keys, args) = match question {
-            // Nobody queues here. Whoever asks in this way is told of the present.
+            // There is no queue here, so requests that would wait are tries.
             Question::Try { ttl } | Question::Block { ttl, .. } | Question::Ticket { ttl, .. } => {
                 if claim.share != EXCLUSIVE || claim.grace.is_some() {
                     let why =
@@ -198,12 +193,12 @@ impl Call {
     }
 }
 
-/// What the key holds. A fence of 0 is that of a lock that another kind of client wrote.
+/// The value of the key. A fence of 0 stands for a lock of another kind of client.
 pub(crate) fn value(fence: u64, owner: &str) -> Vec<u8> {
     if fence == 0 { owner.into() } else { format!("{fence:016}:{owner}").into_bytes() }
 }
 
-/// The fence and the owner that a key holds; none if another kind of client wrote it.
+/// The fence and the owner in a value; none if another kind of client wrote it.
 pub(crate) fn parts(held: &[u8]) -> Option<(u64, &[u8])> {
     let (fence, owner) = held.split_at_checked(16)?;
     let digits =
@@ -211,8 +206,7 @@ pub(crate) fn parts(held: &[u8]) -> Option<(u64, &[u8])> {
     Some((digits.parse().ok()?, owner.strip_prefix(b":")?))
 }
 
-/// The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has none there: a
-/// cluster refuses it.
+/// The key of the last fence, in the lock's slot. A cluster refuses it if the name has a stray closing brace.
 pub(crate) fn beside(key: &[u8]) -> Vec<u8> {
     let open = key.iter().position(|byte| *byte == b'{');
     let inside = open.and_then(|open| key.get(open.saturating_add(1)..)).unwrap_or_default();

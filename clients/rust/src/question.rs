@@ -1,28 +1,28 @@
-//! What is asked of a server about locks, in the commands of the module.
+//! Questions about locks, as commands of the module.
 
 use redis::{Cmd, cmd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many holders at a time a hold tolerates, itself included; 0 is any number.
+/// How many holders a hold tolerates at a time, itself included; 0 for no limit.
 pub(crate) type Share = u32;
 
 pub(crate) const EXCLUSIVE: Share = 1;
 pub(crate) const READERS: Share = 0;
 
-/// Who wants which locks, and how. It stays the same from the first request to the release.
+/// An owner, its locks and its kind of hold. Constant from the first request to the release.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    /// The lock, and those that are asked for together with it.
+    /// The lock, and those of `ALSO`.
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) owner: Arc<str>,
     pub(crate) share: Share,
-    /// How long the hold outlives the connection that it is bound to, if it is bound to one.
+    /// How long the hold outlives its connection, if it is bound to one.
     pub(crate) grace: Option<Duration>,
 }
 
 impl Claim {
-    /// The key by which a cluster finds the node. There is always one.
+    /// The key that selects the node of a cluster. There is always one.
     pub(crate) fn key(&self) -> &[u8] {
         self.keys.first().map_or(&[], Vec::as_slice)
     }
@@ -30,16 +30,16 @@ impl Claim {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Question<'a> {
-    /// The fence, or nil if others have the lock.
+    /// Does not wait: nil if others hold the lock.
     Try {
         ttl: Duration,
     },
-    /// Waits in the server's queue on a connection of its own; none is without limit.
+    /// Waits in the server's queue and blocks its connection; no patience means no limit.
     Block {
         ttl: Duration,
         patience: Option<Duration>,
     },
-    /// Keeps a place in the server's queue, and is told of the grant on the channel.
+    /// Keeps a place in the server's queue. The server publishes the grant on the channel.
     Ticket {
         ttl: Duration,
         kept: Duration,
@@ -49,11 +49,11 @@ pub(crate) enum Question<'a> {
         ttl: Duration,
         fence: u64,
     },
-    /// Without a fence: whatever the owner was granted, and its place in the queue.
+    /// Without a fence: every hold of the owner, and its place in the queue.
     Release {
         fence: Option<u64>,
     },
-    /// Has the fence of the hold be at least this one.
+    /// Raises the fence of the hold to at least this one.
     Raise {
         fence: u64,
     },
@@ -106,7 +106,7 @@ impl Question<'_> {
     }
 }
 
-/// Servers take whole milliseconds.
+/// Rounds up, because servers take whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     let nanos = duration.as_nanos().div_ceil(1_000_000);
     u64::try_from(nanos).unwrap_or(u64::MAX)

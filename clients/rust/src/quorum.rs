@@ -1,5 +1,4 @@
-//! A lock on most of several servers that know nothing of each other: Redlock, with fences. `docs/redlock.md` has the
-//! argument.
+//! A lock on a majority of independent servers: Redlock, with fences. `docs/redlock.md` has the argument.
 //!
 //! ```text
 //!   a  ACQUIRE ► 17   RAISE 18 ► 18        The lock is held once most servers have granted it, and the fence is the
@@ -7,8 +6,7 @@
 //!   c  ACQUIRE ┈ no answer                 these among it, so its fence is larger.
 //! ```
 //!
-//! Each server is asked by a task of its own, which goes on when most have answered: what a slow server grants late is given
-//! back, and what it has not released yet is released.
+//! A task for each server goes on after a majority has answered, to release what a slow server grants too late.
 
 use crate::asked::{Asked, Granted, Won};
 use crate::backoff::POLL;
@@ -22,7 +20,7 @@ use crate::question::{Claim, EXCLUSIVE, Question};
 use crate::remote::{Answer, Remote, Trail};
 use crate::server::Place;
 use crate::settings::Settings;
-use crate::verdict::{is_silence, told};
+use crate::verdict::{may_pass, told};
 use redis::{Value, cmd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -31,10 +29,10 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-/// How long one server may take to answer at the most.
+/// The most time for one server to answer.
 const LONGEST_LIMIT: Duration = Duration::from_millis(500);
 
-/// Those who are a little slower than most are waited for.
+/// The least time for servers slower than the majority.
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Quorum {
@@ -50,10 +48,9 @@ struct Peer {
 
 type RunIds = Mutex<Vec<Option<String>>>;
 
-/// What one of the servers came to.
 type Came = (usize, Result<Answer, Error>);
 
-/// Who asks, and how long each server may take.
+/// The owner of a round, and the limits for each server.
 #[derive(Clone)]
 struct Ballot {
     claim: Arc<Claim>,
@@ -61,7 +58,7 @@ struct Ballot {
     limits: Limits,
 }
 
-/// A lock that may be granted to somebody who does not want it any more.
+/// An attempt. Its drop releases what the servers may have granted, unless the caller took the grant.
 struct Candidate<'q> {
     quorum: &'q Quorum,
     ballot: Ballot,
@@ -85,11 +82,11 @@ impl Quorum {
         self.peers.iter().for_each(|peer| peer.remote.link.close());
     }
 
-    /// Where there is no queue that all servers share, whoever waits asks again.
+    /// The servers share no queue, so waiting requests retry.
     pub(crate) async fn acquire(&self, asked: &Asked) -> Result<Option<Won>, Error> {
         let Asked { name, claim, wanted, .. } = asked;
         let is_simple = claim.share == EXCLUSIVE && claim.keys.len() == 1 && claim.grace.is_none();
-        if !is_simple || asked.replicas.is_some() {
+        if !is_simple || asked.copies.is_some() {
             let reason = "a quorum has exclusive locks of one name, which no connection ends, and \
                           no replicas";
             return Err(Error::setting("server", reason));
@@ -100,7 +97,7 @@ impl Quorum {
         let until = wanted.wait.map(|wait| Moment::now().later(wait));
         let mut tries = 0_u32;
         loop {
-            // A new owner each time: what is still to be released for an earlier try does not hit this one.
+            // A new owner for each try, so that pending releases of an earlier try do not affect this one.
             let owner = Uuid::new_v4().to_string().into();
             let ballot = Ballot {
                 claim: Arc::new(Claim { owner, ..Claim::clone(claim) }),
@@ -113,23 +110,22 @@ impl Quorum {
             let is_over = left.is_some_and(|left| left.is_zero());
             match came {
                 Ok(None) if is_over => return Ok(None),
-                Err(error) if is_over || !is_silence(&error) => return Err(error),
+                Err(error) if is_over || !may_pass(&error) => return Err(error),
                 Ok(None) | Err(_) => {}
                 granted => return granted,
             }
-            // At random, or those who split the servers between them would do so again.
+            // A random pause, because clients that split the servers between them would do so again.
             let rest = POLL.random_rest(tries);
             sleep(left.map_or(rest, |left| rest.min(left))).await;
             tries = tries.saturating_add(1);
         }
     }
 
-    /// For all tries of a question about a lock of this ttl.
     fn limits(&self, ttl: Duration) -> Limits {
         Limits { each: limit(ttl, &self.home.settings), ..self.home.limits() }
     }
 
-    /// What most of them say to it: 1 if most did it, 0 if too many said that it is not held.
+    /// The majority's answer: 1 if most servers did it, 0 if the lock cannot be held on a majority.
     pub(crate) async fn ask(
         &self,
         claim: &Arc<Claim>,
@@ -163,7 +159,7 @@ impl Quorum {
         (0..self.peers.len()).collect()
     }
 
-    /// Those who have answered in time. Nobody is waited for who cannot change what most have said.
+    /// Returns the answers in time. It does not wait for servers that cannot change the majority.
     async fn ask_all(
         &self,
         ballot: &Ballot,
@@ -181,7 +177,7 @@ impl Quorum {
                 let came = peer.ask(&ballot, ask, &run_ids).await;
                 let was_late = answer.send((peer.number, came)).is_err();
                 if was_late && matches!(ask, Ask::Try { .. }) {
-                    // It may have been granted, and nobody heard of it.
+                    // The server may have granted the lock too late.
                     peer.take_back(&ballot).await;
                 }
                 drop(entry);
@@ -207,7 +203,7 @@ impl Quorum {
                 }
             }
         }
-        // From here on each answer has either been heard or is late, and its task knows.
+        // After this, each answer has been received, or its task knows that it is late.
         answers.close();
         while let Ok(came) = answers.try_recv() {
             heard.push(came);
@@ -215,7 +211,7 @@ impl Quorum {
         heard
     }
 
-    /// What it comes to that not enough of them agreed: none if most of them have answered.
+    /// Why a majority is missing; none if a majority has answered.
     fn too_few(&self, answers: Vec<Came>) -> Option<Error> {
         let said = answers.iter().filter(|(_, came)| came.is_ok()).count();
         if said >= self.majority() {
@@ -224,7 +220,7 @@ impl Quorum {
         let (mut last, all) = (None, self.peers.len());
         for (_, came) in answers {
             match came {
-                Err(error) if !is_silence(&error) => return Some(error),
+                Err(error) if !may_pass(&error) => return Some(error),
                 Err(error) => last = Some(error),
                 Ok(_) => {}
             }
@@ -235,7 +231,7 @@ impl Quorum {
     }
 }
 
-/// What each server is asked: a question that outlives whoever asks it.
+/// A question without borrowed data, because the tasks outlive their caller.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
     Try { ttl: Duration },
@@ -252,7 +248,7 @@ impl Ask {
             }
             Question::Raise { fence } => Self::Raise { fence },
             Question::Extend { ttl, fence } => Self::Extend { ttl, fence },
-            // Each server has granted it by a fence of its own, before that was raised.
+            // Without a fence, because each server first granted its own, before it was raised.
             Question::Release { .. } => Self::Release,
         }
     }
@@ -284,7 +280,7 @@ impl Peer {
         }
         let question = ask.question();
         let answer = match ask {
-            // Once only: a second try could overtake an extension that was asked for later, and end the lease sooner.
+            // Only once, because a second try could overtake a later extension and shorten the lease.
             Ask::Extend { .. } => {
                 let asked = Moment::now();
                 let came = remote.ask_once(claim, question, *limits, trail).await;
@@ -295,7 +291,7 @@ impl Peer {
                 remote.ask(claim, question, limits.for_each(), trail).await
             }
         };
-        // After a new connection there may be another server at this address.
+        // A new connection may lead to another server at this address.
         if answer.as_ref().map_or(true, |answer| answer.repeated)
             && let Some(known) = locked(run_ids).get_mut(*number)
         {
@@ -304,12 +300,12 @@ impl Peer {
         answer
     }
 
-    /// Whether it was heard. A server that does not hear it keeps the lock until the lease ends, and is one of a few.
+    /// Returns whether the server answered. A server that does not keeps the lock until the lease ends.
     async fn take_back(&self, Ballot { claim, trail, limits }: &Ballot) -> bool {
         self.remote.give_back(claim, limits.renewed(), trail).await.is_ok()
     }
 
-    /// Which server it is. One that is named twice would count twice: two majorities could then have no server in common.
+    /// Learns the server's run id. A server named twice would count twice, so two majorities might share no server.
     async fn learn(&self, key: &[u8], limits: Limits, run_ids: &RunIds) -> Result<(), Error> {
         let info = self
             .remote
@@ -340,7 +336,7 @@ impl Candidate<'_> {
     async fn stand(mut self, ttl: Duration) -> Result<Option<Won>, Error> {
         let Self { quorum, ballot, .. } = &self;
         let asked = Moment::now();
-        // Whoever closes the client waits for tries that nobody waits for any more.
+        // `close` also waits for tries whose caller has gone.
         let entry = self.entry.as_ref().map(Entry::also);
         entry.as_ref().inspect(|entry| entry.is_of_no_matter());
         let mut answers = quorum.ask_all(ballot, quorum.all(), Ask::Try { ttl }, entry).await;
@@ -360,13 +356,13 @@ impl Candidate<'_> {
             Ok(None) => quorum.too_few(answers).map_or(Ok(None), Err),
             Err(error) => Err(error),
         };
-        // Everywhere: it may have been granted by a server that was not heard.
+        // On all servers, because one may have granted the lock without an answer in time.
         let (quorum, entry) = (self.quorum, self.entry.take());
         quorum.ask_all(&self.ballot, quorum.all(), Ask::Release, entry).await;
         came
     }
 
-    /// The fence that most of them have now; none if not enough have granted the lock.
+    /// Raises the fence on a majority and returns it; none if too few servers have granted the lock.
     async fn fence(&self, answers: &[Came]) -> Result<Option<u64>, Error> {
         let Self { quorum, ballot, .. } = self;
         let number = |(peer, came): &Came| Some((*peer, came.as_ref().ok()?.number?));
@@ -382,7 +378,7 @@ impl Candidate<'_> {
                 return Ok(Some(fence));
             }
             match quorum.too_few(raised) {
-                // A clock that is far ahead of most is left out, and its server does not count: any majority will do.
+                // Leave out a server whose clock is far ahead. It does not count; any majority will do.
                 Some(Error::Refused { .. }) if granted.len() > quorum.majority() => {
                     granted.retain(|(_, theirs)| *theirs < fence);
                 }
@@ -396,7 +392,7 @@ impl Candidate<'_> {
 
 impl Drop for Candidate<'_> {
     fn drop(&mut self) {
-        // It was granted, or given back, unless whoever asked has gone.
+        // The entry is left only if the caller dropped the attempt half-way.
         let Some(entry) = self.entry.take() else { return };
         let (taken, majority) = (Arc::new((entry, AtomicUsize::new(0))), self.quorum.majority());
         for peer in &self.quorum.peers {
@@ -414,13 +410,12 @@ impl Drop for Candidate<'_> {
     }
 }
 
-/// How long one server may take to answer.
 pub(crate) fn limit(ttl: Duration, settings: &Settings) -> Duration {
     let tenth = ttl.checked_div(10).unwrap_or_default();
     tenth.min(LONGEST_LIMIT).min(settings.response_timeout).max(Duration::from_millis(1))
 }
 
-/// What a server makes up when it starts.
+/// The random id that a server chooses when it starts.
 fn run_id(info: &Value) -> Option<String> {
     let text = match info {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,

@@ -1,10 +1,10 @@
-//! A question, asked of one server until it is answered or there is no more time.
+//! Asks one server a question until it answers or the time is over.
 //!
-//! Every question may be asked twice: the same owner gets the same grant, and whoever is not the holder changes nothing.
+//! Repetition is safe: the same owner gets the same grant, and requests of others than the holder change nothing.
 //!
-//! A request that was not answered may still be on its way, in a connection that a proxy or a frozen server has not read. It
-//! must not be granted a lock when everybody has gone. So the connections with such requests are remembered as *strays*, and
-//! the release is made on them, too: it arrives behind the request, whenever that is.
+//! An unanswered request may still arrive, from a connection that a proxy or a frozen server has not read yet. It must not
+//! get the lock after its caller has gone. So the client remembers connections with such requests as *strays* and sends the
+//! release on them too. The release then arrives after the request, however late that is.
 
 use crate::backoff::RETRY;
 use crate::bare;
@@ -33,26 +33,25 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::warn;
 
-/// A server that had no module is taken to have none for so long. It may have been replaced by one that has it.
+/// How long a server without the module counts as one. Another server may replace it.
 const PLAIN_FOR: Duration = Duration::from_secs(10);
 
-/// How many connections with requests that were not answered are remembered for one lock.
 const MOST_STRAYS: usize = 16;
 
-/// A line that takes less than that is slow at the most: whoever has less time does not have others lose it.
+/// A shorter wait says nothing about the line, which may only be slow: it must not cost others the line.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// How long a request is still expected on a connection that was given up.
+/// How long an unanswered request may still arrive.
 const STRAYS_FOR: Duration = Duration::from_secs(60);
 
-/// A connection that was closed while a request waited on it may be read by the server so much later.
+/// How late a server may notice that a waiting connection was closed.
 const CUT_IS_READ_WITHIN: Duration = Duration::from_millis(250);
 
 pub(crate) struct Remote {
     pub(crate) link: Link,
     plain_until: Mutex<Option<Moment>>,
     scripts: Known,
-    /// This user may run no scripts.
+    /// This user may not run scripts.
     is_bare: AtomicBool,
     trouble: Trouble,
 }
@@ -60,26 +59,24 @@ pub(crate) struct Remote {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) number: Option<u64>,
-    /// Before the try was made that was answered.
+    /// When the answered try was sent.
     pub(crate) asked: Moment,
-    /// Whether an earlier try may have been heard, too.
+    /// An earlier try may have reached the server too.
     pub(crate) repeated: bool,
 }
 
-/// What became of the requests of one owner.
 #[derive(Default)]
 pub(crate) struct Trail {
-    /// The connections with requests that were not answered.
     strays: Mutex<Vec<Line>>,
-    /// The connection that answered last, where a hold is bound to it.
+    /// The connection of the last answer, for a hold that is bound to it.
     bond: Mutex<Option<Arc<Node>>>,
-    /// Nobody wants any more what the owner may be granted.
+    /// Nobody wants a grant for this owner any more.
     is_over: AtomicBool,
-    /// How often it was given back, or is about to be.
+    /// How many releases were sent, or are about to be.
     releases: AtomicUsize,
 }
 
-/// A request that is under way: if it is dropped before it is answered, its connection is a stray.
+/// A request under way. If it is dropped without an answer, its connection becomes a stray.
 struct UnderWay<'t> {
     trail: &'t Trail,
     line: Option<Line>,
@@ -97,7 +94,7 @@ impl Remote {
         }
     }
 
-    /// Whether the server keeps no queue, as far as is known.
+    /// Whether the server lacks the module, as far as known.
     pub(crate) fn is_plain(&self) -> bool {
         self.plain().is_some_and(|until| Moment::now() < until)
     }
@@ -132,7 +129,6 @@ impl Remote {
         }
     }
 
-    /// One try, which takes no longer than each may, nor longer than there is time.
     pub(crate) async fn ask_once(
         &self,
         claim: &Claim,
@@ -162,16 +158,16 @@ impl Remote {
                 return Ok(number);
             }
             Some(Err(error)) => (error, true),
-            // Whoever had less time than that does not know.
+            // A shorter limit says nothing about the line.
             None => (unanswered(), limit >= each && limit >= SLOW),
         };
         let has_moved = error.code() == Some("MOVED");
         if has_moved && !self.link.is_cluster() {
-            // Nobody follows it there, however often it is asked.
+            // The single connection cannot follow the redirection.
             let why = "the server is a node of a cluster: give a ClusterClient";
             error = (ErrorKind::InvalidClientConfig, why).into();
         } else if has_moved && bound == Bound::Yes {
-            // The redis crate learns of it by a request of its own.
+            // The redis crate learns about the move only from its own requests.
             self.link.doubt(claim.key()).await;
         }
         let verdict = verdict(&error);
@@ -185,13 +181,12 @@ impl Remote {
         }
         match verdict {
             Verdict::Broken => self.trouble.failed(&error),
-            // It was answered.
             _ => under_way.line = None,
         }
         Err(error)
     }
 
-    /// What only reads, asked until it is answered.
+    /// Retries a read-only command until the server answers.
     pub(crate) async fn read(
         &self,
         key: &[u8],
@@ -227,7 +222,7 @@ impl Remote {
         }
     }
 
-    /// Gives back whatever the owner was granted, and its place in the queue.
+    /// Releases every hold of the owner, and its place in the queue.
     pub(crate) async fn give_back(
         &self,
         claim: &Claim,
@@ -245,14 +240,14 @@ impl Remote {
         trail: &Trail,
     ) -> Result<Answer, Error> {
         trail.releases.fetch_add(1, Relaxed);
-        // One of these may be heard first, or what somebody else gives back.
+        // A release on a stray, or of another caller, may arrive first.
         let has_strays = self.release_strays(claim, trail);
         let answer = self.ask(claim, question, limits, trail).await?;
         let has_others = has_strays || trail.releases.load(Relaxed) > 1;
         Ok(Answer { repeated: answer.repeated || has_others, ..answer })
     }
 
-    /// The same in the background. `entry` stands for it.
+    /// Releases in the background. `entry` names the lock meanwhile.
     pub(crate) async fn take_back(
         &self,
         home: &Home,
@@ -263,7 +258,7 @@ impl Remote {
     ) {
         let mut came = self.give_back(claim, home.limits(), trail).await;
         if was_cut {
-            // The server may read the end of that connection after it has read this, and grant the lock in between.
+            // The server may notice the closed connection only after this release, and grant the lock in between.
             sleep(CUT_IS_READ_WITHIN).await;
             came = self.give_back(claim, home.limits(), trail).await;
         }
@@ -274,7 +269,7 @@ impl Remote {
         }
     }
 
-    /// Has the release arrive behind each request that was not answered. Whether there are any.
+    /// Sends a release after each unanswered request. Returns whether there were any.
     fn release_strays(&self, claim: &Claim, trail: &Trail) -> bool {
         let strays = trail.take();
         let has_strays = !strays.is_empty();
@@ -286,7 +281,7 @@ impl Remote {
             };
             let sending = async move { within(STRAYS_FOR, line.send(&key, &command)).await };
             let mut sending = Box::pin(sending);
-            // At once, so that what is asked from now on comes behind it.
+            // Write at once, so that later requests come after the release.
             if sending.as_mut().now_or_never().is_none() {
                 tokio::spawn(sending);
             }
@@ -310,7 +305,7 @@ impl Remote {
                 came => return number(&came?),
             }
         }
-        // In a box: there may be many who wait, and they have no room for it where the server has the module.
+        // Boxed, so that waiters on servers with the module do not reserve room for it.
         Box::pin(self.say_by_script(line, claim, question)).await
     }
 
@@ -355,7 +350,7 @@ impl Remote {
     }
 }
 
-/// A try that had less time than each may take tells less than the one before.
+/// Prefers the earlier error if the last try had too little time to tell more.
 fn telling(
     earlier: Option<RedisError>,
     error: RedisError,
@@ -370,7 +365,6 @@ fn telling(
 }
 
 impl Trail {
-    /// From now on nobody wants what the owner may be granted.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Release);
     }
@@ -379,7 +373,6 @@ impl Trail {
         self.is_over.load(Acquire)
     }
 
-    /// The connection that the hold is bound to.
     pub(crate) fn bond(&self) -> Option<Arc<Node>> {
         locked(&self.bond).clone()
     }
@@ -399,7 +392,7 @@ impl Drop for UnderWay<'_> {
         let mut lines = locked(&self.trail.strays);
         let is_known = |known: &Line| match (known.node(), line.node()) {
             (Some(known), Some(node)) => known.id == node.id,
-            // They arrive in order, whatever the redis crate has opened anew meanwhile.
+            // Requests arrive in order, even if the redis crate has reconnected meanwhile.
             _ => known.node().is_none() && line.node().is_none(),
         };
         if lines.len() < MOST_STRAYS && !lines.iter().any(is_known) {

@@ -1,12 +1,12 @@
-//! A request for locks: what is asked for, and how.
+//! A request for locks and its options.
 
 use crate::asked::{Asked, Terms, Wanted};
+use crate::copies::Copies;
 use crate::core::Core;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::question::{Claim, Share};
 use crate::settings::Renew;
-
 use std::fmt;
 use std::future::{IntoFuture, poll_fn};
 use std::pin::{Pin, pin};
@@ -15,18 +15,18 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// A lease shorter than this would be over by the time it is known of.
+/// A shorter lease would end before its answer arrives.
 const LEAST_TTL: Duration = Duration::from_millis(3);
 
-/// What servers take for a ttl or a grace: a hundred years.
+/// The server's limit for a ttl or a grace: a hundred years.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
-/// The longest owner that a server takes, in bytes.
+/// The server's limit for an owner, in bytes.
 pub(crate) const LONGEST_OWNER: usize = 255;
 
 /// A request for a lock, or for several: [`Locks::lock`](crate::Locks::lock), [`Locks::read`](crate::Locks::read), [`Locks::semaphore`](crate::Locks::semaphore) and [`Locks::all`](crate::Locks::all).
 ///
-/// Awaited, it waits for the lock, in the order of arrival. Dropped while it waits, it leaves the queue.
+/// Awaited, it waits for the lock in the order of arrival. Dropped while it waits, it leaves the queue.
 #[derive(Clone)]
 #[must_use = "nothing is asked before it is awaited, tried or run"]
 pub struct Request {
@@ -37,12 +37,12 @@ pub struct Request {
     wait: Option<Duration>,
     renew: Renew,
     owner: Option<String>,
-    replicas: (u64, Duration),
+    copies: Copies,
     hold_at_least: Option<Duration>,
     ephemeral: Option<Duration>,
     confirm: bool,
     correlation: String,
-    /// What makes no sense, and why.
+    /// An invalid option, and why.
     wrong: Option<(&'static str, &'static str)>,
 }
 
@@ -50,7 +50,8 @@ impl Request {
     pub(crate) fn new(core: &Arc<Core>, names: Vec<Vec<u8>>, share: Share) -> Self {
         let settings = &core.home.settings;
         let (ttl, wait, renew) = (settings.ttl, settings.wait, settings.renew);
-        let replicas = (settings.replicas, settings.replicas_within);
+        let (replicas, within) = (settings.replicas, settings.replicas_within);
+        let copies = Copies { replicas, within, is_durable: false };
         Self {
             core: Arc::clone(core),
             names,
@@ -59,7 +60,7 @@ impl Request {
             wait,
             renew,
             owner: None,
-            replicas,
+            copies,
             hold_at_least: None,
             ephemeral: None,
             confirm: false,
@@ -72,13 +73,12 @@ impl Request {
         Self { wrong: Some((option, reason)), ..self }
     }
 
-    /// How long the lease lasts unless it is renewed. The lock is free so long after its holder died.
+    /// How long the lease lasts without a renewal. After the death of its holder, the lock is free when this time is over.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }
 
-    /// How long to wait while others have the lock; without limit unless this is called or
-    /// [set](crate::Settings::wait).
+    /// How long to wait while others hold the lock. Without limit by default, unless [set](crate::Settings::wait).
     pub fn wait(self, patience: Duration) -> Self {
         Self { wait: Some(patience), ..self }
     }
@@ -88,72 +88,83 @@ impl Request {
         Self { renew, ..self }
     }
 
-    /// Who asks, instead of somebody new each time.
+    /// The owner. By default, each request has a new one.
     ///
-    /// The same owner that asks again for a lock that it holds is given the same grant, and so is another program that asks
-    /// as this owner: each of their guards then holds the lock, they do not know of each other, and the release by one ends
-    /// it for all. An owner is an identity, not a secret. The message of an earlier grant may still be on its way to it, so
-    /// its grants are [confirmed](Self::confirm).
+    /// If the holder's owner asks again, also from another program, it gets the same grant. Each guard then holds the lock
+    /// without knowing of the others, and a release by one ends the hold of all. An owner is an identity, not a secret. A
+    /// message about an earlier grant to this owner may still arrive, so its grants are [confirmed](Self::confirm).
     pub fn owner(self, owner: impl Into<String>) -> Self {
         Self { owner: Some(owner.into()), ..self }
     }
 
-    /// Has so many replicas acknowledge the grant within that time. Otherwise the lock is released again, and the request
-    /// fails with [`Error::TooFewReplicas`]. A failover to one of these then keeps the lock.
+    /// Requires `count` replicas to acknowledge the grant within that time. Otherwise the client releases the lock, and the
+    /// request fails with [`Error::TooFewReplicas`]. A failover to one of these replicas keeps the lock.
     pub fn replicas(self, count: u64, within: Duration) -> Self {
-        Self { replicas: (count, within), ..self }
+        let copies = Copies { replicas: count, within, ..self.copies };
+        Self { copies, ..self }
     }
 
-    /// For how long to hold the lock at least: [`Guard::release`] leaves it held until then, and says so.
+    /// Requires the server, and as many replicas as [`replicas`](Self::replicas) says, to write the grant to disk before the
+    /// work begins. Otherwise the request fails as with too few replicas. The lock then survives a loss of power.
     ///
-    /// For work that is to be done once although several programs begin it at about the same time, such as a job of cron. If
-    /// the program dies, the lock is free at the end of its lease: give it a [ttl](Self::ttl) that is no shorter.
+    /// It needs `WAITAOF` (Redis 7.2 or Valkey) and an append-only file. With `appendfsync everysec` the server takes up to
+    /// a second, so allow more than that with `replicas(0, …)` or [`replicas_within`](crate::Settings::replicas_within). On
+    /// Valkey use `appendfsync always`: with `everysec`, Valkey 9.1 replies to `WAITAOF` before the grant is on disk.
+    pub fn durable(self) -> Self {
+        let copies = Copies { is_durable: true, ..self.copies };
+        Self { copies, ..self }
+    }
+
+    /// The least time to hold the lock: [`Guard::release`] leaves the lock held until then, and says so.
+    ///
+    /// For work that must run once although several programs start it at about the same time, such as a cron job. If the
+    /// program dies, the lock is free at the end of its lease, so choose a [ttl](Self::ttl) that is at least as long.
     pub fn hold_at_least(self, least: Duration) -> Self {
         Self { hold_at_least: Some(least), ..self }
     }
 
-    /// Binds the hold to a connection: when that ends, because the program was closed or killed, the lock is free `grace`
-    /// later, and not only at the end of its lease.
+    /// Binds the hold to a connection. If that connection ends, because the program was closed or killed, the lock is free
+    /// `grace` later, and not only at the end of its lease.
     ///
-    /// All ephemeral holds of a client on one server share a connection. If it is lost while the program lives, the client
-    /// asks for the locks again at once, and the guards go on if the server hears that within the grace. From the moment
-    /// when the client sees the end of the connection, [`Guard::valid_for`] is no more than the grace. The ttl counts as
-    /// ever, for a machine that vanishes ends no connection. It needs the module.
+    /// All ephemeral holds of a client on one server share a connection. If a living program loses it, the client binds the
+    /// holds anew at once, and the guards go on if the server hears of it within the grace. After the loss,
+    /// [`Guard::valid_for`] is at most the grace. The ttl still applies: a machine that vanishes ends no connection. It
+    /// needs the module.
     pub fn ephemeral(self, grace: Duration) -> Self {
         Self { ephemeral: Some(grace), ..self }
     }
 
-    /// Has the server confirm a grant before the work begins, which takes a round trip more.
+    /// Confirms the grant with the server before the work begins, for one more round trip.
     ///
-    /// Otherwise work begins with the message that tells of the grant. Whoever may publish on channels `leasehold:*`, and
-    /// knows the owner, could forge one; the first renewal, release or guarded command shows it.
+    /// By default the work begins with the message about the grant. Anyone who may publish on channels `leasehold:*` and
+    /// knows the owner could forge that message. The first renewal, release or guarded command detects the forgery.
     pub fn confirm(self) -> Self {
         Self { confirm: true, ..self }
     }
 
-    /// What the caller goes by, such as the number of a web request: a field of all that is traced about this lock.
+    /// The caller's own reference, such as the id of a web request. It is a field of all trace events of this lock.
     pub fn correlation(self, correlation: impl Into<String>) -> Self {
         Self { correlation: correlation.into(), ..self }
     }
 
-    /// Takes the lock if it is free, and does not wait: none if somebody else has it.
+    /// Takes the lock if it is free, without waiting. None if somebody else holds it.
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses.
+    /// If no server answers, or the server refuses.
     pub async fn try_now(self) -> Result<Option<Guard>, Error> {
         let core = Arc::clone(&self.core);
         let asked = self.wait(Duration::ZERO).checked()?;
         Ok(core.acquire(asked).await?.map(|lease| Guard::new(&core, lease)))
     }
 
-    /// Waits for the lock, does the work, and releases the lock. If the lock is lost meanwhile, the work is stopped: its
-    /// future is dropped where it waits, and this is [`Error::Lost`].
+    /// Waits for the lock, does the work, and releases the lock. If the lock is lost meanwhile, the work stops: its future
+    /// is dropped at its next await, and this returns [`Error::Lost`].
     ///
-    /// What the work has written until then stays written, and what it has sent may still arrive. So give the
+    /// What the work wrote before that stays written, and requests that it sent may still arrive. So pass the
     /// [fence](Guard::fence) to every store that can compare it.
     ///
-    /// The result is that of the work, whatever becomes of the release, which is traced.
+    /// Returns the result of the work, whatever the outcome of the release, which is traced.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -168,14 +179,14 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// When the lock was not to be had, and the work not begun; [`Error::Lost`] when it was begun and stopped.
+    /// If the request failed, the work did not begin. [`Error::Lost`] if it began and was stopped.
     pub async fn run<T>(self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
         let guard = self.await?;
         let came = {
             let (mut work, mut lost) = (pin!(work(&guard)), pin!(guard.lost()));
             poll_fn(|context| match lost.as_mut().poll(context) {
                 Poll::Ready(loss) => Poll::Ready(Err(loss)),
-                // After a suspend of the machine the clock knows sooner than any timer.
+                // After a suspend, the clock shows the end of the lease before any timer does.
                 Poll::Pending => match guard.loss() {
                     Some(loss) => Poll::Ready(Err(loss)),
                     None => work.as_mut().poll(context).map(Ok),
@@ -192,7 +203,6 @@ impl Request {
         }
     }
 
-    /// The locks, as people call them.
     fn name(&self) -> String {
         let names: Vec<_> = self.names.iter().map(|name| String::from_utf8_lossy(name)).collect();
         names.join(", ")
@@ -249,7 +259,7 @@ impl Request {
             }),
             wanted: Wanted { ttl, wait: self.wait, confirm },
             terms: Terms { renew: self.renew, hold_at_least: self.hold_at_least },
-            replicas: Some(self.replicas).filter(|(count, _)| *count > 0),
+            copies: Some(self.copies).filter(Copies::are_wanted),
             correlation: self.correlation,
         }))
     }

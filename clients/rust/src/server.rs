@@ -1,4 +1,4 @@
-//! Where the locks are: what the program has of the redis crate.
+//! The servers of a client, from clients and connections of the redis crate.
 
 use redis::Client;
 use redis::aio::ConnectionManager;
@@ -8,8 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// Where the locks are. It is made of a client or a connection of the redis crate, which the program sets up as it likes:
-/// address, user, database, encryption.
+/// The servers that hold the locks. Made from a client or a connection of the redis crate, which the program sets up.
 ///
 /// | From | For |
 /// |---|---|
@@ -19,10 +18,11 @@ use tokio::sync::Mutex;
 /// | [`ConnectionManager`] | one server, over a connection that the program has already |
 /// | [`Server::quorum`] | most of several servers that know nothing of each other |
 ///
-/// A client opens one connection, for all requests, on which the server also tells of grants; to each node of a cluster it
-/// opens another one for these. A connection manager does not tell where it is connected to, so nothing can be opened beside
-/// it: requests that wait ask four times a second whether they have been granted the lock, and [`ephemeral`](crate::Request::ephemeral), [`replicas`](crate::Request::replicas) and
-/// [`run_command`](crate::Guard::run_command) are refused. Give the client along with it, `(manager, client)`, and all work.
+/// The client opens one connection for all requests and messages about grants. In a cluster, the messages take one more
+/// connection to each node. A connection manager does not reveal its address, so the client can open nothing beside it:
+/// waiting requests poll four times a second, and [`ephemeral`](crate::Request::ephemeral),
+/// [`replicas`](crate::Request::replicas) and [`run_command`](crate::Guard::run_command) are refused. `(manager, client)`
+/// has all of them.
 #[derive(Clone)]
 pub struct Server {
     pub(crate) places: Vec<Place>,
@@ -38,10 +38,10 @@ pub(crate) enum Place {
 }
 
 impl Server {
-    /// Most of these servers, which know nothing of each other: Redlock, with fences that grow. A lock survives the loss of
-    /// any few of them. Their number should be odd.
+    /// A majority of these independent servers, an odd number: Redlock, with fences that grow. A lock survives the loss of
+    /// any minority.
     ///
-    /// Without the module's queue, which is each server's own, requests poll. Exclusive locks of one name are to be had.
+    /// Each server has its own queue, so requests poll instead. Only exclusive locks of one name are supported.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

@@ -1,21 +1,21 @@
-//! What a client does unless a request says otherwise: from code, or from the environment.
+//! The defaults of a client, from code or from the environment.
 
 use crate::error::Error;
 use std::time::Duration;
 
-/// Whether a lease is renewed while its guard lives.
+/// Whether the client renews a lease while its guard lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Renew {
-    /// Each time a third of the ttl has passed.
+    /// After each third of the ttl.
     Always,
-    /// Never: the lease ends a ttl after it was granted.
+    /// Never: the lease ends one ttl after the grant.
     Never,
-    /// Each third, until the lock has been held for so long.
+    /// After each third of the ttl, until the lock has been held for this time.
     For(Duration),
 }
 
-/// Defaults for all requests of a client. [`from_env`](Self::from_env) reads them from the environment; nothing else does.
+/// The defaults of a client's requests. Only [`from_env`](Self::from_env) reads the environment.
 ///
 /// | Field | Variable | Default |
 /// |---|---|---|
@@ -40,30 +40,29 @@ pub enum Renew {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a lease lasts unless it is renewed.
+    /// How long a lease lasts without a renewal.
     pub ttl: Duration,
-    /// How long a request waits for a lock that others have; none is without limit.
+    /// How long a request waits while others hold the lock; none for no limit.
     pub wait: Option<Duration>,
-    /// Whether leases are renewed.
+    /// Whether the client renews leases.
     pub renew: Renew,
-    /// What the key of each lock begins with.
+    /// The prefix of the key of each lock.
     pub prefix: String,
-    /// How long to wait for each answer of a server. It is asked again then, on another connection.
+    /// How long to wait for each answer. After that the client retries on another connection.
     pub response_timeout: Duration,
-    /// How long tries, extensions, releases and looks are repeated when servers fail.
+    /// How long the client retries tries, extensions, releases and lookups while servers fail.
     pub retry_for: Duration,
-    /// How long a request that waits goes on while no server answers.
+    /// How long a waiting request goes on while no server answers.
     pub unreachable_after: Duration,
-    /// How often a request that waits asks whether its place in the queue is still there. The server keeps the place for
-    /// three times as long.
+    /// How often a waiting request checks its place in the queue. The server keeps the place for three times as long.
     pub check_every: Duration,
-    /// How many connections may wait at a time, where the server gives no tickets.
+    /// The most connections that wait at a time, where the server has no tickets.
     pub wait_connections: usize,
-    /// The name of the connection for requests, in `CLIENT LIST`; none: it gets none.
+    /// The name of the request connection in `CLIENT LIST`; none leaves it unnamed.
     pub connection_name: Option<String>,
-    /// How many replicas have to acknowledge a grant; see [`Request::replicas`](crate::Request::replicas).
+    /// How many replicas must acknowledge a grant; see [`Request::replicas`](crate::Request::replicas).
     pub replicas: u64,
-    /// How long they may take.
+    /// The time for replicas to acknowledge a grant.
     pub replicas_within: Duration,
 }
 
@@ -87,11 +86,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The defaults, as far as the environment has nothing else.
+    /// The defaults, with the values of the environment.
     ///
     /// # Errors
     ///
-    /// [`Error::Setting`] names the first variable that makes no sense.
+    /// [`Error::Setting`] names the first invalid variable.
     pub fn from_env() -> Result<Self, Error> {
         Self::from_variables(|name| std::env::var_os(name).map(|value| value.into_string()))
     }
@@ -145,7 +144,6 @@ impl Settings {
         settings.checked()
     }
 
-    /// These, if all of them make sense.
     pub(crate) fn checked(self) -> Result<Self, Error> {
         for (name, duration) in [
             ("response_timeout", self.response_timeout),

@@ -1,5 +1,5 @@
-//! What is told through `tracing` of each lock: one event for each step, with the lock, its owner, ttl and fence, and what
-//! the caller goes by. What is counted of these steps is counted here, too.
+//! Trace events: one for each step of a lock, with the lock, its owner, ttl and fence, and the caller's correlation. The
+//! metrics of these steps are recorded here too.
 
 use crate::asked::Asked;
 use crate::attempt::Attempt;
@@ -9,10 +9,8 @@ use crate::lease::Lease;
 use crate::measure;
 use crate::outcome::{Loss, Released};
 use crate::question::millis;
-
 use tracing::{debug, warn};
 
-/// How many locks are named at a time.
 const MOST_NAMED: usize = 20;
 
 pub(crate) fn begun(asked: &Asked) {
@@ -21,13 +19,11 @@ pub(crate) fn begun(asked: &Asked) {
     debug!(target: "leasehold", %lock, owner, ttl_ms, correlation, "asked");
 }
 
-/// Others have it, and the request waits.
 pub(crate) fn queued(attempt: &Attempt) {
     let (lock, owner) = (&attempt.name, &*attempt.claim.owner);
     debug!(target: "leasehold", %lock, owner, "queued");
 }
 
-/// How a request ended that was granted nothing.
 pub(crate) fn asked<T>(asked: &Asked, begun: Moment, came: &Result<Option<T>, Error>) {
     let Asked { name: lock, wanted, correlation, .. } = asked;
     let waited = Moment::now().since(begun);
@@ -96,7 +92,7 @@ pub(crate) fn renewal_refused(lease: &Lease, error: &Error) {
     warn!(target: "leasehold", %lock, fence, owner, correlation, %error, "renewal refused");
 }
 
-/// Called once for each lease. `failure` is what the last renewal failed with.
+/// Called once for each lease. `failure` is the error of the last renewal.
 pub(crate) fn ended(lease: &Lease, loss: Loss, failure: Option<&str>) {
     let Lease { name: lock, correlation, claim, .. } = lease;
     let fence = u64::from(lease.fence());
@@ -112,7 +108,7 @@ pub(crate) fn ended(lease: &Lease, loss: Loss, failure: Option<&str>) {
     warn!(target: "leasehold", %lock, fence, owner, correlation, why, failure, "lost");
 }
 
-/// The runtime ends while these are held, or on their way to be released.
+/// The runtime ends while these locks are held, or their releases are under way.
 pub(crate) fn left_behind(mut names: Vec<String>) {
     if names.is_empty() {
         return;

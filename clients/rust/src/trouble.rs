@@ -1,4 +1,4 @@
-//! A server that does not answer is told of: at once, every ten seconds, and when it answers again.
+//! Logs that a server does not answer: at once, every ten seconds, and when it answers again.
 
 use crate::clock::Moment;
 use crate::locked::locked;
@@ -13,7 +13,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(crate) struct Trouble {
-    /// Looked at first: most of the time there is none.
+    /// Checked first, because a failing server is rare.
     exists: AtomicBool,
     since: Mutex<Option<Since>>,
 }

@@ -1,4 +1,4 @@
-//! Until when a lease can be counted on. Pure: moments are arguments.
+//! How long a lease is valid for certain. Pure: moments are arguments.
 //!
 //! ```text
 //!   asked              granted, by the server's clock                    its lease ends
@@ -7,13 +7,12 @@
 //!                                            valid until ┤ drift ┤
 //! ```
 //!
-//! The lease began at the earliest when it was asked for. Two clocks measure it, and the drift is what they may
-//! differ by meanwhile.
+//! The lease began no earlier than its request was sent. The drift is how far the two clocks that measure it may differ.
 
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// One part of this many, and a little more for what is measured in whole milliseconds.
+/// 1 %, and a little more because servers count whole milliseconds.
 const DRIFT_PART: u32 = 100;
 const DRIFT_LEAST: Duration = Duration::from_millis(2);
 
@@ -26,18 +25,17 @@ pub(crate) fn valid_until(asked: Moment, ttl: Duration) -> Moment {
     asked.later(ttl.saturating_sub(drift(ttl)))
 }
 
-/// When to renew: a third of the ttl after it was asked for.
 pub(crate) fn renew_at(asked: Moment, ttl: Duration) -> Moment {
     asked.later(ttl.checked_div(3).unwrap_or_default())
 }
 
-/// How long to wait for each answer: less where the lease is short.
+/// The time for each answer, less for a short lease.
 pub(crate) fn patience_for_answer(response_timeout: Duration, ttl: Duration) -> Duration {
     let part = |divisor| ttl.checked_div(divisor).unwrap_or_default();
     response_timeout.min(part(5).max(part(2).min(Duration::from_millis(100))))
 }
 
-/// Whether so little of the lease has passed that it need not be asked for once more.
+/// Whether enough of the lease is left to skip another request.
 pub(crate) fn is_fresh(asked: Moment, ttl: Duration, now: Moment) -> bool {
     now < asked.later(ttl.checked_div(4).unwrap_or_default())
 }

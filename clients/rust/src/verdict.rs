@@ -1,27 +1,27 @@
-//! What an error means for whoever asked. Pure.
+//! The meaning of server errors. Pure.
 
 use crate::error::{Error, unexpected};
 use redis::{ErrorKind, RedisError, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The connection is of no more use, and nobody knows whether the request was heard.
+    /// The connection is useless, and the request may have reached the server.
     Broken,
-    /// This server does not grant locks any more: look for the one that does.
+    /// This server no longer grants locks: find the one that does.
     Elsewhere,
-    /// In a moment it may be different.
+    /// A later try may succeed.
     Again,
-    /// A newer request of the same owner took the place in the queue.
+    /// A newer request of this owner took the place in the queue.
     Replaced,
     UnknownCommand,
     UnknownScript,
-    /// The server has the module by now, which it had not.
+    /// The server has loaded the module meanwhile.
     HasModule,
-    /// It gives no tickets, or does not let this user be told of grants.
+    /// The server has no tickets, or this user may not subscribe.
     NoTickets,
-    /// It keeps a place for no longer than so many milliseconds.
+    /// The server keeps places for at most this many milliseconds.
     KeepsFor(u64),
-    /// Another try would come to the same.
+    /// A later try would fail too.
     Refused,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn verdict(error: &RedisError) -> Verdict {
     match code {
         "READONLY" | "UNBLOCKED" => Verdict::Elsewhere,
         "TRYAGAIN" | "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" | "QUEUEFULL" | "NOREPLICAS" | "MISCONF"
-        // The redis crate follows these by itself, and gives up after a while.
+        // The redis crate follows redirections, and gives up after some.
         | "MOVED" | "ASK" => Verdict::Again,
         "REPLACED" => Verdict::Replaced,
         "NOSCRIPT" => Verdict::UnknownScript,
@@ -58,9 +58,8 @@ pub(crate) fn verdict(error: &RedisError) -> Verdict {
     }
 }
 
-/// What the caller is told when no more tries are made.
 pub(crate) fn told(error: RedisError) -> Error {
-    // With an error code, it is the server who speaks, and its own words say more than that nobody was reached.
+    // An error code comes from the server, so its words say more than "unreachable".
     if error.kind() == ErrorKind::UnexpectedReturnType {
         Error::UnexpectedReply { source: error }
     } else if error.code().is_some() || verdict(&error) == Verdict::Refused {
@@ -70,12 +69,19 @@ pub(crate) fn told(error: RedisError) -> Error {
     }
 }
 
-/// Whether nobody has refused anything: the server is silent, or not there.
+/// Whether a later try may succeed: the server is silent, or not ready.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Refused { source } => matches!(verdict(source), Verdict::Again | Verdict::Elsewhere),
+        error => is_silence(error),
+    }
+}
+
+/// Whether the server is silent or absent, and has refused nothing.
 pub(crate) fn is_silence(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. })
 }
 
-/// An integer, or nil.
 pub(crate) fn number(reply: &Value) -> Result<Option<u64>, RedisError> {
     match reply {
         Value::Nil => Ok(None),

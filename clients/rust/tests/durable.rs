@@ -1,11 +1,11 @@
-//! Grants that replicas must have heard of.
+//! Grants that replicas must have heard of, and that must be on disk.
 
 use crate::scene::{
     LONG, eventually_free, eventually_held, eventually_waiting, held, locks, locks_with, millis,
     soon, with_module, without_module,
 };
 use leasehold_client::{Error, Released, Settings};
-use testkit::{Server, start_pair};
+use testkit::{Server, Setup, is_valkey_since, lacks, start_pair};
 use tokio::time::timeout;
 
 fn pairs() -> [(Server, Server); 2] {
@@ -87,4 +87,48 @@ async fn a_grant_that_replicas_have_heard_of_after_its_lease_is_no_guard() {
     replica.thaw();
     let came = soon(waiter).await.unwrap();
     assert!(matches!(came, Err(Error::TooLate { .. })), "{came:?}");
+}
+
+/// A server that loses with its power what it wrote in the last second. Valkey 9.1 replies to `WAITAOF` before such a write is
+/// on disk, so there each write is.
+fn of_disks() -> Setup {
+    let when = if is_valkey_since((7, 2)) { "always" } else { "everysec" };
+    with_module().config("appendonly", "yes").config("appendfsync", when)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_grant_outlives_a_loss_of_power() {
+    if lacks((7, 2), "WAITAOF") {
+        return;
+    }
+    let mut server = of_disks().power_may_fail().start();
+    let request = locks(&server).lock("printer").ttl(LONG).replicas(0, LONG).durable();
+    let guard = request.await.unwrap();
+    let before = held(&server, "printer");
+    testkit::power::fail(&mut server);
+    server.start_again();
+    assert_eq!(held(&server, "printer"), before);
+    assert_eq!(guard.loss(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_grant_is_on_the_disks_of_replicas_too() {
+    if lacks((7, 2), "WAITAOF") {
+        return;
+    }
+    let (primary, _replica) = start_pair(of_disks(), of_disks());
+    let locks = locks(&primary);
+    let request = locks.lock("printer").ttl(LONG).replicas(1, LONG).durable();
+    assert_eq!(request.await.unwrap().release().await.unwrap(), Released::InTime);
+    let error = locks.lock("printer").replicas(2, millis(1_500)).durable().await.unwrap_err();
+    assert!(matches!(error, Error::TooFewReplicas { wanted: 2, .. }), "{error}");
+    assert_eq!(held(&primary, "printer"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_writes_nothing_to_disk_refuses_a_durable_grant() {
+    let server = with_module().start();
+    let error = locks(&server).lock("printer").durable().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert_eq!(held(&server, "printer"), None);
 }

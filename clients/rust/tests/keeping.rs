@@ -187,3 +187,27 @@ async fn a_lock_is_held_on_most_servers_at_least_as_long_as_was_asked_for() {
 fn is_held_on_most(servers: &[testkit::Server]) -> bool {
     servers.iter().all(|server| held(server, "printer").is_some())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_are_not_ready_are_asked_again() {
+    let servers = Kind::With.start(3);
+    let quorum = quorum(&servers);
+    let guard = soon(quorum.lock("printer").ttl(millis(1_500))).await.unwrap();
+    let need_replicas = |count: &str| {
+        for server in &servers[1..] {
+            server.cmd(["CONFIG", "SET", "min-replicas-to-write", count]);
+        }
+    };
+    need_replicas("1");
+    let waiter = tokio::spawn(quorum.lock("scanner").ttl(LONG).into_future());
+    // The first renewal has been refused.
+    while guard.valid_for() > millis(800) {
+        sleep(millis(10)).await;
+    }
+    need_replicas("0");
+    while guard.valid_for() < millis(1_000) {
+        assert_eq!(guard.loss(), None);
+        sleep(millis(10)).await;
+    }
+    let _ = soon(waiter).await.unwrap().unwrap();
+}

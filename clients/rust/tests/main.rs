@@ -24,7 +24,6 @@ mod measures;
 mod package;
 mod places;
 mod quorum;
-mod quorum_storm;
 mod runtimes;
 mod scene;
 mod several;

@@ -6,13 +6,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL")?; // such as redis://127.0.0.1:6379
     let locks = Locks::new(redis::Client::open(url)?);
 
-    // Whoever finds the lock taken need not wait …
+    // Try to take the lock, without waiting …
     if let Some(guard) = locks.lock("printer").try_now().await? {
         println!("printing, with fence {}", guard.fence());
         assert_eq!(guard.release().await?, Released::InTime);
     }
 
-    // … or waits for it, in the order of arrival.
+    // … or wait for it, in the order of arrival.
     let guard =
         locks.lock("printer").ttl(Duration::from_secs(5)).wait(Duration::from_secs(60)).await?;
     drop(guard); // released in the background
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pages = locks.lock("printer").run(async |_guard| 17).await?;
     assert_eq!(pages, 17);
 
-    // The last thing that a program does: what is not released by then stays until its lease ends.
+    // Close last: a lock that is not released by then stays held until its lease ends.
     let left = locks.close(Duration::from_secs(5)).await;
     assert!(left.is_empty(), "not released: {left:?}");
     Ok(())

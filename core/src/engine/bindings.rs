@@ -192,8 +192,7 @@ impl Bindings {
         !self.turns.is_empty()
     }
 
-    /// When there is next something to do, if that is soon. What is not is noticed by the server's routine, so that no timer is
-    /// set for it: that would keep the module from being unloaded.
+    /// When there is next something to do, if that is soon. What is not is noticed by the server's routine, and needs no timer.
     pub(super) fn next_due(&self, now: Now) -> Option<Moment> {
         let is_due = self.has_ended() || self.has_look(now.wall);
         is_due.then(|| self.not_before.map_or(now.wall, |not_before| now.wall_at(not_before)))

@@ -101,20 +101,6 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Forgets everything.
-    pub fn reset(&self) {
-        *self.queues.borrow_mut() = Queues::new();
-        self.fences.set(FenceClock::new());
-        *self.evicted.borrow_mut() = Evicted::new();
-        self.undelivered.borrow_mut().clear();
-        *self.pending_releases.borrow_mut() = PendingReleases::new();
-        *self.unheard.borrow_mut() = UnheardGrants::new();
-        *self.bindings.borrow_mut() = Bindings::default();
-        *self.observer.borrow_mut() = Observer::new();
-        self.complained.set(None);
-        self.due_changed.set(false);
-    }
-
     /// Whether [`Engine::next_due`] may have changed since the last call, other than by time. A host
     /// asks at the end of whatever it lets the engine do, and sets its timer anew.
     pub fn take_due_changed(&self) -> bool {

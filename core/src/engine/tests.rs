@@ -53,20 +53,6 @@ fn bound_holds_are_counted() {
 }
 
 #[test]
-fn a_reset_forgets_everything() {
-    let engine = Engine::<()>::new();
-    engine.changes_due();
-    assert!(engine.may_complain(START));
-    bind(&engine, "k", 1);
-    engine.undelivered.borrow_mut().insert(1);
-    engine.reset();
-    assert!(!engine.take_due_changed());
-    assert!(engine.may_complain(START));
-    assert_eq!(engine.bindings(), 0);
-    assert!(engine.undelivered.borrow().is_empty());
-}
-
-#[test]
 fn an_answer_names_the_fence_of_the_hold_that_it_tells_of() {
     let names = || KeptNames::from(Name::new(0, b"k"));
     let (fence, deadline) = (Fence::FIRST, Deadline::from_millis(NOW.millis()));

@@ -9,6 +9,7 @@ mod losing;
 mod messages;
 mod places;
 mod plain;
+mod quorum_storm;
 mod quorums;
 mod racing;
 mod refusals;
@@ -46,7 +47,7 @@ const fn slow(name: &'static str, what: &'static str, run: fn(&Scene<'_>)) -> Sc
 }
 
 pub(crate) fn all() -> Vec<Scenario> {
-    let parts: [&[Scenario]; 17] = [
+    let parts: [&[Scenario]; 18] = [
         racing::ALL,
         holding::ALL,
         losing::ALL,
@@ -64,6 +65,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         handing::ALL,
         guarded::ALL,
         quorums::ALL,
+        quorum_storm::ALL,
     ];
     parts.concat()
 }

@@ -1,10 +1,7 @@
 /** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
-import { within } from '../steps.js';
-import { Ending, whenever } from './ending.js';
-import { lastFailure, watchFailuresOfIoredis } from './failing.js';
+import { Beside, lastFailure, slotOf, watchFailures } from './beside.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
-import { slotOf } from './slots.js';
 
 interface Command {
   getKeys(): (string | Buffer)[];
@@ -40,122 +37,79 @@ const BESIDE = {
   readOnly: false,
 };
 
-export class IoredisConnection implements Connection {
-  readonly #client: Ioredis | IoredisCluster;
-  readonly #send: (key: Word, words: readonly Word[]) => Promise<unknown>;
-  readonly #beside = new Set<() => void>();
-  readonly #forget: () => void;
+export class IoredisConnection extends Beside implements Connection {
+  readonly send: Connection['send'];
   #looked = Number.NEGATIVE_INFINITY;
 
-  constructor(client: Ioredis | IoredisCluster) {
-    this.#client = client;
-    this.#send = sender(client);
-    watchFailuresOfIoredis(client);
-    this.#forget = whenever(client, ['end'], () => this.#closeBeside());
-  }
-
-  send(key: Word, words: readonly Word[]): Promise<unknown> {
-    return this.#send(key, words);
-  }
-
-  place(key: Word): object | undefined {
-    return this.#nodeOf(key);
+  constructor(readonly client: Ioredis | IoredisCluster) {
+    super(client, ['end']);
+    this.send = sender(client);
+    // ioredis prints an error that nobody listens to. So that is done here if nobody else listens.
+    if (!watchFailures(client, ['error', 'node error'])) return;
+    client.on('error', (error) => {
+      const isAlone = client.listenerCount('error') === 2;
+      if (isAlone && error instanceof Error) console.error('[ioredis] Unhandled error event:', error.stack);
+    });
   }
 
   async dedicated(key: Word): Promise<Dedicated> {
-    const own = found(this.#nodeOf(key)).duplicate(BESIDE);
+    const own = found(this.place(key)).duplicate(BESIDE);
     let failure: unknown;
     own.on('error', (error) => {
       failure = error;
     });
-    const ending = new Ending();
-    const send = sender(own);
-    const close = () => {
-      this.#beside.delete(close);
-      own.disconnect();
-      ending.over();
-    };
-    own.once('end', close);
-    this.#beside.add(close);
+    const line = this.keep(() => own.disconnect());
+    own.once('end', line.close);
     await own.connect().catch((error) => {
-      close();
+      line.close();
       throw failure ?? error;
     });
-    return { send: (words) => send(key, words), whenEnded: ending.whenEnded, close };
+    const send = sender(own);
+    return { ...line, send: (words) => send(key, words) };
   }
 
   together(key: Word, send: () => void): void {
-    const { stream } = (this.#nodeOf(key) ?? {}) as Inside;
+    const { stream } = (this.place(key) ?? {}) as Inside;
     stream?.cork?.();
     send();
     stream?.uncork?.();
   }
 
   async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
-    const asked = found(this.#nodeOf(key));
+    const asked = found(this.place(key));
     const own = asked.duplicate(BESIDE) as Ioredis & Inside;
+    const line = this.keep(() => own.disconnect());
     own.on('error', () => {});
     own.on('messageBuffer', (_, message) => ear.hear(message as Buffer));
     // It does not keep the program alive.
     own.once('connect', () => own.stream?.unref?.());
-    // Connected anew, it may be to another server, and what this one tells is of no account then.
-    const forget = whenever(asked, ['ready'], () => over());
-    const close = () => {
-      forget();
-      this.#beside.delete(close);
-      own.disconnect();
-    };
-    this.#beside.add(close);
-    let isOver = false;
-    const over = () => {
-      if (isOver) return;
-      isOver = true;
-      close();
-      ear.ended();
-    };
-    try {
-      await within(limit, own.subscribe(channel));
-    } catch (error) {
-      isOver = true;
-      close();
-      throw error;
-    }
-    own.once('end', over);
-    if (own.status === 'end') over();
-    return { close };
+    own.once('end', line.close);
+    return this.subscribed(line, [[asked, 'ready']], limit, own.subscribe(channel), ear);
   }
 
   /** Where a Sentinel is asked for the primary, that happens when it connects again. */
   elsewhere(): void {
-    const client = this.#client;
+    const { client } = this;
     const isDue = performance.now() - this.#looked >= LOOK_EVERY;
     if (isCluster(client) || !isDue || !('sentinels' in client.options && client.options.sentinels)) return;
     this.#looked = performance.now();
     client.disconnect(true);
   }
 
-  close(): void {
-    this.#forget();
-    this.#closeBeside();
-  }
-
-  #closeBeside(): void {
-    for (const close of this.#beside) close();
-  }
-
   trouble(): unknown {
-    return !isCluster(this.#client) && this.#client.status === 'ready' ? undefined : lastFailure(this.#client);
+    return !isCluster(this.client) && this.client.status === 'ready' ? undefined : lastFailure(this.client);
   }
 
   isClosed(): boolean {
-    return this.#client.status === 'end';
+    return this.client.status === 'end';
   }
 
   /** The client of the node that has the key; of any if nobody knows. */
-  #nodeOf(key: Word): Ioredis | undefined {
-    if (!isCluster(this.#client)) return this.#client;
-    const nodes = this.#client.nodes('master') as Ioredis[];
-    const address = this.#client.slots[slotOf(key)]?.[0];
+  place(key: Word): Ioredis | undefined {
+    const { client } = this;
+    if (!isCluster(client)) return client;
+    const nodes = client.nodes('master') as Ioredis[];
+    const address = client.slots[slotOf(key)]?.[0];
     const isIt = ({ options }: Ioredis) => {
       const { host, port } = options as { host?: string; port?: number };
       return `${host}:${port}` === address;

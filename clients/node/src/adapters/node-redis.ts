@@ -1,12 +1,11 @@
 /** node-redis: `createClient`, `createCluster` and `createSentinel`. */
+import { type EventEmitter, once } from 'node:events';
 import { type Moment, now } from '../clock.js';
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
-import { Ending, whenever } from './ending.js';
-import { lastFailure, watchFailures } from './failing.js';
+import { Beside, lastFailure, slotOf, watchFailures } from './beside.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
 import { within } from '../steps.js';
 import { verdict } from '../verdict.js';
-import { slotOf } from './slots.js';
 
 /** Texts as bytes, and maps flat: by the first byte of each type in the protocol, `$` and `%`. */
 const AS_BYTES = { typeMapping: { 36: Buffer, 37: Array } };
@@ -15,7 +14,6 @@ const AS_BYTES = { typeMapping: { 36: Buffer, 37: Array } };
 interface Single extends NodeRedis {
   readonly options?: { readonly socket?: object };
   readonly isReady: boolean;
-  off(event: string, listener: (...args: never[]) => void): unknown;
   duplicate(overrides: object): Single;
   connect(): Promise<unknown>;
   subscribe(channel: string, listener: (message: Buffer) => void, bytes: true): Promise<unknown>;
@@ -57,31 +55,28 @@ const REFUSED_FOR = 3_000;
  * the password, before the answer to it: a wrong password would let it run as another user. What the server refused a
  * moment ago is not waited for again: until the client's next try the answer is the same.
  */
-function onceReady(single: Single): () => Promise<void> {
-  let pending: Promise<void> | undefined;
+function onceReady(single: Single): () => Promise<unknown> {
+  let pending: Promise<unknown> | undefined;
   let refused: { readonly error: unknown; readonly at: Moment } | undefined;
+  const events = single as unknown as EventEmitter;
+  const connected = async () => {
+    const over = new AbortController();
+    const ended = once(events, 'end', over).then(() => Promise.reject(new Error('the client was closed')));
+    try {
+      refused = undefined;
+      // Both reject where an `error` comes first.
+      await Promise.race([once(events, 'ready', over), ended]);
+    } catch (error) {
+      if (verdict(error) === 'refused') refused = { error, at: now() };
+      throw error;
+    } finally {
+      pending = undefined;
+      over.abort();
+    }
+  };
   return () => {
     if (refused !== undefined && now() - refused.at < REFUSED_FOR) return Promise.reject(refused.error);
-    pending ??= new Promise<void>((resolve, reject) => {
-      const over = (settle: () => void) => {
-        single.off('ready', connected);
-        single.off('error', failed);
-        single.off('end', ended);
-        pending = undefined;
-        refused = undefined;
-        settle();
-      };
-      const connected = () => over(resolve);
-      const failed = (error: unknown) =>
-        over(() => {
-          if (verdict(error) === 'refused') refused = { error, at: now() };
-          reject(error);
-        });
-      const ended = () => over(() => reject(new Error('the client was closed')));
-      single.on('ready', connected);
-      single.on('error', failed);
-      single.on('end', ended);
-    });
+    pending ??= connected();
     return pending;
   };
 }
@@ -115,54 +110,22 @@ export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
   );
 }
 
-class NodeRedisConnection implements Connection {
-  readonly #beside = new Set<() => void>();
-  readonly #client: Emitter;
-  readonly #nodeOf: (key: Word) => Promise<Single>;
-  readonly #placeOf: (key: Word) => object | undefined;
-  readonly #isOpen: () => boolean;
-  readonly #forget: () => void;
-  readonly #send: (key: Word, words: readonly Word[]) => Promise<unknown>;
-
+class NodeRedisConnection extends Beside implements Connection {
   constructor(
-    client: Emitter,
-    send: (key: Word, words: readonly Word[]) => Promise<unknown>,
-    nodeOf: (key: Word) => Promise<Single>,
-    placeOf: (key: Word) => object | undefined,
-    isOpen: () => boolean,
+    readonly client: Emitter,
+    readonly send: Connection['send'],
+    readonly nodeOf: (key: Word) => Promise<Single>,
+    readonly place: Connection['place'],
+    readonly isOpen: () => boolean,
   ) {
-    this.#client = client;
+    super(client, ['end', 'disconnect']);
     watchFailures(client);
-    this.#send = send;
-    this.#nodeOf = nodeOf;
-    this.#placeOf = placeOf;
-    this.#isOpen = isOpen;
-    this.#forget = whenever(client, ['end', 'disconnect'], () => this.#closeBeside());
-  }
-
-  send(key: Word, words: readonly Word[]): Promise<unknown> {
-    return this.#send(key, words);
-  }
-
-  place(key: Word): object | undefined {
-    return this.#placeOf(key);
   }
 
   async dedicated(key: Word): Promise<Dedicated> {
-    const own = beside(await this.#nodeOf(key));
-    const ending = new Ending();
-    const close = () => {
-      this.#beside.delete(close);
-      destroy(own);
-      ending.over();
-    };
-    // It is not opened again, so an error ends it.
-    own.on('error', close);
-    own.on('end', close);
-    this.#beside.add(close);
+    const { own, line } = this.#open(await this.nodeOf(key));
     await own.connect();
-    const send = async (words: readonly Word[]) => own.sendCommand(words, AS_BYTES);
-    return { send, whenEnded: ending.whenEnded, close };
+    return { ...line, send: async (words) => own.sendCommand(words, AS_BYTES) };
   }
 
   /** node-redis writes once in each turn of the loop. */
@@ -171,75 +134,45 @@ class NodeRedisConnection implements Connection {
   }
 
   async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
-    const asked = await within(limit, this.#nodeOf(key));
-    const own = beside(asked);
-    let isOver = false;
-    // Connected anew, it may be to another server, and what this one tells is of no account then.
-    const forget = whenever(asked, ['ready'], () => over());
-    const forgetPrimary = whenever(this.#client, ['topology-change'], () => over());
-    const close = () => {
-      forget();
-      forgetPrimary();
-      this.#beside.delete(close);
-      destroy(own);
-    };
-    const over = () => {
-      if (isOver) return;
-      isOver = true;
-      close();
-      ear.ended();
-    };
-    this.#beside.add(close);
-    // It is not opened again, so an error ends it.
-    own.on('error', over);
-    own.on('end', over);
-    const subscribed = async () => {
+    const asked = await within(limit, this.nodeOf(key));
+    const { own, line } = this.#open(asked);
+    const subscribing = async () => {
       await own.connect();
       own.unref();
       await own.subscribe(channel, (message) => ear.hear(message), true);
     };
-    try {
-      await within(limit, subscribed());
-    } catch (error) {
-      isOver = true;
-      close();
-      throw error;
-    }
-    return { close };
+    const moves: [Emitter, string][] = [
+      [asked, 'ready'],
+      [this.client, 'topology-change'],
+    ];
+    return this.subscribed(line, moves, limit, subscribing(), ear);
+  }
+
+  /** A connection that is not opened again, so an error ends it, and has none of the program's limits for replies. */
+  #open(client: Single): { own: Single; line: Omit<Dedicated, 'send'> } {
+    const socket = { ...client.options?.socket, socketTimeout: undefined, reconnectStrategy: false };
+    const none = { pingInterval: undefined, commandsQueueMaxLength: undefined, commandOptions: undefined };
+    const own = client.duplicate({ socket, disableOfflineQueue: false, ...none });
+    const line = this.keep(() => {
+      try {
+        own.destroy();
+      } catch {
+        // It was not open.
+      }
+    });
+    own.on('error', line.close);
+    own.on('end', line.close);
+    return { own, line };
   }
 
   /** node-redis looks for the primary by itself. */
   elsewhere(): void {}
 
-  close(): void {
-    this.#forget();
-    this.#closeBeside();
-  }
-
-  #closeBeside(): void {
-    for (const close of this.#beside) close();
-  }
-
   trouble(): unknown {
-    return (this.#client as Partial<Single>).isReady ? undefined : lastFailure(this.#client);
+    return (this.client as Partial<Single>).isReady ? undefined : lastFailure(this.client);
   }
 
   isClosed(): boolean {
-    return !this.#isOpen();
-  }
-}
-
-/** A connection beside the program's own, which is not opened again, and has none of its limits for replies. */
-function beside(client: Single): Single {
-  const socket = { ...client.options?.socket, socketTimeout: undefined, reconnectStrategy: false };
-  const none = { pingInterval: undefined, commandsQueueMaxLength: undefined, commandOptions: undefined };
-  return client.duplicate({ socket, disableOfflineQueue: false, ...none });
-}
-
-function destroy(client: Single): void {
-  try {
-    client.destroy();
-  } catch {
-    // It was not open.
+    return !this.isOpen();
   }
 }

@@ -10,6 +10,7 @@
  */
 import type { Attempt } from '../attempt.js';
 import { now } from '../clock.js';
+import { closeOnceOpen } from '../connection.js';
 import { bytes, fields } from '../reply.js';
 import { Unanswered } from '../steps.js';
 import type { Patience } from './tickets.js';
@@ -20,27 +21,25 @@ const LISTED = 100;
 /** A fence says that it was granted, and nothing of how much of the lease is left. Null: ask again. */
 export async function waitOnConnection(attempt: Attempt, patience: Patience): Promise<number | null> {
   const { until, each, steps } = patience;
-  const { server, claim } = attempt;
+  const { server, wanted, claim } = attempt;
   const left = () => Math.max(0, until - now());
   const opening = server.connection.dedicated(claim.key);
   const dedicated = await steps.within(Math.min(each, left()), opening).catch((error) => {
-    opening.then(
-      (late) => late.close(),
-      () => {},
-    );
+    closeOnceOpen(opening);
     throw error;
   });
   let isAnswered = false;
   try {
-    const waits = attempt.waiting(until === Number.POSITIVE_INFINITY ? 0 : Math.max(1, left()));
-    attempt.queued?.();
-    const answer = server.askAlone(dedicated, claim, waits);
+    const limit = until === Number.POSITIVE_INFINITY ? 0 : Math.max(1, left());
+    attempt.unknown();
+    attempt.queued();
+    const answer = server.askAlone(dedicated, claim, { ask: 'wait', ttl: wanted.ttl, patience: limit });
     const fence = await lookedAfter(attempt, patience, answer);
     isAnswered = true;
     return fence;
   } finally {
     dedicated.close();
-    if (!isAnswered) attempt.cut();
+    if (!isAnswered) attempt.wasCut = true;
   }
 }
 
@@ -70,4 +69,37 @@ async function isQueued({ server, claim: { key, owner } }: Attempt): Promise<boo
   if (!Array.isArray(reply) || reply.length >= LISTED) return true;
   const own = Buffer.from(owner);
   return reply.some((waiter) => bytes(fields(waiter).get('owner'))?.equals(own));
+}
+
+/** How many connections wait at a time. */
+export class Room {
+  readonly #line = new Set<() => void>();
+  readonly #inside = new Set<() => void>();
+
+  constructor(readonly most: number) {}
+
+  /** In the order of coming. `leave` leaves the line, or the room. */
+  enter(): { entered: Promise<void>; leave: () => void } {
+    let come = () => {};
+    const entered = new Promise<void>((resolve) => {
+      come = resolve;
+    });
+    this.#line.add(come);
+    this.#admit();
+    const leave = () => {
+      this.#line.delete(come);
+      this.#inside.delete(come);
+      this.#admit();
+    };
+    return { entered, leave };
+  }
+
+  #admit(): void {
+    for (const come of this.#line) {
+      if (this.#inside.size >= this.most) return;
+      this.#line.delete(come);
+      this.#inside.add(come);
+      come();
+    }
+  }
 }

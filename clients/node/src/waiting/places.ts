@@ -16,7 +16,7 @@ import { randomUUID } from 'node:crypto';
 import { RETRY, rest } from '../backoff.js';
 import type { Attempt, Granted } from '../attempt.js';
 import { type Moment, now } from '../clock.js';
-import type { Connection, Ear, Listening, Word } from '../connection.js';
+import { closeOnceOpen, type Connection, type Ear, type Listening, type Word } from '../connection.js';
 import { at, cancel, type Deadline } from '../deadlines.js';
 import type { Limits } from '../asking.js';
 import { integer } from '../reply.js';
@@ -39,11 +39,14 @@ const OPENS_WITHIN = 5_000;
 const KEPT_TIMES = 3;
 const KEPT_LEAST = 1_000;
 
-/** How often those are asked for that are due. */
 const LOOK_EVERY = 1_000;
 
-const SPACE = 32;
-const ZERO = 48;
+/** A subscription to the grants that one server makes, until it is lost. */
+interface Subscription {
+  isUp: boolean;
+  readonly begun: Moment;
+  readonly opening: Promise<Listening>;
+}
 
 export class Places {
   /** Nobody else knows it. */
@@ -62,12 +65,10 @@ export class Places {
     readonly settings: Checked,
   ) {}
 
-  /** How many wait. */
   get size(): number {
     return this.#all.size;
   }
 
-  /** For how long a place is kept that is asked for now. */
   get kept(): number {
     return Math.min(this.longest, Math.max(KEPT_LEAST, KEPT_TIMES * Math.max(this.settings.slice, this.size)));
   }
@@ -94,18 +95,20 @@ export class Places {
   /** Sees to it that grants are told of. Rejects if they are not at the moment. */
   async listen(key: Word, limit: number, steps: Steps): Promise<void> {
     if (this.#isClosed) throw new Error('closed');
-    await (this.#ears.get(this.#nodeOf(key)) ?? this.#open(key)).opened(limit, steps);
+    const { opening, begun } = this.#ears.get(this.#nodeOf(key)) ?? this.#open(key);
+    // Where nobody answers, those who come later do not wait for it again.
+    await steps.within(Math.max(0, limit - (now() - begun)), opening);
   }
 
   /** A grant was found out that had not been told: the connection may be dead without having said so. */
   suspect(ear: Subscription): void {
-    this.cut(ear);
-    ear.close();
+    this.#cut(ear);
+    closeOnceOpen(ear.opening);
   }
 
   close(): void {
     this.#isClosed = true;
-    for (const ear of this.#ears.values()) ear.close();
+    for (const { opening } of this.#ears.values()) closeOnceOpen(opening);
   }
 
   #nodeOf(key: Word): object {
@@ -113,12 +116,14 @@ export class Places {
   }
 
   #open(key: Word): Subscription {
-    const ear: Subscription = new Subscription(this, async (heard) => {
+    const heard: Ear = { hear: (message) => this.#hear(message, ear), ended: () => this.#cut(ear) };
+    const subscribe = async () => {
       // While the server is down this fails each time: not as fast as it is asked for.
       if (this.#failures > 0) await new Steps().sleep(rest(RETRY, this.#failures));
       try {
         const listening = await this.connection.listen(key, this.channel, OPENS_WITHIN, heard);
         this.#failures = 0;
+        ear.isUp = true;
         if (this.#isClosed) listening.close();
         return listening;
       } catch (error) {
@@ -126,7 +131,8 @@ export class Places {
         this.#forget(ear);
         throw error;
       }
-    });
+    };
+    const ear: Subscription = { isUp: false, begun: now(), opening: subscribe() };
     this.#ears.set(this.#nodeOf(key), ear);
     return ear;
   }
@@ -136,13 +142,12 @@ export class Places {
     for (const [node, other] of this.#ears) if (other === ear) this.#ears.delete(node);
   }
 
-  /** `<fence> <length of owner> <owner> <key>` */
-  hear(message: Buffer, ear: Subscription): void {
+  #hear(message: Buffer, ear: Subscription): void {
     const grant = grantIn(message);
     if (grant !== undefined) this.#all.get(grant.owner)?.hear(grant.fence, ear);
   }
 
-  cut(ear: Subscription): void {
+  #cut(ear: Subscription): void {
     this.#forget(ear);
     for (const place of this.#all.values()) if (place.ear === ear) place.wake('cut');
   }
@@ -248,7 +253,8 @@ export class Place {
 
   #answerTo({ kept }: Request): Promise<unknown> {
     const { attempt, places } = this;
-    return attempt.server.ask(attempt.claim, attempt.ticketFor(kept, places.channel), attempt);
+    const { ttl } = attempt.wanted;
+    return attempt.server.ask(attempt.claim, { ask: 'ticket', ttl, kept, channel: places.channel }, attempt);
   }
 
   /** Undefined: it has a place, and somebody tells of its grant. */
@@ -341,61 +347,10 @@ export class Place {
   }
 }
 
-/** A subscription to the grants that one server makes, until it is lost. */
-export class Subscription implements Ear {
-  isUp = false;
-  readonly #places: Places;
-  readonly #begun = now();
-  readonly #opening: Promise<Listening>;
-
-  constructor(places: Places, opening: (ear: Ear) => Promise<Listening>) {
-    this.#places = places;
-    this.#opening = opening(this);
-    this.#opening.then(
-      () => {
-        this.isUp = true;
-      },
-      () => {},
-    );
-  }
-
-  /** Where nobody answers, those who come later do not wait for it again. */
-  opened(limit: number, steps: Steps): Promise<unknown> {
-    return steps.within(Math.max(0, limit - (now() - this.#begun)), this.#opening);
-  }
-
-  hear(message: Buffer): void {
-    this.#places.hear(message, this);
-  }
-
-  ended(): void {
-    this.#places.cut(this);
-  }
-
-  close(): void {
-    this.#opening.then(
-      (listening) => listening.close(),
-      () => {},
-    );
-  }
-}
-
+/** `<fence> <length of owner> <owner> <key>` */
 export function grantIn(message: Buffer): { owner: string; fence: number } | undefined {
-  const first = numberAt(message, 0);
-  const second = first && numberAt(message, first.end + 1);
-  if (first === undefined || second === undefined) return undefined;
-  const end = second.end + 1 + second.number;
-  if (second.number < 1 || end > message.length) return undefined;
-  return { owner: message.toString('utf8', second.end + 1, end), fence: first.number };
-}
-
-/** Before a space. */
-function numberAt(message: Buffer, begin: number): { number: number; end: number } | undefined {
-  let number = 0;
-  let end = begin;
-  for (let byte = message[end]; byte !== SPACE; byte = message[++end]) {
-    if (byte === undefined || byte < ZERO || byte > ZERO + 9) return undefined;
-    number = number * 10 + byte - ZERO;
-  }
-  return end > begin && Number.isSafeInteger(number) ? { number, end } : undefined;
+  const [head = '', fence, length] = /^(\d{1,16}) (\d{1,5}) /.exec(message.toString('latin1', 0, 32)) ?? [];
+  const end = head.length + Number(length);
+  if (!(end > head.length && end <= message.length)) return undefined;
+  return { owner: message.toString('utf8', head.length, end), fence: Number(fence) };
 }

@@ -38,7 +38,7 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
         told = await place.ask(asked, patience);
         if (typeof told === 'object') return told;
         if (server.isPlain()) return 'no queue';
-        attempt.queued?.();
+        attempt.queued();
         [failures.count, failures.silentSince, failures.refusal, failures.isQueued] = [0, undefined, undefined, true];
       } catch (error) {
         failed(error, server, claim, { ask: 'ticket' }, patience, asked, attempt);

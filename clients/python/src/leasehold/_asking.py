@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import deque
-from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, Set, Tuple, TypeVar
+from typing import Any, Awaitable, Callable, Coroutine, NamedTuple, Optional, TypeVar
 
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as Silent
+from redis.exceptions import ConnectionError as Disconnected, RedisError, TimeoutError as Silent
 
 from ._lines import Line
 from ._questions import Claim, Question
@@ -18,7 +17,7 @@ from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
 from ._target import Clustered, Several, Target
-from ._time import RETRY, now, wake, within
+from ._time import RETRY, now, within
 from ._verdict import Verdict, code_of, public, verdict
 from ._wanted import Wanted
 from .errors import Closed, Unanswered
@@ -51,11 +50,14 @@ class Limits(NamedTuple):
 class Asking:
     owns_tries = False  # Whether each try has an owner of its own
 
-    def __init__(self, routes: Routes, response: float) -> None:
-        self.routes = routes
+    def __init__(self, target: Target, response: float) -> None:
+        if isinstance(target, Several):
+            # Of these no server is known by itself, so that nothing asks one alone: see Most.
+            target = Clustered(target.each[0].endpoint, (), None)
+        self.routes = Routes(target, response)
         self._response = response
         self.is_closed = False
-        self.open: Set[asyncio.Future[Any]] = set()  # What those wait for who are told of the end of the client
+        self.open: set[asyncio.Future[Any]] = set()  # What those wait for who are told of the end of the client
 
     def close(self) -> None:
         self.routes.close()
@@ -76,14 +78,10 @@ class Asking:
         finally:
             self.open.discard(what)
 
-    async def pause(self, rest: float, deadline: float = math.inf) -> None:
-        loop = asyncio.get_running_loop()
-        over: asyncio.Future[Reply] = loop.create_future()
-        timer = loop.call_later(max(0.0, min(rest, deadline - now(), 1e6)), wake, over)
-        try:
-            await self.until_closed(over)
-        finally:
-            timer.cancel()
+    async def pause(self, rest: float, deadline: float = math.inf, until: Optional[asyncio.Future[Any]] = None) -> None:
+        over = until or asyncio.get_running_loop().create_future()
+        with contextlib.suppress(Silent):
+            await within(min(rest, deadline - now()), self.until_closed(over))
 
     def send_away(self) -> None:
         self.is_closed = True
@@ -96,12 +94,13 @@ class Asking:
         key: bytes,
         question: Callable[[float], Question],
         limits: Limits,
-        unanswered: Optional[Set[Any]] = None,
+        unanswered: Optional[set[Any]] = None,
         prepare: Optional[Callable[[Server, Line, float], Awaitable[None]]] = None,
         may_repeat: bool = True,
     ) -> Answer:
         """``prepare`` and ``question`` are called for each try. Lines that say nothing are added to ``unanswered``."""
         tries, is_repeated, once = 0, False, None
+        unanswered = set() if unanswered is None else unanswered
         last: Optional[BaseException] = None
         while True:
             sent: Optional[Line] = None
@@ -110,7 +109,7 @@ class Asking:
                 raise Closed
             try:
                 server = once or self.routes.known(key)
-                line = None if server is None else server.line_now
+                line = None if server is None else server.line.now
                 asked = now()
                 if asked >= limits.until:
                     raise Silent("there was no time to ask")
@@ -122,17 +121,18 @@ class Asking:
                     await prepare(server, line, min(limits.each, limits.until - asked))
                     asked = now()
                 sent = line
-                if unanswered is not None:
-                    unanswered.add(line)
+                unanswered.add(line)
                 limit = min(limits.each, limits.until - asked)
-                reply = await self._ask(server, line, question(asked), limit, is_asking)
-                if unanswered is not None:
-                    unanswered.discard(line)
+                if is_asking:
+                    # In one step with the request, so that nothing comes between the two on this line.
+                    line.ask(pack((b"ASKING",)), limit)
+                reply = await server.ask(line, question(asked), limit)
+                unanswered.discard(line)
                 return Answer(reply, asked, line, is_repeated)
             except (RedisError, OSError) as error:
                 said = verdict(error)
                 is_repeated = is_repeated or (sent is not None and said is Verdict.BROKEN)
-                if sent is not None and unanswered is not None and said is not Verdict.BROKEN:
+                if said is not Verdict.BROKEN:
                     unanswered.discard(sent)
                 if sent is not None and said is Verdict.BROKEN and not may_repeat:
                     raise Unanswered(f"nobody answered, and the command may have been run: {error}") from error
@@ -149,25 +149,13 @@ class Asking:
             tries += 1
             await (asyncio.sleep(rest) if limits.outlasts else self.pause(rest))
 
-    async def _find(self, key: bytes, server: Optional[Server], limits: Limits) -> Tuple[Server, Line]:
+    async def _find(self, key: bytes, server: Optional[Server], limits: Limits) -> tuple[Server, Line]:
         if server is None:
             server = await within(limits.until - now(), self.routes.server_of(key))
-        return server, await server.line(min(self._response, limits.until - now()))
-
-    async def _ask(self, server: Server, line: Line, question: Question, limit: float, is_asking: bool) -> Reply:
-        if is_asking:
-            # In one step, so nothing comes between the two on this line. A cluster has no other dialect half-way.
-            line.ask(pack((b"ASKING",)), limit)
-            reply = await line.ask(pack(question.words), limit)
-            if isinstance(reply, RedisError):
-                raise reply
-            return reply
-        return await server.ask(line, question, limit)
+        return server, await server.line.get(min(self._response, limits.until - now()))
 
     def _after(self, error: BaseException, said: Verdict, tries: int) -> Optional[float]:
-        if said is Verdict.REFUSED or said is Verdict.REPLACED:
-            return None
-        if said is Verdict.AGAIN and code_of(error)[0] == "QUEUEFULL":
+        if said in (Verdict.REFUSED, Verdict.REPLACED) or code_of(error)[0] == "QUEUEFULL":
             return None
         if said in _AT_ONCE and tries < 8:
             return 0.0
@@ -186,15 +174,12 @@ class Home:
     def __init__(self, target: Target, settings: Settings) -> None:
         self.settings = settings
         self.limits = Durations(*(seconds(name, getattr(settings, name)) for name in Durations._fields))
-        self._background: Set[asyncio.Future[Any]] = set()
-        if isinstance(target, Several):
-            # Of these no server is known by itself, so that nothing asks one alone: see Most.
-            target = Clustered(target.each[0].endpoint, (), None)
-        self.asking = Asking(Routes(target, self.limits.response), self.limits.response)
+        self._background: set[asyncio.Future[Any]] = set()
+        self.asking = Asking(target, self.limits.response)
         # Ephemeral holds end with the connection on which they were asked for: these have one of their own.
-        self.bound = Asking(Routes(target, self.limits.response), self.limits.response)
+        self.bound = Asking(target, self.limits.response)
         self.loop = asyncio.get_running_loop()
-        self.requests: Set[object] = set()
+        self.requests: set[object] = set()
         """Those who ask for a lock at this moment, and leases that are released by one request."""
         self.is_closed = False
         self._room = deque(range(settings.wait_connections))  # To wait on connections

@@ -6,18 +6,14 @@ import contextlib
 import os
 import select
 import socket
-from typing import TYPE_CHECKING, List, Optional
+from typing import Optional
 
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as Silent
+from redis.exceptions import ConnectionError as Disconnected, RedisError, TimeoutError as Silent
 
 from . import _fork
 from ._resp import Parser, Reply
+from ._target import Address, Endpoint
 from ._time import now
-
-if TYPE_CHECKING:
-    from ._target import Address, Endpoint
 
 MOST_IDLE = 16
 
@@ -94,7 +90,7 @@ class Pool:
     def __init__(self, endpoint: Endpoint, address: Optional[Address]) -> None:
         self._endpoint = endpoint
         self._address = address
-        self._idle: List[Channel] = []
+        self._idle: list[Channel] = []
         self._is_closed = False
 
     def take(self, limit: float) -> Channel:

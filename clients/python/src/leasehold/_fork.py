@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, List
+from typing import Any
 
-OF_PARENTS: List[object] = []  # What a child leaves as it is, for as long as it lives
+OF_PARENTS: list[object] = []  # What a child leaves as it is, for as long as it lives
 
 _inherited: weakref.WeakSet[Any] = weakref.WeakSet()
 

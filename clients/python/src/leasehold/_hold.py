@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, Generic, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Optional, TypeVar, Union
 
 from ._hub import Hub
 from ._pending import LeaseState
 from ._wanted import Detached
-from .errors import LeaseholdError, LockLost
+from .errors import LeaseholdError
 from .outcomes import Loss
 from .settings import SHORTEST_TTL, Duration, Name, between
 
 E = TypeVar("E")
+W = TypeVar("W")
 
 
 class Signal:
@@ -63,9 +64,7 @@ class Hold:
 
     def check(self) -> None:
         """Raises :class:`LockLost` if it is held no more. To be called right before each step of the work."""
-        loss = self._state.loss
-        if loss is not None:
-            raise LockLost(self.name, loss)
+        self._state.check()
 
     def detach(self) -> Detached:
         """Renews it no more, and leaves the lock held until its lease ends. Whoever is given what this returns, here
@@ -86,25 +85,14 @@ class Hold:
             self._hub.call(self._hub.drop, state)
 
 
-class Entered(Generic[E]):
-    __slots__ = ("_blocks",)
-
-    def __init__(self) -> None:
-        self._blocks: List[Tuple[object, E]] = []
-
-    def enter(self, who: object, what: E) -> None:
-        self._blocks.append((who, what))
-
-    def leave(self, who: object) -> E:
-        """The last one that was entered by the same thread or task; or, for a generator, the only one that there is."""
-        blocks = list(self._blocks)
-        left = [block for block in blocks if block[0] == who][-1:] or blocks
-        if len(left) != 1:
-            raise LeaseholdError(
-                "a block was left by another thread or task than had entered it, and there are several"
-            )
-        self._blocks.remove(left[0])
-        return left[0][1]
+def leave(entered: list[tuple[W, E]], who: W) -> E:
+    """The last one that was entered by the same thread or task; or, for a generator, the only one that there is."""
+    blocks = list(entered)
+    left = [block for block in blocks if block[0] == who][-1:] or blocks
+    if len(left) != 1:
+        raise LeaseholdError("a block was left by another thread or task than had entered it, and there are several")
+    entered.remove(left[0])
+    return left[0][1]
 
 
 _STOPS = (Loss.EXPIRED, Loss.TAKEN, Loss.CLOSED)
@@ -113,35 +101,31 @@ _STOPS = (Loss.EXPIRED, Loss.TAKEN, Loss.CLOSED)
 class Scope:
     """Work under a lock: it is cancelled when the lock is lost, which is told from a cancellation by somebody else."""
 
-    __slots__ = ("_has_cancelled", "_is_over", "_loop", "_others", "_state", "_task")
+    __slots__ = ("_has_cancelled", "_hub", "_is_over", "_others", "_state", "_task")
 
-    def __init__(self, state: LeaseState, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+    def __init__(self, hub: Hub, state: LeaseState, task: asyncio.Task[Any]) -> None:
         self._task = task
         self._state = state
-        self._loop = loop
+        self._hub = hub
         self._others = _cancellations(task)
         self._is_over = False
         self._has_cancelled = False
         state.when_lost(self._lost)
 
     def _lost(self) -> None:
-        if self._is_over:
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._cancel)
-        except RuntimeError:
-            pass  # the loop has ended, and the work with it
+        if not self._is_over:
+            self._hub.call(self._cancel)
 
     def _cancel(self) -> None:
         if not self._is_over and self._state.loss in _STOPS:
             self._has_cancelled = True
             self._task.cancel()
 
-    def end(self) -> bool:
+    async def stopped_by(self, raised: Optional[type[BaseException]]) -> Optional[Loss]:
+        """The work is over."""
         self._is_over = True
-        return self._has_cancelled
-
-    async def stopped_by(self, raised: Optional[Type[BaseException]]) -> Optional[Loss]:
+        if not self._has_cancelled:
+            return None
         if sys.version_info >= (3, 11):
             self._task.uncancel()
         if raised is not None and issubclass(raised, asyncio.CancelledError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import Any, Coroutine, Dict, List, Optional, Set, Tuple, TypeVar
+from typing import Any, Coroutine, Optional, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -16,18 +16,16 @@ from ._pending import LeaseState, Pending, give_up, in_full
 from ._questions import UNLIMITED, Claim, Question
 from ._resp import Reply, Word, number, pack
 from ._target import Target
-from ._time import now, wake
+from ._time import LONGEST_TIMER, now, wake
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import Loss, Released
-from .settings import Name, Settings, octets
+from .settings import Name, Settings
 
 T = TypeVar("T")
 log = logging.getLogger("leasehold")
 
 LONGEST_SLEEP = 1.0  # The clock of event loops stands still in a suspend: a loss is noticed so long after it
-
 LOOKS_PART = 0.05  # The part of its time that a loop may spend on looking through its leases
-
 EACH_LOOK = 1e-6
 
 _NOT_HELD = (Loss.EXPIRED, Loss.TAKEN, Loss.FORKED)
@@ -36,12 +34,11 @@ _NOT_HELD = (Loss.EXPIRED, Loss.TAKEN, Loss.FORKED)
 class Holding(Home):
     def __init__(self, target: Target, settings: Settings) -> None:
         super().__init__(target, settings)
-        self.leases: Set[LeaseState] = set()
+        self.leases: set[LeaseState] = set()
         self._look_at = math.inf
         self._looking: Optional[asyncio.TimerHandle] = None
-        self._giving_back: Dict[asyncio.Future[Any], Name] = {}
-        """What is being released, and what may have been granted to those who gave up."""
-        self._not_released: List[Tuple[Name, float]] = []  # What a server refused to release, and when its lease ends
+        self._giving_back: dict[asyncio.Future[Any], Name] = {}
+        """What is being released or could not be, and what may have been granted to those who gave up."""
 
     def _give_back_by(self, name: Name, end: float, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
         """Whoever closes the client is told the name if it takes too long, or fails before the lease ends."""
@@ -49,16 +46,13 @@ class Holding(Home):
         self._giving_back[giving] = name
 
         def ended(given: asyncio.Future[T]) -> None:
-            del self._giving_back[given]
-            if not given.cancelled() and given.exception() is not None:
-                self.not_released(name, end)
+            if given.cancelled() or given.exception() is None:
+                del self._giving_back[given]
+            else:
+                self.loop.call_later(min(max(0.0, end - now()), LONGEST_TIMER), self._giving_back.pop, given)
 
         giving.add_done_callback(ended)
         return giving
-
-    def not_released(self, name: Name, end: float) -> None:
-        here = now()
-        self._not_released = [each for each in self._not_released if each[1] > here] + [(name, end)]
 
     def look_by(self, moment: float) -> None:
         """From any thread."""
@@ -169,9 +163,7 @@ class Holding(Home):
         if state.is_extending is None:
             state.is_extending = asyncio.Lock()
         async with state.is_extending:
-            loss = state.loss
-            if loss is not None:
-                raise LockLost(state.name, loss)
+            state.check()
             claim = state.claim._replace(share=share)
             question = _questions.acquire(claim, state.ttl)
             limits = self.asking.limits(state.ttl, min(now() + self.limits.within, state.end))
@@ -191,12 +183,10 @@ class Holding(Home):
         self.look_by(state.next_look)
         return fence
 
-    async def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
+    async def guard(self, state: LeaseState, command: tuple[Word, ...]) -> Reply:
         self.check_open()
-        loss = state.loss
-        if loss is not None:
-            raise LockLost(state.name, loss)
-        question = guarded(state, command)
+        state.check()
+        question = _questions.guarded(state.claim, state.fence, command)
         limits = self.asking.limits(state.ttl, now() + self.limits.within)
         try:
             answer = await self.asking.ask(state.claim.key, lambda _: question, limits, may_repeat=False)
@@ -211,7 +201,7 @@ class Holding(Home):
         until = now() + limit
         if state.release is None and not self.is_closed and self.may_release_at_once(state):
             server = self.asking.routes.known(state.claim.key)
-            line = None if server is None else server.line_now
+            line = None if server is None else server.line.now
             if line is not None and line.has_module:
                 parting = Parting(self, state)
                 packed = pack(_questions.release(state.claim, state.fence).words)
@@ -289,11 +279,6 @@ class Holding(Home):
             return
         log.warning("the lease of %r was dropped without a release, and is released now", state.name)
         self.begin_release(state, Loss.RELEASED)
-
-
-def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Question:
-    its_words = tuple(octets("command", word) if isinstance(word, str) else word for word in command)
-    return _questions.guarded(state.claim, state.fence, its_words)
 
 
 def released_by(claim: Claim, reply: Reply) -> Released:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from typing import Callable, Dict, List, Optional, Union
+from typing import Callable, Optional, Union
 
 from redis.exceptions import RedisError
 
@@ -25,25 +24,12 @@ from ._time import LONGEST_TIMER, now, valid_until, within
 from ._waiting import acknowledged, granted, place_at_once
 from ._wanted import Detached, adopted, candidate_of, key_of
 from .errors import Closed, LeaseholdError, LockLost
-from .outcomes import Contended, Holder, Leader, LockInfo, LogEntry, Loss, Released, Waiter
+from .outcomes import Contended, Holder, Leader, LockInfo, LogEntry, Loss, Waiter
 from .settings import Duration, Name, Settings
 
 log = logging.getLogger("leasehold")
 
 SAFETY = 30  # So many times ``look_every`` may pass without a look where key events tell: a slot may have moved
-
-
-class Watch(Subscription):
-    def __init__(self, writer: asyncio.StreamWriter, channel: bytes) -> None:
-        super().__init__(writer, channel)
-        self.told = asyncio.Event()
-
-    def _tell(self, _: bytes, /) -> None:
-        self.told.set()
-
-    def ended(self, reason: Exception) -> None:
-        super().ended(reason)
-        self.told.set()
 
 
 class Leaders:
@@ -52,21 +38,22 @@ class Leaders:
     def __init__(self, hub: Hub, name: Name, look_every: float) -> None:
         self._hub, self._name, self._look_every = hub, name, look_every
         self._last: Union[Leader, str, None] = "not known"
-        self._watch: Optional[Watch] = None
+        self._watch: Optional[Subscription] = None
         self._rest = 0.0
         self._polls = False  # The server publishes no such events, or does not say so
 
     async def next(self) -> Optional[Leader]:
         while True:
             if self._rest:
-                await self._pause(self._rest)
+                told = None if self._watch is None or self._watch.is_closed else self._watch.told
+                await self._hub.asking.pause(self._rest, until=told)
             self._rest = self._look_every
             try:
                 if not self._polls and (self._watch is None or self._watch.is_closed):
                     self._watch = await self._watching()
                     self._polls = self._watch is None
                 if self._watch is not None:
-                    self._watch.told.clear()
+                    self._watch.told = self._hub.loop.create_future()
                 info = await self._hub.info(self._name)
             except (RedisError, OSError, LeaseholdError) as error:
                 self._hub.check_open()
@@ -80,43 +67,32 @@ class Leaders:
                 self._last = leader
                 return leader
 
-    async def _pause(self, rest: float) -> None:
-        if self._watch is None or self._watch.is_closed:
-            await self._hub.asking.pause(rest)
-            return
-        told = asyncio.ensure_future(self._watch.told.wait())
-        with contextlib.suppress(RedisError):
-            await within(rest, self._hub.asking.until_closed(told))
-
-    async def _watching(self) -> Optional[Watch]:
+    async def _watching(self) -> Optional[Subscription]:
         key, limit = key_of(self._hub.settings, self._name), self._hub.limits.response
         server = await within(limit, self._hub.asking.routes.server_of(key))
-        line = await server.line(limit)
+        line = await server.line.get(limit)
         told = await line.ask(pack((b"CONFIG", b"GET", b"notify-keyspace-events")), limit)
         kinds = told[1] if isinstance(told, list) and len(told) == 2 else None
         kinds = kinds if isinstance(kinds, bytes) else b""
         if b"K" not in kinds or not (b"A" in kinds or (b"d" in kinds and line.has_module)):
             return None
-        return await server.subscribed(lambda writer: Watch(writer, b"__keyspace@%d__:%b" % (server.database, key)))
+        return await server.subscribed(b"__keyspace@%d__:%b" % (server.database, key))
 
     def close(self) -> None:
         if self._watch is not None:
             self._watch.close()
 
 
-log = logging.getLogger("leasehold")
-
-
 class Hub(Holding):
     def __init__(self, target: Target, settings: Settings) -> None:
         super().__init__(target, settings)
         if isinstance(target, Several):
-            self.asking = Most(target, self.asking.routes, self.limits.response, self.spawn)
-        self.blocked: Dict[Channel, Pending] = {}  # Threads that wait on connections
-        self._closing: Optional[asyncio.Future[List[Name]]] = None
+            self.asking = Most(target, self.limits.response, self.spawn)
+        self.blocked: dict[Channel, Pending] = {}  # Threads that wait on connections
+        self._closing: Optional[asyncio.Future[list[Name]]] = None
         _fork.remember(self)
 
-    async def acquire(self, pending: Pending, begun: float) -> Optional[LeaseState]:
+    async def acquire(self, pending: Pending) -> Optional[LeaseState]:
         """None when others have held the lock until patience ended."""
         self.check_open()
         self.requests.add(pending)
@@ -125,11 +101,11 @@ class Hub(Holding):
         grant: Optional[Granted] = None
         queuing: Optional[Queuing] = None
         try:
-            queuing = place_at_once(self, pending, begun)
+            queuing = place_at_once(self, pending)
             if queuing is not None:
                 grant = await queuing.until_told()
             if grant is None or valid_until(grant.asked, grant.ttl) <= now():
-                grant = await granted(self, pending, begun, queuing)
+                grant = await granted(self, pending, queuing)
             if grant is not None and pending.wanted.copies is not None:
                 grant = await acknowledged(self, pending.wanted, grant, pending.wanted.copies)
             if grant is not None:
@@ -217,19 +193,19 @@ class Hub(Holding):
         fence, owner = parse(held if isinstance(held, bytes) else b"")
         return read(LockInfo, {b"owner": owner, b"fence": fence, b"ttl": left, b"holders": 1, b"share": 1})
 
-    async def holders(self, name: Name, count: int = 100) -> List[Holder]:
+    async def holders(self, name: Name, count: int = 100) -> list[Holder]:
         """Those who hold the lock, the oldest grant first; a count of -1: all. It needs the module."""
         return listed(Holder, await self._list(name, b"LOCK.HOLDERS", key_of(self.settings, name), b"COUNT", count))
 
-    async def waiters(self, name: Name, count: int = 100) -> List[Waiter]:
+    async def waiters(self, name: Name, count: int = 100) -> list[Waiter]:
         """Those who wait for the lock, the next one first; a count of -1: all. It needs the module."""
         return listed(Waiter, await self._list(name, b"LOCK.WAITERS", key_of(self.settings, name), b"COUNT", count))
 
-    async def top(self, count: int = 10, node_of: Name = b"") -> List[Contended]:
+    async def top(self, count: int = 10, node_of: Name = b"") -> list[Contended]:
         """The most contended locks, of the server, or of the node that has ``node_of``; a count of -1: all."""
         return listed(Contended, await self._list(node_of, b"LOCK.TOP", count))
 
-    async def log(self, count: int = 10, node_of: Name = b"") -> List[LogEntry]:
+    async def log(self, count: int = 10, node_of: Name = b"") -> list[LogEntry]:
         """What went wrong with locks, the latest first: of the same server as :meth:`top`."""
         return listed(LogEntry, await self._list(node_of, b"LOCK.LOG", count))
 
@@ -241,21 +217,22 @@ class Hub(Holding):
         limits = self.asking.limits(self.limits.within, now() + self.limits.within)
         return await self.asking.ask(question.key, lambda _: question, limits)
 
-    async def close(self, timeout: float) -> List[Name]:
+    async def close(self, timeout: float) -> list[Name]:
         """The names of the locks that could not be released in time. It goes on when whoever closes is cancelled."""
         self.is_closed = True
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(timeout))
         return await asyncio.shield(self._closing)
 
-    async def _close(self, timeout: float) -> List[Name]:
+    async def _close(self, timeout: float) -> list[Name]:
         until = now() + timeout
         self.asking.send_away()
         self.bound.send_away()
         for channel, pending in list(self.blocked.items()):
             channel.close()
             self.give_up(pending)
-        releases = [(state, self.begin_release(state, Loss.CLOSED)) for state in list(self.leases)]
+        for state in list(self.leases):
+            self.begin_release(state, Loss.CLOSED)
         while True:
             is_asking = bool(self.requests)
             # Whoever gives up a request says so, also from another thread, before it is none any more.
@@ -266,10 +243,8 @@ class Hub(Holding):
             # Requests have been sent away, and end by themselves.
             waiting = self._background or {asyncio.ensure_future(asyncio.sleep(0.001))}
             await asyncio.wait(waiting, timeout=min(left, LONGEST_TIMER if self._background else left))
-        left_held = [state.name for state, release in releases if not _is_done(release)]
-        left_held += self._giving_back.values()
-        left_held += [name for name, end in self._not_released if end > now()]
-        left_held += [state.name for state in self.requests if isinstance(state, LeaseState)]
+        being_released = [state.name for state in self.requests if isinstance(state, LeaseState)]
+        left_held = dict.fromkeys([*self._giving_back.values(), *being_released])
         if self._looking is not None:
             self._looking.cancel()
         self.asking.close()
@@ -282,15 +257,11 @@ class Hub(Holding):
             await asyncio.sleep(0)
         if ending:
             await asyncio.wait(ending, timeout=1)
-        return list(dict.fromkeys(left_held))
+        return list(left_held)
 
     def forget_in_child(self) -> None:
         for state in list(self.leases):
             state.forget_in_child()
 
 
-_LAST: Dict[Hub, asyncio.Future[List[Name]]] = {}
-
-
-def _is_done(release: asyncio.Future[Optional[Released]]) -> bool:
-    return release.done() and not release.cancelled() and release.exception() is None
+_LAST: dict[Hub, asyncio.Future[list[Name]]] = {}

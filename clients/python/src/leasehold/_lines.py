@@ -14,17 +14,21 @@ import os
 import socket
 import uuid
 from collections import deque
-from typing import Callable, Deque, Dict, Iterable, Optional, Protocol, Set, Tuple, TypeVar
+from typing import Any, Callable, Iterable, Optional, Protocol, TypeVar
 
 from redis.asyncio.connection import AbstractConnection, Connection
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import TimeoutError as Silent
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError as Disconnected,
+    RedisError,
+    ResponseError,
+    TimeoutError as Silent,
+)
 
 from . import _fork
 from ._resp import Parser, Reply, pack
 from ._target import addresses_of
-from ._time import now, within
+from ._time import now, wake, within
 
 LAST_WORDS = 60.0  # How long a retired line stays open for a server that may read on
 
@@ -47,6 +51,10 @@ class Wire(asyncio.Protocol):
         self.is_closed = False
         self._transport.set_protocol(self)
         _fork.remember(self)
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.is_closed
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -85,10 +93,10 @@ class Line(Wire):
     def __init__(self, writer: asyncio.StreamWriter, response: float) -> None:
         super().__init__(writer)
         self._response = response
-        self._waiting: Deque[Tuple[Sink, float, float]] = deque()
+        self._waiting: deque[tuple[Sink, float, float]] = deque()
         """Who waits, when it was sent, and when the answer is overdue."""
         self._retired: Optional[Exception] = None
-        self.bonds: Set[Callable[[], object]] = set()  # What is to be asked for elsewhere when it is of no more use
+        self.bonds: set[Callable[[], object]] = set()  # What is to be asked for elsewhere when it is of no more use
         self._watch: Optional[asyncio.TimerHandle] = None
         self._look_by = math.inf
         self.has_module = True
@@ -172,11 +180,10 @@ class Line(Wire):
 
 
 class Listener(Protocol):
-    def told(self, fence: int) -> None: ...
-    def deaf(self) -> None: ...
+    def told(self, fence: int, /) -> None: ...
 
 
-Place = Tuple[bytes, bytes]  # An owner and the key of a lock
+Place = tuple[bytes, bytes]  # An owner and the key of a lock
 
 
 class Subscription(Wire):
@@ -186,8 +193,9 @@ class Subscription(Wire):
         super().__init__(writer)
         self.channel = channel or f"leasehold:{uuid.uuid4()}".encode()
         self._before = pack((b"message", self.channel, b""))[:-5]  # What comes before the length of each message
-        self.listeners: Dict[Place, Listener] = {}
-        self.places: Optional[object] = None  # Those in the queues of this server, kept together
+        self.listeners: dict[Place, Listener] = {}
+        self.places: Any = None  # Those in the queues of this server, kept together
+        self.told: asyncio.Future[None] = self._loop.create_future()  # Done after a message, and at the end
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self._heard_at = self._checked_at = now()
 
@@ -218,6 +226,7 @@ class Subscription(Wire):
         # Anything else answers a PING, also if it is refused: the server is there.
 
     def _tell(self, message: bytes, /) -> None:
+        wake(self.told)
         parsed = parse(message)
         if parsed is not None:
             listener = self.listeners.get(parsed[1])
@@ -240,12 +249,13 @@ class Subscription(Wire):
         if not self._subscribed.done():
             self._subscribed.set_exception(reason)
             self._subscribed.exception()
+        wake(self.told)
         listeners, self.listeners = list(self.listeners.values()), {}
         for listener in listeners:
-            listener.deaf()
+            listener.told(0)
 
 
-def parse(message: bytes) -> Optional[Tuple[int, Place]]:
+def parse(message: bytes) -> Optional[tuple[int, Place]]:
     """``<fence> <length of owner> <owner> <key>``. Owners and keys may contain spaces."""
     parts = message.split(b" ", 2)
     if len(parts) != 3 or not (parts[0].isdigit() and parts[1].isdigit()):

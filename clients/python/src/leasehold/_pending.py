@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import threading
-from typing import Callable, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 from . import _questions
 from ._asking import Home
@@ -15,7 +15,7 @@ from ._questions import Question
 from ._resp import number, pack
 from ._time import now, valid_until
 from ._wanted import Wanted
-from .errors import QueueFull, Unreachable
+from .errors import LockLost, QueueFull, Unreachable
 from .outcomes import Loss, Released
 
 LONGEST_WAY = 60.0  # How long an extension may be on its way after nobody waits for its answer any more
@@ -47,12 +47,12 @@ class LeaseState:
         self.unanswered = pending.unanswered  # Connections on which it was asked for, and nobody answered
         self._alone = threading.RLock()
         self._loss: Optional[Loss] = None
-        self._told: List[Callable[[], None]] = []
+        self._told: list[Callable[[], None]] = []
         self.end = valid_until(grant.asked, grant.ttl)
         # Two renewals may fail before it is over. One that has waited for its turn is asked for sooner.
         left = self.end - here
         self.renew_at = here + left / 3 if left > grant.ttl / 2 else here
-        self._unanswered: List[Tuple[float, float]] = []
+        self._unanswered: list[tuple[float, float]] = []
 
     @property
     def is_released(self) -> bool:
@@ -71,6 +71,11 @@ class LeaseState:
         """Why it is over, or None. It looks at the clock: nobody need have noticed before."""
         self.valid_for()
         return self._loss
+
+    def check(self) -> None:
+        loss = self.loss
+        if loss is not None:
+            raise LockLost(self.name, loss)
 
     def lose(self, loss: Loss) -> bool:
         """Whether this ended it."""
@@ -138,7 +143,7 @@ class Pending:
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
-        self.unanswered: Set[Union[Line, Channel]] = set()
+        self.unanswered: set[Union[Line, Channel]] = set()
         self.parked: Optional[Line] = None
         self.bond: Optional[Line] = None  # Where it was asked for last, with tickets or at once
         self.begun = now()
@@ -155,7 +160,6 @@ class Granted(NamedTuple):
 
 class Waited(enum.Enum):
     OVER = enum.auto()  # Patience has ended
-    NO_QUEUE = enum.auto()  # The server keeps none: ask again and again
     NO_TICKETS = enum.auto()  # The server gives none to this user: wait on a connection
     NOT_NOW = enum.auto()  # Ask again, after a rest
     ASK = enum.auto()  # Ask again, at once
@@ -179,7 +183,7 @@ async def give_up(home: Home, pending: Pending) -> None:
     limit = home.limits.response
     lines = [line for line in pending.unanswered if line is not parked]
     release = _questions.release(claim, None)
-    heard: List[bool] = await asyncio.gather(*(line.last_word(in_full(line, release), limit) for line in lines))
+    heard: list[bool] = await asyncio.gather(*(line.last_word(in_full(line, release), limit) for line in lines))
     if heard and all(heard) and parked is None:
         # Behind the request, on the same connection: nothing can come after it.
         return

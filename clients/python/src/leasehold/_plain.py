@@ -8,9 +8,10 @@ that a script granted would pass by the queue, so the script looks first whether
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Awaitable, Callable, List, Tuple
+from typing import Any, Awaitable, Callable
 
 from redis.exceptions import ResponseError
 
@@ -25,7 +26,7 @@ MARGIN_MICROS = 15_000_000
 class Script:
     text: str
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
@@ -110,7 +111,7 @@ if not held then return false end
 return {held, redis.call('PTTL', KEYS[1])}""")
 
 
-def acquire(keys: Tuple[bytes, ...], owner: bytes, ttl: int) -> Tuple[Script, List[Word]]:
+def acquire(keys: tuple[bytes, ...], owner: bytes, ttl: int) -> tuple[Script, list[Word]]:
     return ACQUIRE, [2 * len(keys), *keys, *map(beside, keys), owner, ttl, DAY_MILLIS, MARGIN_MICROS]
 
 
@@ -118,7 +119,7 @@ def value(owner: bytes, fence: int) -> bytes:
     return owner if fence == 0 else b"%016d:%s" % (fence, owner)
 
 
-def parse(held: bytes) -> Tuple[int, bytes]:
+def parse(held: bytes) -> tuple[int, bytes]:
     fence, colon, owner = held[:16], held[16:17], held[17:]
     if colon == b":" and len(fence) == 16 and fence.isdigit():
         return int(fence), owner
@@ -127,21 +128,13 @@ def parse(held: bytes) -> Tuple[int, bytes]:
 
 def beside(key: bytes) -> bytes:
     """The key of the last fence, in the slot of the lock; a cluster refuses a closing brace that closes nothing."""
-    if _has_tag(key) or b"}" in key:
-        return key + b":fence"
-    return b"{" + key + b"}:fence"
-
-
-def _has_tag(key: bytes) -> bool:
-    _, opening, rest = key.partition(b"{")
-    tag, closing, _ = rest.partition(b"}")
-    return bool(opening and closing and tag)
+    return key + b":fence" if b"}" in key else b"{" + key + b"}:fence"
 
 
 Ask = Callable[..., Awaitable[Reply]]
 
 
-async def without_scripts(ask: Ask, script: Script, rest: List[Any]) -> Reply:
+async def without_scripts(ask: Ask, script: Script, rest: list[Any]) -> Reply:
     """The same for a user who may not run any, by ``SET … IFEQ``, and ``DELEX`` or ``DELIFEQ``: a lock is taken without
     a fence, which is made while the lock is held, and put in if it is held still. So fences grow with the clock."""
     count, key = rest[:2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 from . import _plain
 from ._resp import Word
@@ -12,24 +12,24 @@ from .settings import millis
 UNLIMITED = 0
 EXCLUSIVE = 1
 
-Call = Tuple[_plain.Script, List[Word]]
+Call = tuple[_plain.Script, list[Word]]
 
 
 class Claim(NamedTuple):
     key: bytes
     owner: bytes
     share: int = EXCLUSIVE
-    also: Tuple[bytes, ...] = ()
+    also: tuple[bytes, ...] = ()
     grace: Optional[float] = None  # How long the hold may outlast the connection, if it is bound to one
 
     @property
-    def keys(self) -> Tuple[bytes, ...]:
+    def keys(self) -> tuple[bytes, ...]:
         return (self.key, *self.also)
 
 
 class Question(NamedTuple):
     key: bytes
-    words: List[Word]
+    words: list[Word]
     plain: Union[Callable[[], Call], str]  # The script, and what follows it in EVAL; or what needs the module
 
     def call(self) -> Call:
@@ -40,15 +40,13 @@ class Question(NamedTuple):
 
 def acquire(claim: Claim, ttl: float, *options: Word) -> Question:
     """By scripts nobody waits: whoever asks to wait is told of the present."""
-    key, owner, share, also, grace = claim
-    asked: List[Word] = [b"LOCK.ACQUIRE", key, owner, millis(ttl)]
+    key, owner, share, _, grace = claim
+    asked: list[Word] = [b"LOCK.ACQUIRE", key, owner, millis(ttl)]
     if share != EXCLUSIVE:
         asked += [b"SHARE", share]
     if grace is not None:
         asked += [b"EPHEMERAL", round(grace * 1000)]
-    asked += options
-    if also:
-        asked += _also(claim)
+    asked += [*options, *_also(claim)]
     if share != EXCLUSIVE or grace is not None:
         return Question(key, asked, "several holders, and ephemeral holds,")
     return Question(key, asked, lambda: _plain.acquire(claim.keys, owner, millis(ttl)))
@@ -65,33 +63,24 @@ def ticket(claim: Claim, ttl: float, kept: float, channel: Optional[bytes]) -> Q
 
 
 def extend(claim: Claim, ttl: float, fence: int) -> Question:
-    its_words: List[Word] = [b"LOCK.EXTEND", claim.key, claim.owner, millis(ttl), fence]
-
-    def call() -> Call:
-        return _plain.EXTEND, _of(claim, _plain.value(claim.owner, fence), millis(ttl))
-
-    return Question(claim.key, its_words + _also(claim) if claim.also else its_words, call)
+    key, owner, lasts = claim.key, claim.owner, millis(ttl)
+    its_words = [b"LOCK.EXTEND", key, owner, lasts, fence, *_also(claim)]
+    return Question(key, its_words, lambda: (_plain.EXTEND, _of(claim, _plain.value(owner, fence), lasts)))
 
 
 def release(claim: Claim, fence: Optional[int]) -> Question:
     """Without a fence: whatever this owner holds, and its place in the queue."""
-    its_words: List[Word] = [b"LOCK.RELEASE", claim.key, claim.owner]
-    if fence is not None:
-        its_words.append(fence)
-
-    def call() -> Call:
-        held = [] if fence is None else [_plain.value(claim.owner, fence)]
-        return _plain.RELEASE, _of(claim, claim.owner, *held)
-
-    return Question(claim.key, its_words + _also(claim) if claim.also else its_words, call)
+    key, owner, fences = claim.key, claim.owner, () if fence is None else (fence,)
+    its_words = [b"LOCK.RELEASE", key, owner, *fences, *_also(claim)]
+    return Question(
+        key, its_words, lambda: (_plain.RELEASE, _of(claim, owner, *[_plain.value(owner, each) for each in fences]))
+    )
 
 
 def raised(claim: Claim, fence: int) -> Question:
-    def call() -> Call:
-        key, day = claim.key, _plain.DAY_MILLIS
-        return _plain.RAISE, [2, key, _plain.beside(key), claim.owner, b"%016d" % fence, day, day * 1000]
-
-    return Question(claim.key, [b"LOCK.RAISE", claim.key, claim.owner, fence], call)
+    key, owner, day = claim.key, claim.owner, _plain.DAY_MILLIS
+    rest: list[Word] = [2, key, _plain.beside(key), owner, b"%016d" % fence, day, day * 1000]
+    return Question(key, [b"LOCK.RAISE", key, owner, fence], lambda: (_plain.RAISE, rest))
 
 
 def look(key: bytes) -> Question:
@@ -102,13 +91,13 @@ def listing(key: bytes, *command: Word) -> Question:
     return Question(key, [*command], "lists of holders, of waiters and of events")
 
 
-def guarded(claim: Claim, fence: int, command: Tuple[Word, ...]) -> Question:
+def guarded(claim: Claim, fence: int, command: tuple[Word, ...]) -> Question:
     return Question(claim.key, [b"LOCK.GUARD", claim.key, claim.owner, fence, *command], "guarded commands")
 
 
-def _of(claim: Claim, *arguments: Word) -> List[Word]:
+def _of(claim: Claim, *arguments: Word) -> list[Word]:
     return [len(claim.keys), *claim.keys, *arguments]
 
 
-def _also(claim: Claim) -> List[Word]:
-    return [b"ALSO", len(claim.also), *claim.also]
+def _also(claim: Claim) -> list[Word]:
+    return [b"ALSO", len(claim.also), *claim.also] if claim.also else []

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any, Callable, Coroutine, Dict, List, Optional, Set, Union
+from typing import Any, Callable, Coroutine, Optional, Union
 
 from . import _questions
 from ._asking import Answer, Asking, Limits
 from ._lines import Line
 from ._questions import Claim, Question
 from ._resp import Reply, number, pack
-from ._routes import Routes
 from ._target import Several
-from ._time import RETRY, now, within
+from ._time import now, within
 from .errors import LeaseholdError, Refused, SettingError, Unreachable
 
 LONGEST_EACH = 0.5  # How long one server of a quorum may take to answer at the most
@@ -29,12 +28,12 @@ class Most(Asking):
 
     owns_tries = True
 
-    def __init__(self, target: Several, routes: Routes, response: float, spawn: Spawn) -> None:
-        super().__init__(routes, response)
+    def __init__(self, target: Several, response: float, spawn: Spawn) -> None:
+        super().__init__(target, response)
         self._spawn = spawn
-        self._peers = [Asking(Routes(each, response), response) for each in target.each]
+        self._peers = [Asking(each, response) for each in target.each]
         self._majority = len(self._peers) // 2 + 1
-        self._run_ids: Dict[Asking, str] = {}
+        self._run_ids: dict[Asking, str] = {}
 
     def send_away(self) -> None:
         super().send_away()
@@ -47,12 +46,7 @@ class Most(Asking):
             peer.close()
 
     async def ask(
-        self,
-        key: bytes,
-        question: Callable[[float], Question],
-        limits: Limits,
-        *_: object,
-        **__: object,
+        self, key: bytes, question: Callable[[float], Question], limits: Limits, *_: object, **__: object
     ) -> Answer:
         asked = now()
         its_question = question(asked)
@@ -76,46 +70,34 @@ class Most(Asking):
         raise self._too_few(told) or Unreachable("too few servers answered in time")
 
     async def _acquire(self, claim: Claim, question: Question, limits: Limits) -> Answer:
-        tries = 0
-        while True:
-            asked, fence = now(), None
-            try:
-                told = await self._ask_all(question, limits, self._peers, claim)
-                error = self._wrong(told)
-                if error is None:
-                    fence = await self._raised(claim, told, limits)
-                    error = None if fence is not None else self._too_few(told)
-            except Refused as refused:
-                error = refused
-            finally:
-                if fence is None:
-                    # Everywhere: it may have been granted by a server that was not heard.
-                    await self._give_back(claim, limits)
-            if fence is not None or error is None:
-                return Answer(fence, asked, _NO_LINE, False)
-            rest = RETRY.rest(tries)
-            if not isinstance(error, Unreachable) or now() + rest >= limits.until:
-                raise error
-            tries += 1
-            await self.pause(rest)
-
-    async def _give_back(self, claim: Claim, limits: Limits) -> None:
-        await self._ask_all(_questions.release(claim, None), self._last(limits), self._peers)
+        asked, fence = now(), None
+        try:
+            told = await self._ask_all(question, limits, self._peers, claim)
+            error: Optional[LeaseholdError] = next((e for e in told.values() if isinstance(e, SettingError)), None)
+            if error is None:
+                fence = await self._raised(claim, told, limits)
+                error = None if fence is not None else self._too_few(told)
+        except Refused as refused:
+            error = refused
+        finally:
+            if fence is None:
+                # Everywhere: it may have been granted by a server that was not heard.
+                await self._ask_all(_questions.release(claim, None), self._last(limits), self._peers)
+        if fence is None and error is not None:
+            raise error
+        return Answer(fence, asked, _NO_LINE, False)
 
     def _last(self, limits: Limits) -> Limits:
         return Limits(limits.each, now() + 10 * limits.each, True)
 
-    async def _raised(self, claim: Claim, told: Dict[Asking, Told], limits: Limits) -> Optional[int]:
+    async def _raised(self, claim: Claim, told: dict[Asking, Told], limits: Limits) -> Optional[int]:
         """The fence that most of them have now; None if not enough have granted the lock."""
         granted = {peer: number(reply) for peer, reply in told.items() if not isinstance(reply, BaseException)}
         fences = {peer: fence for peer, fence in granted.items() if fence is not None}
         while len(fences) >= self._majority:
             fence = max(fences.values())
             told = await self._ask_all(_questions.raised(claim, fence), limits, list(fences))
-            if (
-                sum(number(reply) == fence for reply in told.values() if not isinstance(reply, BaseException))
-                >= self._majority
-            ):
+            if [number(reply) for reply in _said(told)].count(fence) >= self._majority:
                 return fence
             error = self._too_few(told)
             if not isinstance(error, Refused) or len(fences) == self._majority:
@@ -127,10 +109,10 @@ class Most(Asking):
         return None
 
     async def _ask_all(
-        self, question: Question, limits: Limits, whom: List[Asking], claim: Optional[Claim] = None
-    ) -> Dict[Asking, Told]:
+        self, question: Question, limits: Limits, whom: list[Asking], claim: Optional[Claim] = None
+    ) -> dict[Asking, Told]:
         """What those have said who answered in time. Nobody is waited for who cannot change what most have said."""
-        heard: Dict[Asking, Told] = {}
+        heard: dict[Asking, Told] = {}
         begun, is_over = now(), False
 
         async def ask(peer: Asking) -> None:
@@ -146,7 +128,7 @@ class Most(Asking):
                 # It may be granted, and nobody hears of it.
                 await peer.ask(claim.key, lambda _: _questions.release(claim, None), self._last(limits))
 
-        tasks: Set[asyncio.Future[None]] = {self._spawn(ask(peer)) for peer in whom}
+        tasks: set[asyncio.Future[None]] = {self._spawn(ask(peer)) for peer in whom}
         until = begun + limits.each
         try:
             while tasks and now() < until:
@@ -164,16 +146,16 @@ class Most(Asking):
         if peer not in self._run_ids:
             question = Question(key, [b"INFO", b"server"], "lists")
             server = await within(limits.each, peer.routes.server_of(key))
-            reply = await (await server.line(limits.each)).ask(pack(question.words), limits.each)
+            reply = await (await server.line.get(limits.each)).ask(pack(question.words), limits.each)
             found = re.search(rb"run_id:(\w+)", reply if isinstance(reply, bytes) else b"")
-            if found is not None and found[1].decode() in self._run_ids.values():
+            run_id = "" if found is None else found[1].decode()
+            # A request at the same time may have looked, too.
+            others = [its for other, its in self._run_ids.items() if other is not peer]
+            if run_id and run_id in others:
                 raise SettingError("client: two addresses of a quorum lead to one server")
-            self._run_ids[peer] = "" if found is None else found[1].decode()
+            self._run_ids[peer] = run_id
 
-    def _wrong(self, told: Dict[Asking, Told]) -> Optional[LeaseholdError]:
-        return next((each for each in told.values() if isinstance(each, SettingError)), None)
-
-    def _too_few(self, told: Dict[Asking, Told]) -> Optional[LeaseholdError]:
+    def _too_few(self, told: dict[Asking, Told]) -> Optional[LeaseholdError]:
         errors = [each for each in told.values() if isinstance(each, LeaseholdError)]
         if len(told) - len(errors) >= self._majority:
             return None
@@ -182,7 +164,7 @@ class Most(Asking):
         return refused[0] if refused else Unreachable(said)
 
 
-def _said(told: Dict[Asking, Told]) -> List[Reply]:
+def _said(told: dict[Asking, Told]) -> list[Reply]:
     return [each for each in told.values() if not isinstance(each, LeaseholdError)]
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Callable, Optional, Sequence, TypeVar, Union
 
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ConnectionError as Disconnected, RedisError, ResponseError
 
 from .errors import SettingError
+from .settings import octets
 
-Reply = Union[None, int, bytes, RedisError, List["Reply"]]  # Errors are values here: those who asked raise them
+Reply = Union[None, int, bytes, RedisError, list["Reply"]]  # Errors are values here: those who asked raise them
 Word = Union[bytes, str, int]
-Words = Sequence[Word]
 E = TypeVar("E")
 
 
-def pack(words: Words) -> bytes:
-    told: List[Union[int, bytes]] = []
+def pack(words: Sequence[Word]) -> bytes:
+    told: list[Union[int, bytes]] = []
     for word in words:
         octets = word if type(word) is bytes else b"%d" % word if type(word) is int else _octets(word)
         told.append(len(octets))
@@ -35,7 +34,7 @@ _FORMS = [_form(count) for count in range(16)]
 
 def _octets(word: object) -> bytes:
     if isinstance(word, str):
-        return word.encode()
+        return octets("command", word)
     if isinstance(word, (int, float)) and not isinstance(word, bool):
         return repr(word).encode()
     if isinstance(word, (bytes, bytearray, memoryview)):
@@ -47,16 +46,16 @@ class Parser:
     __slots__ = ("_arrays", "_missing", "_pieces")
 
     def __init__(self) -> None:
-        self._pieces: List[bytes] = []
+        self._pieces: list[bytes] = []
         self._missing = 0  # How many bytes have to come at least before the rest can be read
-        self._arrays: List[Tuple[int, List[Reply]]] = []
+        self._arrays: list[tuple[int, list[Reply]]] = []
         """Those under way: how many elements each will have, and those that have come."""
 
     @property
     def is_amid(self) -> bool:
         return bool(self._pieces or self._arrays)
 
-    def feed(self, data: bytes) -> List[Reply]:
+    def feed(self, data: bytes) -> list[Reply]:
         if self._pieces:
             self._pieces.append(data)
             self._missing -= len(data)
@@ -64,7 +63,7 @@ class Parser:
                 return []
             data = b"".join(self._pieces)
             self._pieces = []
-        replies: List[Reply] = []
+        replies: list[Reply] = []
         at, length, missing = 0, len(data), 1
         while at < length:
             end = data.find(b"\r\n", at)
@@ -96,24 +95,18 @@ class Parser:
             else:
                 raise Disconnected("the server does not speak RESP2")
             at = after
-            if self._arrays:
-                reply, is_whole = self._element(reply)
-                if not is_whole:
-                    continue
-            replies.append(reply)
+            while self._arrays:
+                size, elements = self._arrays[-1]
+                elements.append(reply)
+                if len(elements) < size:
+                    break
+                self._arrays.pop()
+                reply = elements
+            else:
+                replies.append(reply)
         if at < length:
             self._pieces, self._missing = [data[at:]], missing
         return replies
-
-    def _element(self, reply: Reply) -> Tuple[Reply, bool]:
-        while self._arrays:
-            size, elements = self._arrays[-1]
-            elements.append(reply)
-            if len(elements) < size:
-                return None, False
-            self._arrays.pop()
-            reply = elements
-        return reply, True
 
 
 def number(reply: Reply) -> Optional[int]:
@@ -123,14 +116,14 @@ def number(reply: Reply) -> Optional[int]:
     return reply if isinstance(reply, int) else None
 
 
-def fields(reply: Reply) -> Dict[bytes, Reply]:
+def fields(reply: Reply) -> dict[bytes, Reply]:
     if not isinstance(reply, list):
         return {}
     names, values = reply[0::2], reply[1::2]
     return {name: value for name, value in zip(names, values) if isinstance(name, bytes)}
 
 
-_READ: Dict[str, Callable[[Reply], object]] = {
+_READ: dict[str, Callable[[Reply], object]] = {
     "bytes": lambda told: told if isinstance(told, bytes) else b"",
     "str": lambda told: told.decode(errors="replace") if isinstance(told, bytes) else "",
     "int": lambda told: number(told) or 0,
@@ -141,11 +134,11 @@ _READ: Dict[str, Callable[[Reply], object]] = {
 _NAMES = {"name": b"key", "lasted": b"ms"}
 
 
-def read(kind: Callable[..., E], told: Dict[bytes, Reply]) -> E:
+def read(kind: Callable[..., E], told: dict[bytes, Reply]) -> E:
     """What a server lists, as the fields of a class: in seconds, where it counts milliseconds."""
     names = ((_NAMES.get(name, name.replace("_", "-").encode()), form) for name, form in kind.__annotations__.items())
     return kind(*(_READ[str(getattr(form, "__forward_arg__", form))](told.get(name)) for name, form in names))
 
 
-def listed(kind: Callable[..., E], reply: Reply) -> List[E]:
+def listed(kind: Callable[..., E], reply: Reply) -> list[E]:
     return [read(kind, fields(each)) for each in (reply if isinstance(reply, list) else [])]

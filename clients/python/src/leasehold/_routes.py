@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Callable, Optional, Sequence, TypeVar, Union
 
 from redis.crc import key_slot
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError as Disconnected, RedisError
 
 from ._resp import Reply, pack
 from ._server import Server
@@ -18,87 +17,60 @@ from ._verdict import Verdict, redirection_in, verdict
 T = TypeVar("T")
 
 LOOK_EVERY = 1.0  # How often sentinels are asked who is the primary: a former one may still be reachable
-
 NEXT_AFTER = 0.1  # How long a node may take to say who has which slot before another one is asked, too
 
 
-class SlotMap:
-    def __init__(self) -> None:
-        self._nodes: Dict[int, Address] = {}
-
-    def node_of(self, key: bytes) -> Optional[Address]:
-        return self._nodes.get(slot_of(key))
-
-    def moved(self, slot: int, to: Address) -> None:
-        self._nodes[slot] = to
-
-    def nodes(self) -> List[Address]:
-        return list(dict.fromkeys(self._nodes.values()))
-
-    def learn(self, reply: Reply, asked: Address, mapped: Callable[[Address], Address] = lambda node: node) -> None:
-        """The answer to CLUSTER SLOTS. A node that does not know its own name is called by that of who answered."""
-        known: Dict[int, Address] = {}
-        for entry in reply if isinstance(reply, list) else []:
-            if not isinstance(entry, list) or len(entry) < 3 or not isinstance(entry[2], list):
-                continue
-            first, last, primary = entry[0], entry[1], entry[2]
-            host, port = primary[0], primary[1]
+def slots_in(reply: Reply, asked: Address) -> dict[int, Address]:
+    """The answer to CLUSTER SLOTS. A node that does not know its own name is called by that of who answered."""
+    known: dict[int, Address] = {}
+    for entry in reply if isinstance(reply, list) else []:
+        if isinstance(entry, list) and len(entry) >= 3 and isinstance(entry[2], list):
+            (first, last), (host, port) = entry[:2], entry[2][:2]
             if isinstance(first, int) and isinstance(last, int) and isinstance(port, int):
                 name = host.decode() if isinstance(host, bytes) and host not in (b"", b"?") else asked[0]
-                known.update(dict.fromkeys(range(first, last + 1), mapped((name, port))))
-        if known:
-            self._nodes = known
-
-
-def slot_of(key: bytes) -> int:
-    return int(key_slot(key))
+                known.update(dict.fromkeys(range(first, last + 1), (name, port)))
+    return known
 
 
 class Routes:
     def __init__(self, target: Union[Alone, Watched, Clustered], response: float) -> None:
         self._target = target
         self._response = response
-        self._servers: Dict[Optional[Address], Server] = {}
-        self._slots = SlotMap()
+        self._servers: dict[Optional[Address], Server] = {}
+        self._nodes: dict[int, Address] = {}  # Which has each slot
         self.is_closed = False
         self._looked_at: Optional[float] = None
         self._primary: Optional[Address] = None
         self._looking: Optional[asyncio.Future[None]] = None
-        self._sentinels: List[Server] = []
         self._alone = self.server_at(None) if isinstance(target, Alone) else None
-        if isinstance(target, Watched):
-            self._sentinels = [Server(each, None, response) for each in target.sentinels]
+        self._is_watched = isinstance(target, Watched)
+        sentinels = target.sentinels if isinstance(target, Watched) else ()
+        self._sentinels = [Server(each, None, response) for each in sentinels]
 
     def server_at(self, address: Optional[Address]) -> Server:
         server = self._servers.get(address)
-        if server is None:
-            server = self._servers[address] = Server(self._target.endpoint, address, self._response)
-        return server
+        # Threads ask, too.
+        return server or self._servers.setdefault(address, Server(self._target.endpoint, address, self._response))
 
     def known(self, key: bytes) -> Optional[Server]:
         if self._alone is not None:
             return self._alone
-        if isinstance(self._target, Watched):
-            is_due = self._looked_at is None or now() - self._looked_at >= LOOK_EVERY
-            address = None if is_due else self._primary
-        else:
-            address = None if self._looked_at is None else self._slots.node_of(key)
-        return None if address is None else self._servers.get(address)
+        address = self._address_of(key)
+        is_due = self._looked_at is None or (self._is_watched and now() - self._looked_at >= LOOK_EVERY)
+        return None if self.is_closed or is_due or address is None else self.server_at(address)
+
+    def _address_of(self, key: bytes) -> Optional[Address]:
+        return self._primary if self._is_watched else self._nodes.get(key_slot(key))
 
     async def server_of(self, key: bytes) -> Server:
         known = self.known(key)
         if known is not None:
             return known
-        if isinstance(self._target, Watched):
-            await self._look_once()
-            if self._primary is None:
-                raise Disconnected("no sentinel names a primary")
-            return self.server_at(self._primary)
-        if self._slots.node_of(key) is None or self._looked_at is None:
-            await self._look_once()
-        address = self._slots.node_of(key)
+        await self._look_once()
+        address = self._address_of(key)
         if address is None:
-            raise Disconnected("no node of the cluster says who has the slot")
+            who = "sentinel names a primary" if self._is_watched else "node of the cluster says who has the slot"
+            raise Disconnected(f"no {who}")
         return self.server_at(address)
 
     def redirected(self, error: BaseException) -> Optional[Server]:
@@ -108,7 +80,7 @@ class Routes:
         code, slot, address = redirection
         if code == "ASK":
             return self.server_at(self._mapped(address))
-        self._slots.moved(slot, self._mapped(address))
+        self._nodes[slot] = self._mapped(address)
         return None
 
     def failed(self, error: BaseException) -> None:
@@ -122,31 +94,28 @@ class Routes:
 
     async def _look(self) -> None:
         if isinstance(self._target, Watched):
-            self._primary = await self._ask_sentinels(self._target.service) or self._primary
+            words = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._target.service.encode()]
+            self._primary = await self._first(self._sentinels, words, 0.0, _primary_in) or self._primary
         elif isinstance(self._target, Clustered):
             await self._ask_nodes(self._target)
         self._looked_at = now()
 
-    async def _ask_sentinels(self, service: str) -> Optional[Address]:
-        words = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.encode()]
-        return await self._first(self._sentinels, words, 0.0, lambda reply, _: _address(reply))
-
     async def _ask_nodes(self, target: Clustered) -> None:
         """One after the other, and the next one before long: all wait for this, also for locks of nodes that are up."""
-        nodes = dict.fromkeys([*self._slots.nodes(), *(self._mapped(address) for address in target.seeds)])
+        nodes = dict.fromkeys([*self._nodes.values(), *map(self._mapped, target.seeds)])
 
-        def learned(reply: Reply, server: Server) -> bool:
-            if reply and server.address is not None:
-                self._slots.learn(reply, server.address, self._mapped)
-            return bool(reply)
+        def read(reply: Reply, server: Server) -> dict[int, Address]:
+            assert server.address is not None
+            return {slot: self._mapped(node) for slot, node in slots_in(reply, server.address).items()}
 
-        await self._first([self.server_at(node) for node in nodes], [b"CLUSTER", b"SLOTS"], NEXT_AFTER, learned)
+        servers = [self.server_at(node) for node in nodes]
+        self._nodes = await self._first(servers, [b"CLUSTER", b"SLOTS"], NEXT_AFTER, read) or self._nodes
 
     async def _first(
-        self, servers: Sequence[Server], words: List[bytes], every: float, read: Callable[[Reply, Server], Optional[T]]
+        self, servers: Sequence[Server], words: list[bytes], every: float, read: Callable[[Reply, Server], Optional[T]]
     ) -> Optional[T]:
         """What is read from the first answer that says something."""
-        asking: List[asyncio.Future[Optional[T]]] = []
+        asking: list[asyncio.Future[Optional[T]]] = []
 
         async def ask(number: int, server: Server) -> Optional[T]:
             if number:
@@ -165,9 +134,9 @@ class Routes:
             for each in asking:
                 each.cancel()
 
-    async def _ask(self, server: Server, words: List[bytes]) -> Reply:
+    async def _ask(self, server: Server, words: list[bytes]) -> Reply:
         try:
-            line = await server.line(self._response)
+            line = await server.line.get(self._response)
             reply = await line.ask(pack(words), self._response)
         except (RedisError, OSError):
             return None
@@ -185,7 +154,7 @@ class Routes:
             self._looking.cancel()
 
 
-def _address(reply: Reply) -> Optional[Tuple[str, int]]:
+def _primary_in(reply: Reply, _: Server) -> Optional[Address]:
     if isinstance(reply, list) and len(reply) == 2:
         host, port = reply
         if isinstance(host, bytes) and isinstance(port, bytes):

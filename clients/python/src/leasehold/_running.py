@@ -9,24 +9,24 @@ import atexit
 import concurrent.futures
 import logging
 import math
+import os
 import threading
-from typing import Callable, Coroutine, List, Optional, Set, Tuple, TypeVar, Union
+from typing import Callable, Coroutine, Optional, TypeVar, Union
 
 from redis.exceptions import RedisError
 
-from . import _fork, _questions
+from . import _questions
 from ._direct import Channel
-from ._holding import guarded, released_by
+from ._holding import released_by
 from ._hub import Hub
 from ._pending import Granted, LeaseState, Pending, is_fresh
 from ._resp import Reply, Word, number
 from ._server import Server
 from ._target import Target
-from ._time import now, valid_until
+from ._time import now
 from ._verdict import Verdict, public, verdict
 from ._waiting import LATE
-from ._wanted import Wanted
-from .errors import Closed, LeaseholdError, LockLost, Unanswered, Unreachable
+from .errors import Closed, LeaseholdError, Unanswered, Unreachable
 from .outcomes import Loss, Released
 from .settings import Name, Settings
 
@@ -38,6 +38,7 @@ T = TypeVar("T")
 GRACE = 2.0  # How much longer than a request may take its caller waits for the thread. It has not run for as long then.
 
 LAST_STEPS = 2.0  # How long what is left on the loop may take to end
+AT_EXIT = 1.0  # How long a program that ends may be kept from it by each client
 
 
 class LoopThread:
@@ -96,30 +97,20 @@ def _at_most(limit: float) -> float:
     return min(limit, threading.TIMEOUT_MAX)
 
 
-Close = Callable[[float], object]
-
-LIMIT = 1.0  # How long a program that ends may be kept from it by each client, in seconds
+_open: set[Running] = set()
 
 
-class Open:
-    def __init__(self) -> None:
-        self.closes: Set[Close] = set()
-        _fork.remember(self)
+@atexit.register
+def _close_all() -> None:
+    while _open:
+        running = _open.pop()
+        try:
+            # A child process has those of its parent, too.
+            if running.process == os.getpid():
+                running.close(AT_EXIT)
+        except Exception as error:
+            log.debug("not closed when the program ended: %s", error)
 
-    def close_all(self) -> None:
-        while self.closes:
-            try:
-                self.closes.pop()(LIMIT)
-            except Exception as error:
-                log.debug("not closed when the program ended: %s", error)
-
-    def forget_in_child(self) -> None:
-        _fork.OF_PARENTS.append(self.closes)
-        self.__init__()  # type: ignore[misc]
-
-
-OPEN = Open()
-atexit.register(OPEN.close_all)
 
 _Came = Union[Granted, bool]  # What came of a request of the thread; False: others have it, True: ask in another way
 
@@ -133,15 +124,16 @@ class Running:
 
         self.hub = self.thread.call(new_hub, None)
         self._routes = self.hub.asking.routes
-        OPEN.closes.add(self.close)
+        self.process = os.getpid()
+        _open.add(self)
 
     def acquire(self, pending: Pending, lease_of: Callable[[LeaseState], L]) -> Optional[L]:
         """A lease from the first moment: if the caller is interrupted, nobody has it, and it is given back."""
-        hub, wanted, begun = self.hub, pending.wanted, now()
+        hub, wanted = self.hub, pending.wanted
         hub.requests.add(pending)
         try:
             hub.check_open()
-            came = self._acquire_directly(pending, begun)
+            came = self._acquire_directly(pending)
             if came is not True:
                 return lease_of(hub.granted(pending, came)) if came else None
         except BaseException:
@@ -151,13 +143,13 @@ class Running:
             hub.requests.discard(pending)
 
         async def granted() -> Optional[L]:
-            state = await hub.acquire(pending, begun)
+            state = await hub.acquire(pending)
             return None if state is None else lease_of(state)
 
         limit = None if math.isinf(wanted.wait) else max(wanted.wait, hub.limits.within)
         return self.thread.call(granted, limit)
 
-    def _acquire_directly(self, pending: Pending, begun: float) -> _Came:
+    def _acquire_directly(self, pending: Pending) -> _Came:
         hub, wanted = self.hub, pending.wanted
         server = self._routes.known(wanted.claim.key)
         # The loop tells of events, too.
@@ -166,34 +158,27 @@ class Running:
             return True
         may_wait = wanted.wait > 0 and server.has_module
         waits = may_wait and hub.take_room()
+        deadline = pending.begun + (wanted.wait or hub.limits.within)
         try:
             # Where no more may wait on connections, none is opened for a try.
             channel = server.pool.take_idle()
             if channel is None and (waits or not may_wait):
-                channel = self._opened(server, begun, wanted)
-            came = channel is None or self._ask_for_it(server, channel, pending, begun, waits)
+                channel = server.pool.take(min(hub.limits.response, deadline - now()))
+            came = channel is None or self._ask_for_it(server, channel, pending, deadline, waits)
+        except (RedisError, OSError):
+            return True
         finally:
             if waits:
                 hub.leave_room()
-        if not isinstance(came, Granted) or _is_good(came, waits):
+        if not isinstance(came, Granted) or is_fresh(came.asked, came.ttl):
             return came
         # It has waited for a good part of its lease, which begins anew when it is asked for once more.
         channel = server.pool.take_idle()
-        came = channel is None or self._ask_for_it(server, channel, pending, begun, False)
-        return came if not isinstance(came, Granted) or _is_good(came, False) else True
+        came = channel is None or self._ask_for_it(server, channel, pending, deadline, False)
+        return came if not isinstance(came, Granted) or is_fresh(came.asked, came.ttl) else True
 
-    def _deadline(self, begun: float, wanted: Wanted) -> float:
-        return begun + (wanted.wait if wanted.wait > 0 else self.hub.limits.within)
-
-    def _opened(self, server: Server, begun: float, wanted: Wanted) -> Optional[Channel]:
-        try:
-            return server.pool.take(min(self.hub.limits.response, self._deadline(begun, wanted) - now()))
-        except (RedisError, OSError):
-            return None
-
-    def _ask_for_it(self, server: Server, channel: Channel, pending: Pending, begun: float, waits: bool) -> _Came:
-        hub, wanted, deadline = self.hub, pending.wanted, self._deadline(begun, pending.wanted)
-        asked = now()
+    def _ask_for_it(self, server: Server, channel: Channel, pending: Pending, deadline: float, waits: bool) -> _Came:
+        hub, wanted, asked = self.hub, pending.wanted, now()
         left = deadline - asked
         limit: Optional[float] = min(hub.asking.each(wanted.ttl), left)
         if not waits:
@@ -279,17 +264,11 @@ class Running:
     def ask(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
         return self.thread.call(work, self.hub.limits.within)
 
-    def extend(self, state: LeaseState, ttl: float) -> bool:
-        hub, until = self.hub, now() + self.hub.limits.within
-        return self.ask(lambda: hub.extend(state, ttl, until))
-
-    def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
+    def guard(self, state: LeaseState, command: tuple[Word, ...]) -> Reply:
         hub = self.hub
         hub.check_open()
-        loss = state.loss
-        if loss is not None:
-            raise LockLost(state.name, loss)
-        question = guarded(state, command)
+        state.check()
+        question = _questions.guarded(state.claim, state.fence, command)
         server = self._routes.known(state.claim.key)
         if server is not None and server.has_module:
             packed = server.known_words(question) or b""
@@ -315,19 +294,13 @@ class Running:
                 return channel
             channel.close()
 
-    def close(self, limit: float) -> List[Name]:
-        OPEN.closes.discard(self.close)
+    def close(self, limit: float) -> list[Name]:
+        _open.discard(self)
         try:
             return self.thread.call(lambda: self.hub.close(limit), limit)
         finally:
             self.thread.stop(limit)
 
     def drop(self) -> None:
-        OPEN.closes.discard(self.close)
+        _open.discard(self)
         self.hub.drop_all(self.thread.loop.stop)
-
-
-def _is_good(grant: Granted, has_waited: bool) -> bool:
-    if has_waited:
-        return is_fresh(grant.asked, grant.ttl)
-    return valid_until(grant.asked, grant.ttl) > now()

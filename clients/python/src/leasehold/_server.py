@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Awaitable, Callable, Generic, List, Optional, Set, TypeVar
+from typing import Awaitable, Callable, Generic, Optional, TypeVar
 
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ConnectionError as Disconnected, RedisError, ResponseError
 
 from ._direct import Pool
 from ._lines import Line, Subscription, Wire, open_wire
@@ -49,7 +48,6 @@ class TicketOffice:
 
 
 W = TypeVar("W", bound=Wire)
-S = TypeVar("S", bound=Subscription)
 
 
 class Shared(Generic[W]):
@@ -60,7 +58,13 @@ class Shared(Generic[W]):
         self._opening: Optional[asyncio.Future[W]] = None
         self.last: Optional[W] = None
 
+    @property
+    def now(self) -> Optional[W]:
+        return self.last if self.last is not None and self.last.is_usable else None
+
     async def get(self, limit: float) -> W:
+        if self.last is not None and self.last.is_usable:
+            return self.last
         opening = self._opening
         if opening is None:
             opening = self._opening = asyncio.ensure_future(self._open())
@@ -85,11 +89,6 @@ class Shared(Generic[W]):
             self.last.close()
 
 
-def _end(opening: asyncio.Future[Line]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
-
-
 class Server:
     def __init__(self, endpoint: Endpoint, address: Optional[Address], response: float) -> None:
         self.address = address
@@ -98,57 +97,40 @@ class Server:
         self.database = int(str(endpoint.options.get("db") or 0))
         self._endpoint = endpoint
         self._response = response
-        self._line: Shared[Line] = Shared(self._open_shared_line)
-        self._subscription: Shared[Subscription] = Shared(lambda: self.subscribed(Subscription))
+        self.line: Shared[Line] = Shared(self._open_shared_line)
+        self.subscription: Shared[Subscription] = Shared(self.subscribed)
         self.has_module = True  # As far as is known
-        self._lines: Set[Wire] = set()
-        self._scripts: Set[str] = set()
+        self._lines: set[Wire] = set()
+        self._scripts: set[str] = set()
         self._is_scriptless = False  # This user may not run any
 
-    @property
-    def line_now(self) -> Optional[Line]:
-        line = self._line.last
-        return line if line is not None and line.is_usable else None
-
-    @property
-    def subscription_now(self) -> Optional[Subscription]:
-        subscription = self._subscription.last
-        return None if subscription is None or subscription.is_closed else subscription
-
-    async def line(self, limit: float) -> Line:
-        return self.line_now or await self._line.get(limit)
-
-    async def own_line(self, limit: float) -> Line:
-        opening = asyncio.ensure_future(self._open_line())
-        try:
-            return await within(limit, opening)
-        except BaseException:
-            # It may have been opened in the moment in which it was given up.
-            opening.add_done_callback(_end)
-            raise
-
-    async def subscription(self, limit: float) -> Subscription:
-        return self.subscription_now or await self._subscription.get(limit)
-
     async def _open_shared_line(self) -> Line:
-        line = await self._open_line()
-        if self._line.last is not None:
+        line = await self.own_line(2 * self._response)
+        if self.line.last is not None:
             # The address may lead to another server now, which tells nothing on the connections to the former one.
             self.pool.drop_idle()
-            if self._subscription.last is not None:
-                self._subscription.last.close()
+            if self.subscription.last is not None:
+                self.subscription.last.close()
         return line
 
-    async def _open_line(self) -> Line:
-        connection = self._endpoint.open(self.address, self._response)
-        line = await open_wire(connection, self._response, lambda writer: Line(writer, self._response))
-        self._lines = {each for each in self._lines if not each.is_closed} | {line}
-        try:
+    async def own_line(self, limit: float) -> Line:
+        async def look(line: Line) -> None:
             line.has_module = self.has_module = await self._has_module(line)
+
+        return await self._opened(limit, lambda writer: Line(writer, self._response), look)
+
+    async def _opened(
+        self, limit: float, kind: Callable[[asyncio.StreamWriter], W], begin: Callable[[W], Awaitable[None]]
+    ) -> W:
+        until, connection = now() + limit, self._endpoint.open(self.address, self._response)
+        wire = await open_wire(connection, min(limit, self._response), kind)
+        self._lines = {each for each in self._lines if not each.is_closed} | {wire}
+        try:
+            await within(until - now(), begin(wire))
         except BaseException:
-            line.close()
+            wire.close()
             raise
-        return line
+        return wire
 
     async def _has_module(self, line: Line) -> bool:
         known = await line.ask(pack((b"COMMAND", b"INFO", b"LOCK.ACQUIRE")), self._response)
@@ -157,16 +139,8 @@ class Server:
             return self.has_module
         return isinstance(known, list) and len(known) == 1 and known[0] is not None
 
-    async def subscribed(self, kind: Callable[[asyncio.StreamWriter], S]) -> S:
-        connection = self._endpoint.open(self.address, self._response)
-        subscription = await open_wire(connection, self._response, kind)
-        self._lines = {each for each in self._lines if not each.is_closed} | {subscription}
-        try:
-            await within(self._response, subscription.begin())
-        except BaseException:
-            subscription.close()
-            raise
-        return subscription
+    async def subscribed(self, channel: Optional[bytes] = None) -> Subscription:
+        return await self._opened(2 * self._response, lambda writer: Subscription(writer, channel), Subscription.begin)
 
     def known_words(self, question: Question) -> Optional[bytes]:
         """In the words that this server knows, if they are known. Called from any thread."""
@@ -208,7 +182,7 @@ class Server:
                 line.has_module = self.has_module = True
             raise
 
-    async def _run(self, line: Line, script: Script, rest: List[Word], limit: float) -> Reply:
+    async def _run(self, line: Line, script: Script, rest: list[Word], limit: float) -> Reply:
         """By its digest once the server has run it: a digest that is not known is an error, which it counts."""
         if script.digest in self._scripts:
             reply = await line.ask(pack([b"EVALSHA", script.digest, *rest]), limit)
@@ -238,7 +212,7 @@ class Server:
 
     def close(self) -> None:
         self.pool.close()
-        for shared in (self._line, self._subscription):
+        for shared in (self.line, self.subscription):
             shared.stop()
         for line in list(self._lines):
             line.close()

@@ -10,14 +10,12 @@ import ipaddress
 import socket
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import redis
 import redis.asyncio
-from redis import connection as sync_connection
-from redis import sentinel as sync_sentinel
-from redis.asyncio import connection as async_connection
-from redis.asyncio import sentinel as async_sentinel
+from redis import connection as sync_connection, sentinel as sync_sentinel
+from redis.asyncio import connection as async_connection, sentinel as async_sentinel
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.retry import Retry as BlockingRetry
@@ -25,9 +23,9 @@ from redis.retry import Retry as BlockingRetry
 from .errors import SettingError
 
 
-def addresses_of(host: str, port: int, family: int) -> concurrent.futures.Future[List[str]]:
+def addresses_of(host: str, port: int, family: int) -> concurrent.futures.Future[list[str]]:
     """Whoever does not wait for it any more leaves it to the thread: the look-up cannot be interrupted."""
-    found: concurrent.futures.Future[List[str]] = concurrent.futures.Future()
+    found: concurrent.futures.Future[list[str]] = concurrent.futures.Future()
     found.set_running_or_notify_cancel()
 
     def look() -> None:
@@ -56,7 +54,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-Address = Tuple[str, int]
+Address = tuple[str, int]
 AnyClient = Union["redis.Redis", "redis.RedisCluster", "redis.asyncio.Redis", "redis.asyncio.RedisCluster"]
 
 _KEPT = ("username", "password", "credential_provider", "client_name", "db", "socket_type")
@@ -66,25 +64,20 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 
 @dataclass(frozen=True)
 class Endpoint:
-    kind: Type[async_connection.AbstractConnection]
+    kind: type[async_connection.AbstractConnection]
     options: Mapping[str, object] = field(repr=False)
 
     def open(self, address: Optional[Address], limit: float) -> async_connection.AbstractConnection:
         return self.kind(**self._options(address, limit), retry=Retry(NoBackoff(), 0))
 
     def open_blocking(self, address: Optional[Address], limit: float) -> sync_connection.AbstractConnection:
-        kind: Any = NamedConnection
-        if issubclass(self.kind, async_connection.UnixDomainSocketConnection):
-            kind = sync_connection.UnixDomainSocketConnection
-        elif issubclass(self.kind, async_connection.SSLConnection):
-            kind = NamedSSLConnection
-        connection: sync_connection.AbstractConnection = kind(
-            **self._options(address, limit), retry=BlockingRetry(NoBackoff(), 0)
-        )
+        kind: Any = next((of_threads for its, _, of_threads in _KINDS if issubclass(self.kind, its)), NamedConnection)
+        its_options = self._options(address, limit)
+        connection: sync_connection.AbstractConnection = kind(**its_options, retry=BlockingRetry(NoBackoff(), 0))
         return connection
 
-    def _options(self, address: Optional[Address], limit: float) -> Dict[str, Any]:
-        options: Dict[str, Any] = dict(self.options)
+    def _options(self, address: Optional[Address], limit: float) -> dict[str, Any]:
+        options: dict[str, Any] = dict(self.options)
         if address is not None:
             options["host"], options["port"] = address
         if issubclass(self.kind, async_connection.Connection):
@@ -120,6 +113,14 @@ class NamedConnection(sync_connection.Connection):
 
 class NamedSSLConnection(sync_connection.SSLConnection, NamedConnection):
     pass
+
+
+_KINDS = (
+    (async_connection.SSLConnection, sync_connection.SSLConnection, NamedSSLConnection),
+    (async_connection.UnixDomainSocketConnection, *[sync_connection.UnixDomainSocketConnection] * 2),
+    (async_connection.Connection, sync_connection.Connection, NamedConnection),
+)
+"""How event loops connect, how clients may, and how threads do. What has TLS is a Connection as well."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _of_cluster(client: Any) -> Clustered:
 
 def _endpoint(kind: object, given: Mapping[str, object]) -> Endpoint:
     its_kind = _asynchronous(kind)
-    kept: List[str] = list(_KEPT)
+    kept: list[str] = list(_KEPT)
     kept += ["path"] if issubclass(its_kind, async_connection.UnixDomainSocketConnection) else _TCP
     options = {name: given[name] for name in kept if given.get(name) is not None}
     if issubclass(its_kind, async_connection.SSLConnection):
@@ -199,7 +200,7 @@ def _endpoint(kind: object, given: Mapping[str, object]) -> Endpoint:
     return Endpoint(its_kind, options)
 
 
-def _tls(given: Mapping[str, object]) -> Dict[str, object]:
+def _tls(given: Mapping[str, object]) -> dict[str, object]:
     known = inspect.signature(async_connection.SSLConnection.__init__).parameters
     its = {name: value for name, value in given.items() if name.startswith("ssl_") and value is not None}
     for name, value in its.items():
@@ -209,24 +210,18 @@ def _tls(given: Mapping[str, object]) -> Dict[str, object]:
     return {name: value for name, value in its.items() if name in known}
 
 
-def _asynchronous(kind: object) -> Type[async_connection.AbstractConnection]:
+def _asynchronous(kind: object) -> type[async_connection.AbstractConnection]:
     if not isinstance(kind, type):
         raise SettingError("client: its pool has no class of connections")
-    sentinels = (async_sentinel.SentinelManagedConnection, sync_sentinel.SentinelManagedConnection)
-    is_tls = issubclass(kind, (sync_connection.SSLConnection, async_connection.SSLConnection))
-    if issubclass(kind, sentinels):
-        return async_connection.SSLConnection if is_tls else async_connection.Connection
-    if issubclass(kind, async_connection.AbstractConnection):
+    is_managed = issubclass(kind, async_sentinel.SentinelManagedConnection)
+    if issubclass(kind, async_connection.AbstractConnection) and not is_managed:
         return kind
-    if is_tls:
-        return async_connection.SSLConnection
-    if issubclass(kind, sync_connection.UnixDomainSocketConnection):
-        return async_connection.UnixDomainSocketConnection
-    if issubclass(kind, sync_connection.Connection):
-        return async_connection.Connection
+    for its, given, _ in _KINDS:
+        if issubclass(kind, (its, given)):
+            return its
     raise SettingError(f"client: connections of the kind {kind.__name__} are not known")
 
 
-def keepalive() -> Dict[int, int]:
+def keepalive() -> dict[int, int]:
     found = ((getattr(socket, name, None), seconds) for name, seconds in _KEEPALIVE)
     return {option: seconds for option, seconds in found if option is not None}

@@ -11,7 +11,7 @@ import asyncio
 import math
 import random
 import re
-from typing import Dict, Optional, Union
+from typing import Optional, Union
 
 from redis.exceptions import RedisError
 
@@ -27,21 +27,16 @@ from ._verdict import Verdict, verdict
 from .errors import Closed, LeaseholdError, QueueFull, Refused, Unreachable
 
 KEPT_TIMES = 3  # How many times a place is kept for as long as nobody asks for it
-
 KEPT_LEAST = 1.0
 ASKED_A_SECOND = 1000  # The more tickets there are, the less often each is asked for
-
 RENEWED_EVERY = 1.0  # Places are kept by many requests at once, so often at most
-
 UNHEARD = 0.25  # How often it is asked for while nobody tells of grants, unless there are many
 
 _LONGEST = re.compile(r"TICKET must be an integer from 1 to (\d+)")
 
 
 class Elsewise(Exception):
-    def __init__(self, waited: Waited) -> None:
-        super().__init__(waited)
-        self.waited = waited
+    """There is no place at this server: what to do instead."""
 
 
 class Queuing:
@@ -145,16 +140,18 @@ class Queuing:
 
     async def _prepare(self, server: Server, line: Line, limit: float) -> None:
         if not line.has_module:
-            raise Elsewise(Waited.NO_QUEUE)
+            raise Elsewise(Waited.ASK)
         if server.tickets.is_closed:
             raise Elsewise(Waited.NO_TICKETS)
-        self.enter(server, server.subscription_now or await self._subscription_of(server, limit))
+        self.enter(server, server.subscription.now or await self._subscription_of(server, limit))
 
     def enter(self, server: Server, subscription: Optional[Subscription]) -> None:
         slice_ = max(self._home.limits.slice, len(self._home.requests) / ASKED_A_SECOND)
         self.kept = min(max(KEPT_LEAST, slice_ * KEPT_TIMES), server.tickets.longest)
         self.server = server
-        places = None if subscription is None else places_of(self._home, server, subscription)
+        places: Optional[Places] = None
+        if subscription is not None:
+            places = subscription.places or Places(self._home, server, subscription)
         if places is not self._places:
             self.leave()
             self._places = places
@@ -166,7 +163,7 @@ class Queuing:
         """None if there is none at the moment, as on a server that takes no more clients: the place is kept without."""
         try:
             # There has to be time to ask.
-            subscription = await server.subscription(limit / 2)
+            subscription = await server.subscription.get(limit / 2)
         except (RedisError, OSError) as error:
             if verdict(error) in (Verdict.REFUSED, Verdict.UNKNOWN_COMMAND):
                 server.tickets.refuse()
@@ -200,7 +197,8 @@ class Queuing:
             return came or None
         # A lease that is not renewed has to be whole.
         must_claim = self._is_doubtful or home.settings.confirm or not self.pending.wanted.renew
-        if must_claim or not is_fresh_enough(self.asked, self.counted):
+        if must_claim or now() >= self.asked + self.counted * 3 / 4:
+            # The work can begin while a quarter of the lease is left.
             return None
         return Granted(came, self.asked, self.counted)
 
@@ -209,9 +207,6 @@ class Queuing:
     def told(self, came: Union[int, Granted]) -> None:
         if self._told is not None and not self._told.done():
             self._told.set_result(came)
-
-    def deaf(self) -> None:
-        self.told(0)
 
     @property
     def is_told(self) -> bool:
@@ -234,11 +229,6 @@ class Queuing:
         if self._places is not None:
             self._places.leave(self)
             self._places = None
-
-
-def is_fresh_enough(asked: float, counted: float) -> bool:
-    """Whether the work can begin before the lease is asked for once more: a quarter of it is left."""
-    return now() < asked + counted * 3 / 4
 
 
 class Request:
@@ -273,13 +263,6 @@ class Request:
         self._place.told(0)
 
 
-def places_of(home: Home, server: Server, subscription: Subscription) -> Places:
-    places = subscription.places
-    if not isinstance(places, Places):
-        places = subscription.places = Places(home, server, subscription)
-    return places
-
-
 class Places:
     """All places of a client in the queues of a server: kept by many requests at once."""
 
@@ -287,7 +270,8 @@ class Places:
         self._home = home
         self._server = server
         self.subscription = subscription
-        self._due: Dict[Queuing, float] = {}  # When each is to be asked for: one request at a time
+        subscription.places = self
+        self._due: dict[Queuing, float] = {}  # When each is to be asked for: one request at a time
         self._timer: Optional[asyncio.TimerHandle] = None
 
     def enter(self, place: Queuing) -> None:
@@ -315,7 +299,7 @@ class Places:
         self.subscription.check(self._home.limits.slice)
         here = now()
         due = [place for place, moment in self._due.items() if moment <= here and not place.is_told]
-        line = self._server.line_now
+        line = self._server.line.now
         slice_ = max(self._home.limits.slice, len(self._due) / ASKED_A_SECOND)
         if due and (line is None or not line.has_module):
             for place in due:

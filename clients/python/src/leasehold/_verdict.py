@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import Optional, Tuple
+from typing import Optional
 
 from redis import exceptions as redis_errors
 
-from .errors import LeaseholdError, SettingError, Unreachable, refused
+from .errors import BY_CODE, LeaseholdError, Refused, SettingError, Unreachable
 
 
 class Verdict(enum.Enum):
@@ -23,34 +23,28 @@ class Verdict(enum.Enum):
     REFUSED = enum.auto()  # Another try would come to the same
 
 
-# redis-py cuts the code off the text of the errors that it has a class for. Subclasses come first.
-# fmt: off
-_CODES = (
-    (redis_errors.MovedError, "MOVED"), (redis_errors.AskError, "ASK"),
-    (redis_errors.ReadOnlyError, "READONLY"), (redis_errors.TryAgainError, "TRYAGAIN"),
-    (redis_errors.MasterDownError, "MASTERDOWN"), (redis_errors.ClusterDownError, "CLUSTERDOWN"),
-    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"), (redis_errors.BusyLoadingError, "LOADING"),
-    (redis_errors.NoScriptError, "NOSCRIPT"), (redis_errors.NoPermissionError, "NOPERM"),
-    (redis_errors.OutOfMemoryError, "OOM"),
-)
+# While redis-py connects, it cuts the code off the text of the errors that it has a class for.
+_CUT: dict[type[BaseException], str] = {
+    redis_errors.BusyLoadingError: "LOADING",
+    redis_errors.NoPermissionError: "NOPERM",
+}
 
-_ELSEWHERE = {"READONLY", "UNBLOCKED"}
-_AGAIN = {"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF"}
-_OTHERS = {
+# fmt: off
+_AGAIN = ("TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF")
+_VERDICTS = {
+    **dict.fromkeys(_AGAIN, Verdict.AGAIN), "READONLY": Verdict.ELSEWHERE, "UNBLOCKED": Verdict.ELSEWHERE,
     "MOVED": Verdict.MOVED, "ASK": Verdict.ASK, "REPLACED": Verdict.REPLACED,
     "NOSCRIPT": Verdict.UNKNOWN_SCRIPT, "LEASEHOLD": Verdict.HAS_MODULE,
 }
 # fmt: on
 
 
-def code_of(error: BaseException) -> Tuple[str, str]:
+def code_of(error: BaseException) -> tuple[str, str]:
     """The first word of what the server said, and all of it; no code if it said nothing."""
-    text = str(error)
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            return code, text if text.startswith(code) else f"{code} {text}"
+    text, code = str(error), _CUT.get(type(error))
     if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
         code = "NOAUTH" if "required" in text else "WRONGPASS"
+    if code is not None:
         return code, text if text.startswith(code) else f"{code} {text}"
     if isinstance(error, redis_errors.ResponseError):
         first = text.split(" ", 1)[0]
@@ -66,16 +60,12 @@ def verdict(error: BaseException) -> Verdict:
     if not code:
         is_wrong = isinstance(error, redis_errors.DataError)
         return Verdict.REFUSED if is_wrong else Verdict.BROKEN
-    if code in _ELSEWHERE:
-        return Verdict.ELSEWHERE
-    if code in _AGAIN:
-        return Verdict.AGAIN
     if code == "ERR" and "unknown command" in text:
         return Verdict.UNKNOWN_COMMAND
-    return _OTHERS.get(code, Verdict.REFUSED)
+    return _VERDICTS.get(code, Verdict.REFUSED)
 
 
-def redirection_in(error: BaseException) -> Optional[Tuple[str, int, Tuple[str, int]]]:
+def redirection_in(error: BaseException) -> Optional[tuple[str, int, tuple[str, int]]]:
     parts = code_of(error)[1].split(" ")
     if len(parts) != 3 or parts[0] not in ("MOVED", "ASK"):
         return None
@@ -92,4 +82,4 @@ def public(error: BaseException) -> LeaseholdError:
     is_silent = not code or code in {"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "MOVED", "ASK"}
     if is_silent:
         return Unreachable(f"no server that grants locks: {text or type(error).__name__}")
-    return refused(code, text)
+    return BY_CODE.get(code, Refused)(code, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Union
+from typing import Optional, Union
 
 from redis.exceptions import RedisError
 
@@ -23,12 +23,12 @@ from .settings import millis
 LATE = 0.1  # How much later than patience the answer may come that it has ended
 
 
-def place_at_once(home: Home, pending: Pending, begun: float) -> Optional[Queuing]:
+def place_at_once(home: Home, pending: Pending) -> Optional[Queuing]:
     claim, may_wait = pending.wanted.claim, pending.wanted.wait and home.settings.tickets
     server = home.asking_for(claim).routes.known(claim.key) if may_wait else None
     if server is None or server.tickets.is_closed:
         return None
-    line, subscription, deadline = server.line_now, server.subscription_now, begun + pending.wanted.wait
+    line, subscription, deadline = server.line.now, server.subscription.now, pending.begun + pending.wanted.wait
     if line is None or not line.has_module or subscription is None or now() >= deadline:
         return None
     queuing = Queuing(home, pending, deadline)
@@ -36,9 +36,9 @@ def place_at_once(home: Home, pending: Pending, begun: float) -> Optional[Queuin
     return queuing
 
 
-async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[Queuing]) -> Optional[Granted]:
+async def granted(home: Home, pending: Pending, queuing: Optional[Queuing]) -> Optional[Granted]:
     wanted, settings, asking = pending.wanted, home.limits, home.asking
-    deadline = begun + (settings.within if wanted.wait == 0 else wanted.wait)
+    deadline = pending.begun + (wanted.wait or settings.within)
     each = asking.each(wanted.ttl)
     by_ticket, was_answered, tries = home.settings.tickets, queuing is not None and queuing.was_answered, 0
     must_ask = queuing is None
@@ -80,7 +80,7 @@ async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[
             try:
                 waited = await queuing.wait()
             except Elsewise as elsewise:
-                waited = elsewise.waited
+                waited = elsewise.args[0]
             finally:
                 queuing.leave()
                 queuing = None
@@ -100,6 +100,20 @@ async def granted(home: Home, pending: Pending, begun: float, queuing: Optional[
 
 
 async def _try(home: Home, pending: Pending, until: float) -> Answer:
+    tries = 0
+    while True:
+        try:
+            return await _try_once(home, pending, until)
+        except Unreachable:
+            rest = RETRY.rest(tries)
+            # With one owner for all tries, the question itself is repeated.
+            if not home.asking.owns_tries or now() + rest >= until:
+                raise
+            tries += 1
+            await home.asking.pause(rest, until)
+
+
+async def _try_once(home: Home, pending: Pending, until: float) -> Answer:
     wanted = pending.wanted
     if home.asking.owns_tries:
         # What is still to be released for an earlier try does not hit this one.
@@ -122,7 +136,7 @@ async def acknowledged(home: Home, wanted: Wanted, grant: Granted, copies: Copie
     """``WAIT`` stops what is behind it, and counts what came before on its connection: one beside the others."""
     line, limit, millis_left = None, home.limits.response, millis(copies.limit)
     question = _questions.extend(wanted.claim, wanted.ttl, grant.fence)
-    waiting: List[Word] = [b"WAIT", copies.replicas, millis_left]
+    waiting: list[Word] = [b"WAIT", copies.replicas, millis_left]
     if copies.is_durable:
         waiting = [b"WAITAOF", 1, copies.replicas, millis_left]
     try:
@@ -167,7 +181,7 @@ async def park(home: Home, pending: Pending, deadline: float) -> Union[Granted, 
         server = await within(min(finding, deadline - now()), home.asking.routes.server_of(wanted.claim.key))
         line = await server.own_line(min(finding, deadline - now()))
         if not line.has_module:
-            return Waited.NO_QUEUE
+            return Waited.ASK
         pending.parked, pending.may_hold = line, True
         asked, left = now(), deadline - now()
         question = _questions.wait(wanted.claim, wanted.ttl, None if math.isinf(left) else max(left, 0.001))

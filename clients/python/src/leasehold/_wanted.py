@@ -5,24 +5,11 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    Generic,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    TypedDict,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Callable, Generic, NamedTuple, Optional, Sequence, TypedDict, TypeVar, Union
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
-from ._target import AnyClient, Several, target_of
+from ._target import AnyClient, Several, several, target_of
 from .errors import SettingError
 from .settings import SHORTEST_TTL, Duration, Name, Settings, between, integer, octets, patience
 
@@ -35,7 +22,7 @@ class Detached:
     """A lock that was left held by :meth:`Lease.detach`. As text, for the payload of a job, it is
     ``leasehold:<lock>:<owner>:<fence>``, several locks separated by commas, other bytes than ``-._~`` in percent."""
 
-    keys: Tuple[bytes, ...]  # The locks as the server names them, prefix included
+    keys: tuple[bytes, ...]  # The locks as the server names them, prefix included
     owner: bytes
     fence: int
 
@@ -55,6 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 R = TypeVar("R")
+E = TypeVar("E")
 
 
 @dataclass(frozen=True)
@@ -65,13 +53,14 @@ class ReadWrite(Generic[R]):
     write: R
 
 
-class Factory(Generic[R]):
+class Factory(Generic[R, E]):
     _kind: Callable[[Any, Wanted], R]
+    _election: Callable[[Any, Wanted, float], E]
 
     def __init__(
         self, client: Union[AnyClient, Several], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
     ) -> None:
-        given: Dict[str, Any] = {name: its for name, its in defaults.items() if its is not None}
+        given: dict[str, Any] = {name: its for name, its in defaults.items() if its is not None}
         self._settings = replace(settings or Settings(), **given)
         self._target = client if isinstance(client, Several) else target_of(client)
         self._is_closed = False
@@ -105,6 +94,18 @@ class Factory(Generic[R]):
     def semaphore(self, name: Name, count: int, **options: Unpack[Options]) -> R:
         """One of ``count`` permits: if those who ask disagree, the smallest count. More than one needs the module."""
         return self._kind(self, Wanted(self._settings, name, integer("permits", count, 1), **options))
+
+    def election(self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]) -> E:
+        """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
+        asked = Wanted(self._settings, name, candidate=candidate, **options)
+        return self._election(self, asked, between("look_every", look_every))
+
+
+class OfSeveral(Factory[R, E]):
+    def __init__(
+        self, clients: Sequence[AnyClient], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
+    ) -> None:
+        super().__init__(several(clients), settings, **defaults)
 
 
 LONGEST_OWNER = 255
@@ -167,7 +168,7 @@ class Wanted:
     ) -> None:
         self.name: Name = name
         key = key_of(settings, name)
-        others: Tuple[bytes, ...] = ()
+        others: tuple[bytes, ...] = ()
         if also:
             self.name = ", ".join(map(_text, (name, *also)))
             others = tuple(key_of(settings, each) for each in also)

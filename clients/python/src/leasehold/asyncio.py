@@ -7,34 +7,19 @@ import contextlib
 import functools
 import logging
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    List,
-    Optional,
-    Sequence,
-    Tuple,
-    Type,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Coroutine, Optional, TypeVar, Union
 
 from . import _fork
-from ._hold import Entered, Hold, Scope, Signal
+from ._hold import Hold, Scope, Signal, leave
 from ._hub import Hub, Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
-from ._target import AnyClient, several
 from ._time import now
-from ._wanted import Defaults, Detached, Factory, Options, TryOptions, Wanted, candidate_of
+from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, Loss, Released
-from .settings import Duration, Name, Settings, between, patience
+from .settings import Duration, Name, between, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec, Unpack
@@ -68,15 +53,9 @@ class LossSignal(Signal):
 class Lease(Hold):
     """A lock that is held: renewed each third of its ttl until it is released, detached or lost."""
 
-    def __init__(self, locks: Leasehold, hub: Hub, state: LeaseState) -> None:
-        super().__init__(locks, hub, state)
-        self._signal: Optional[LossSignal] = None
-
-    @property
+    @functools.cached_property
     def signal(self) -> LossSignal:
-        if self._signal is None:
-            self._signal = LossSignal(self._hub, self._state)
-        return self._signal
+        return LossSignal(self._hub, self._state)
 
     async def extend(self, ttl: Optional[Duration] = None) -> bool:
         return await self._hub.extend(self._state, self._ttl(ttl), now() + self._hub.limits.within)
@@ -126,21 +105,21 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
-        self._entered: Entered[Tuple[Lease, Scope]] = Entered()
+        self._entered: list[tuple[Optional[asyncio.Task[Any]], tuple[Lease, Scope]]] = []
 
     async def acquire(self) -> Lease:
         return await self._granted(Lease)
 
-    async def _granted(self, kind: Type[L]) -> L:
-        hub, begun = self._locks._hub_here(), now()
-        state = await hub.acquire(Pending(self._asked.wanted(is_try=False)), begun)
+    async def _granted(self, kind: type[L]) -> L:
+        hub, pending = self._locks._hub_here(), Pending(self._asked.wanted(is_try=False))
+        state = await hub.acquire(pending)
         if state is None:
-            raise Busy(self._asked.name, now() - begun)
+            raise Busy(self._asked.name, now() - pending.begun)
         return kind(self._locks, hub, state)
 
     async def try_acquire(self) -> Optional[Lease]:
         hub = self._locks._hub_here()
-        state = await hub.acquire(Pending(self._asked.wanted(is_try=True)), now())
+        state = await hub.acquire(Pending(self._asked.wanted(is_try=True)))
         return None if state is None else Lease(self._locks, hub, state)
 
     async def run(self, work: Callable[[Lease], Awaitable[T]]) -> T:
@@ -151,18 +130,15 @@ class LockRequest:
         lease = await self._granted(Lease)
         task = asyncio.current_task()
         assert task is not None
-        self._entered.enter(task, (lease, Scope(lease._state, lease._hub.loop, task)))
+        self._entered.append((task, (lease, Scope(lease._hub, lease._state, task))))
         return lease
 
     async def __aexit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        lease, scope = self._entered.leave(asyncio.current_task())
+        lease, scope = leave(self._entered, asyncio.current_task())
         try:
-            loss = await scope.stopped_by(kind) if scope.end() else None
+            loss = await scope.stopped_by(kind)
         finally:
             await _give_back(lease)
         if loss is not None:
@@ -179,7 +155,29 @@ def _by_hub(
     return method
 
 
-class Leasehold(Factory[LockRequest]):
+class Election:
+    """One leader among several candidates: a lock that whoever leads holds."""
+
+    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
+        self._locks = locks
+        self._asked = asked
+        self._look_every = look_every
+
+    async def campaign(self) -> Leadership:
+        return await LockRequest(self._locks, self._asked)._granted(Leadership)
+
+    async def leader(self) -> Optional[Leader]:
+        info = await self._locks.info(self._asked.name)
+        return None if info is None else Leader(candidate_of(info.owner), info.fence)
+
+    async def observe(self) -> AsyncIterator[Optional[Leader]]:
+        leaders = Leaders(self._locks._hub_here(), self._asked.name, self._look_every)
+        with contextlib.closing(leaders), contextlib.suppress(Closed):
+            while True:
+                yield await leaders.next()
+
+
+class Leasehold(Factory[LockRequest, Election]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
 
     It opens connections of its own, with the client's addresses and passwords: one for requests and one on which
@@ -187,6 +185,7 @@ class Leasehold(Factory[LockRequest]):
     """
 
     _kind = LockRequest
+    _election = Election
 
     def _begin(self) -> None:
         self._hub: Optional[Hub] = None
@@ -210,13 +209,7 @@ class Leasehold(Factory[LockRequest]):
     top = _by_hub(Hub.top)
     log = _by_hub(Hub.log)
 
-    def election(
-        self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
-    ) -> Election:
-        asked = Wanted(self._settings, name, candidate=candidate, **options)
-        return Election(self, asked, between("look_every", look_every))
-
-    async def close(self, timeout: Duration = 5.0) -> List[Name]:
+    async def close(self, timeout: Duration = 5.0) -> list[Name]:
         """Gives back what is held, and ends all connections: see :meth:`leasehold.Leasehold.close`."""
         self._is_closed = True
         hub = self._hub
@@ -252,33 +245,6 @@ class Leasehold(Factory[LockRequest]):
             hub.drop_all()
 
 
-class Quorum(Leasehold):
+class Quorum(OfSeveral[LockRequest, Election], Leasehold):
     """Locks on most of several servers that know nothing of each other, such as three or five: ``docs/redlock.md``. It
     has exclusive locks of one name. Nobody queues: whoever waits asks again, at random."""
-
-    def __init__(
-        self, clients: Sequence[AnyClient], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
-    ) -> None:
-        super().__init__(several(clients), settings, **defaults)
-
-
-class Election:
-    """One leader among several candidates: a lock that whoever leads holds."""
-
-    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
-        self._locks = locks
-        self._asked = asked
-        self._look_every = look_every
-
-    async def campaign(self) -> Leadership:
-        return await LockRequest(self._locks, self._asked)._granted(Leadership)
-
-    async def leader(self) -> Optional[Leader]:
-        info = await self._locks.info(self._asked.name)
-        return None if info is None else Leader(candidate_of(info.owner), info.fence)
-
-    async def observe(self) -> AsyncIterator[Optional[Leader]]:
-        leaders = Leaders(self._locks._hub_here(), self._asked.name, self._look_every)
-        with contextlib.closing(leaders), contextlib.suppress(Closed):
-            while True:
-                yield await leaders.next()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Tuple, Type, Union
+from typing import Union
 
 from .outcomes import Loss
 
@@ -10,8 +10,8 @@ from .outcomes import Loss
 class LeaseholdError(Exception):
     """All that this package raises. They can be pickled: a pool of processes passes them on."""
 
-    def __reduce__(self) -> Tuple[object, ...]:
-        return _again, (type(self), self.args, self.__dict__)
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class Busy(LeaseholdError):
@@ -93,20 +93,9 @@ class SettingError(LeaseholdError, ValueError):
     """A setting or an argument has no sense."""
 
 
-def _again(kind: Type[LeaseholdError], words: Tuple[object, ...], facts: Dict[str, object]) -> LeaseholdError:
-    error = kind.__new__(kind, *words)
-    error.__dict__.update(facts)
-    return error
-
-
 # fmt: off
-_BY_CODE = {
+BY_CODE = {
     "NOAUTH": WrongPassword, "WRONGPASS": WrongPassword, "NOPERM": NotPermitted, "OOM": OutOfMemory,
     "WRONGTYPE": WrongType, "READONLY": ReadOnly, "QUEUEFULL": QueueFull,
 }
 # fmt: on
-
-
-def refused(code: str, reason: str) -> Refused:
-    """The error for what a server said."""
-    return _BY_CODE.get(code, Refused)(code, reason)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Callable, Optional, Union
 
 from .errors import SettingError
-from .outcomes import Event
-from .outcomes import Name as Name
+from .outcomes import Event, Name as Name
 
 Duration = Union[int, float, timedelta]
 LONGEST = 100 * 365 * 86_400  # seconds: more is not taken by servers
@@ -43,12 +43,9 @@ class Settings:
 
 def seconds(what: str, duration: Duration) -> float:
     value = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -math.inf < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         raise SettingError(f"{what}: it must be a number of seconds, or a timedelta")
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise SettingError(f"{what}: it must be a number of seconds, or a timedelta") from error
+    return float(value)
 
 
 def between(what: str, duration: Duration, least: float = 0.001) -> float:

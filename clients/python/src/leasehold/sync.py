@@ -6,21 +6,20 @@ import contextlib
 import functools
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Sequence, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, TypeVar, Union
 
 from . import _fork
-from ._hold import Entered, Hold, Signal
+from ._hold import Hold, Signal, leave
 from ._hub import Hub, Leaders
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._running import Running
-from ._target import AnyClient, several
 from ._time import now
-from ._wanted import Defaults, Detached, Factory, Options, TryOptions, Wanted, candidate_of
-from .errors import Busy, Closed, LeaseholdError, LockLost
+from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
+from .errors import Busy, Closed, LeaseholdError
 from .outcomes import Leader, Loss, Released
-from .settings import Duration, Name, Settings, between, patience
+from .settings import Duration, Name, between, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec, Unpack
@@ -58,20 +57,18 @@ class Lease(Hold):
     def __init__(self, locks: Leasehold, running: Running, state: LeaseState) -> None:
         super().__init__(locks, running.hub, state)
         self._running = running
-        self._signal: Optional[LossSignal] = None
 
-    @property
+    @functools.cached_property
     def signal(self) -> LossSignal:
         """Tells of its loss."""
-        if self._signal is None:
-            self._signal = LossSignal(self._state)
-        return self._signal
+        return LossSignal(self._state)
 
     def extend(self, ttl: Optional[Duration] = None) -> bool:
         """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
         if self.loss is Loss.FORKED:
             return False
-        return self._running.extend(self._state, self._ttl(ttl))
+        its_ttl, until = self._ttl(ttl), now() + self._hub.limits.within
+        return self._running.ask(lambda: self._hub.extend(self._state, its_ttl, until))
 
     def extend_by(self, duration: Duration) -> bool:
         """The same, with ``duration`` more than what is left."""
@@ -91,9 +88,8 @@ class Lease(Hold):
     def guard(self, *command: Word) -> Reply:
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
         at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
-        it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
-        if self.loss is Loss.FORKED:
-            raise LockLost(self.name, Loss.FORKED)
+        it may have been run or not. Texts in the answer are ``bytes``. It needs the module. Of several locks it looks
+        at the first one alone."""
         return self._running.guard(self._state, command)
 
     def release(self) -> Released:
@@ -130,13 +126,13 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
-        self._entered: Entered[Lease] = Entered()
+        self._entered: list[tuple[int, Lease]] = []
 
     def acquire(self) -> Lease:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
         return self._granted(Lease)
 
-    def _granted(self, kind: Type[L]) -> L:
+    def _granted(self, kind: type[L]) -> L:
         begun = now()
         lease = self._locks._acquire(kind, self._asked.wanted(is_try=False))
         if lease is None:
@@ -154,11 +150,11 @@ class LockRequest:
 
     def __enter__(self) -> Lease:
         lease = self.acquire()
-        self._entered.enter(threading.get_ident(), lease)
+        self._entered.append((threading.get_ident(), lease))
         return lease
 
     def __exit__(self, *_: object) -> None:
-        _give_back(self._entered.leave(threading.get_ident()))
+        _give_back(leave(self._entered, threading.get_ident()))
 
 
 def _by_hub(ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Leasehold, P], T]:
@@ -170,7 +166,38 @@ def _by_hub(ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]]) -> Calla
     return method
 
 
-class Leasehold(Factory[LockRequest]):
+class Election:
+    """One leader among several candidates: a lock that whoever leads holds."""
+
+    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
+        self._locks = locks
+        self._asked = asked
+        self._look_every = look_every
+
+    def campaign(self) -> Leadership:
+        """Waits until this candidate leads. Candidates queue, and lead in the order of their coming."""
+        return LockRequest(self._locks, self._asked)._granted(Leadership)
+
+    def leader(self) -> Optional[Leader]:
+        """Who leads at this moment: None between two terms."""
+        info = self._locks.info(self._asked.name)
+        return None if info is None else Leader(candidate_of(info.owner), info.fence)
+
+    def observe(self) -> Iterator[Optional[Leader]]:
+        """Who leads, and then each who differs from the one before; None: nobody. While no server answers it says
+        nothing. Where the server publishes key events it is told; elsewhere it looks every ``look_every``, and may miss
+        terms that are shorter."""
+        running = self._locks._run()
+        leaders = Leaders(running.hub, self._asked.name, self._look_every)
+        try:
+            with contextlib.suppress(Closed):
+                while True:
+                    yield running.thread.call(leaders.next, None)
+        finally:
+            running.hub.call(leaders.close)
+
+
+class Leasehold(Factory[LockRequest, Election]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
 
     It opens connections of its own, with the client's addresses and passwords: one for requests and one on which
@@ -179,6 +206,7 @@ class Leasehold(Factory[LockRequest]):
     """
 
     _kind = LockRequest
+    _election = Election
 
     def _begin(self) -> None:
         self._starting = threading.RLock()
@@ -205,14 +233,7 @@ class Leasehold(Factory[LockRequest]):
     top = _by_hub(Hub.top)
     log = _by_hub(Hub.log)
 
-    def election(
-        self, name: Name, candidate: str, *, look_every: Duration = 1.0, **options: Unpack[Options]
-    ) -> Election:
-        """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
-        asked = Wanted(self._settings, name, candidate=candidate, **options)
-        return Election(self, asked, between("look_every", look_every))
-
-    def close(self, timeout: Duration = 5.0) -> List[Name]:
+    def close(self, timeout: Duration = 5.0) -> list[Name]:
         """Gives back what is held, and ends all connections and the thread: the last thing that a program does.
 
         Requests that wait end with :class:`Closed`. It says which locks could not be released in time.
@@ -247,7 +268,7 @@ class Leasehold(Factory[LockRequest]):
         if running is not None:
             running.drop()
 
-    def _acquire(self, kind: Type[L], wanted: Wanted) -> Optional[L]:
+    def _acquire(self, kind: type[L], wanted: Wanted) -> Optional[L]:
         running = self._run()
         return running.acquire(Pending(wanted), lambda state: kind(self, running, state))
 
@@ -259,42 +280,6 @@ class Leasehold(Factory[LockRequest]):
         _fork.remember(self)
 
 
-class Quorum(Leasehold):
+class Quorum(OfSeveral[LockRequest, Election], Leasehold):
     """Locks on most of several servers that know nothing of each other, such as three or five: ``docs/redlock.md``. It
     has exclusive locks of one name. Nobody queues: whoever waits asks again, at random."""
-
-    def __init__(
-        self, clients: Sequence[AnyClient], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
-    ) -> None:
-        super().__init__(several(clients), settings, **defaults)
-
-
-class Election:
-    """One leader among several candidates: a lock that whoever leads holds."""
-
-    def __init__(self, locks: Leasehold, asked: Wanted, look_every: float) -> None:
-        self._locks = locks
-        self._asked = asked
-        self._look_every = look_every
-
-    def campaign(self) -> Leadership:
-        """Waits until this candidate leads. Candidates queue, and lead in the order of their coming."""
-        return LockRequest(self._locks, self._asked)._granted(Leadership)
-
-    def leader(self) -> Optional[Leader]:
-        """Who leads at this moment: None between two terms."""
-        info = self._locks.info(self._asked.name)
-        return None if info is None else Leader(candidate_of(info.owner), info.fence)
-
-    def observe(self) -> Iterator[Optional[Leader]]:
-        """Who leads, and then each who differs from the one before; None: nobody. While no server answers it says
-        nothing. Where the server publishes key events it is told; elsewhere it looks every ``look_every``, and may miss
-        terms that are shorter."""
-        running = self._locks._run()
-        leaders = Leaders(running.hub, self._asked.name, self._look_every)
-        try:
-            with contextlib.suppress(Closed):
-                while True:
-                    yield running.thread.call(leaders.next, None)
-        finally:
-            running.hub.call(leaders.close)

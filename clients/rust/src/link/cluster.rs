@@ -1,8 +1,7 @@
-//! A cluster: the redis crate finds the node of a key, and follows slots that move.
+//! A cluster. The redis crate finds the node of a key and follows moved slots.
 //!
-//! It does not tell which node that is, and opens no connection beside its own. So it is given connections that know what
-//! they are connected to: a command of no server, which such a connection answers by itself, tells the node that the crate
-//! sends the requests about a key to.
+//! The crate does not reveal that node, and opens no further connection to it. So this file gives it connections that know
+//! their node and answer a made-up command themselves. The answer names the node that the crate uses for a key.
 
 use super::{Node, to_primary_of};
 use crate::locked::locked;
@@ -20,7 +19,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
 const WHICH_NODE: &str = "LEASEHOLD.NODE";
 
-/// The nodes of all clusters, by the number that their connections answer with.
+/// The nodes of all clusters, by the number in that answer.
 static NODES: LazyLock<Mutex<HashMap<u64, Weak<Node>>>> = LazyLock::new(Mutex::default);
 
 type Opening = Shared<BoxFuture<'static, Result<ClusterConnection<Tap>, RedisError>>>;
@@ -41,7 +40,7 @@ impl Cluster {
             known.take_if(|opening| matches!(opening.peek(), Some(Err(_))));
             let client = self.client.clone();
             let open = async move { client.get_async_generic_connection().await.map_err(plainly) };
-            // Whoever asks may give up before the redis crate gives up a node that is silent. The next one goes on.
+            // The opening is shared: a caller may give up before the redis crate does, and the next caller continues it.
             known.get_or_insert_with(|| open.boxed().shared()).clone()
         };
         opening.await
@@ -60,7 +59,7 @@ impl Cluster {
     }
 }
 
-/// That the password is wrong, the redis crate says only in the details.
+/// The redis crate mentions a wrong password only in the details.
 fn plainly(error: RedisError) -> RedisError {
     match error.detail() {
         Some(detail) if detail.contains("AuthenticationFailed") => {
@@ -70,14 +69,14 @@ fn plainly(error: RedisError) -> RedisError {
     }
 }
 
-/// A connection of a cluster that knows its node.
+/// A cluster connection that knows its node.
 #[derive(Clone)]
 pub(crate) struct Tap {
     connection: MultiplexedConnection,
     known: Arc<Known>,
 }
 
-/// A node, until the last connection that answers with its number is gone.
+/// Keeps a node registered until its last connection is gone.
 struct Known(Arc<Node>);
 
 impl Drop for Known {

@@ -1,4 +1,4 @@
-//! The way to the server of a lock, over the redis crate.
+//! Connections to the server of a lock, over the redis crate.
 //!
 //! ```text
 //!   requests of all locks ──► line ──► the server, the sentinels' primary, or the node of the key's slot
@@ -6,9 +6,9 @@
 //!                              └─ node: opens connections beside it, for what a shared connection cannot do
 //! ```
 //!
-//! A multiplexed connection of the redis crate answers in order, and is of no use for a request that waits, and for a command
-//! that must not be repeated. For these there are connections beside it, to the same node. Grants are told on the line where
-//! it is a connection of our own that speaks RESP3; where not, on a subscription beside it.
+//! A multiplexed connection of the redis crate answers in order, so it cannot serve a blocking request, or a command that
+//! must not be repeated. Those use connections beside it, to the same node. Messages about grants come on the line if it is
+//! the client's own connection and speaks RESP3, otherwise on a subscription beside it.
 
 mod cluster;
 mod single;
@@ -29,7 +29,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// What a message on a subscribed channel is given to.
 pub(crate) type Listener = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 type Bond = (Arc<Node>, Arc<Single>);
@@ -37,18 +36,17 @@ type Bond = (Arc<Node>, Arc<Single>);
 pub(crate) struct Link {
     lines: Lines,
     limit: Duration,
-    /// Connections that holds are bound to, where the line is none of our own: by the node.
+    /// Connections for bound holds, by node, if the line is not the client's own.
     bonds: Mutex<HashMap<u64, Bond>>,
 }
 
 enum Lines {
-    /// The line, and the connection that holds are bound to: a bound hold learns of its end.
+    /// The line, and the connection for bound holds, which reports its end.
     Single(Arc<Single>, Arc<Single>),
     Manager(ConnectionManager, Option<Arc<Node>>),
     Cluster(Box<Cluster>),
 }
 
-/// A connection that requests are made on.
 #[derive(Clone)]
 pub(crate) enum Line {
     Own(MultiplexedConnection, Arc<Node>),
@@ -56,17 +54,17 @@ pub(crate) enum Line {
     Cluster(ClusterConnection<Tap>),
 }
 
-/// A server that may be connected to beside the line: for a single server, as long as the line to it stands.
+/// A server to which further connections can be opened. For a single server, a node lasts as long as its line.
 pub(crate) struct Node {
     pub(crate) id: u64,
     client: Client,
-    /// The line to it is lost.
+    /// Cancelled when its line is lost.
     pub(crate) gone: CancellationToken,
-    /// What comes on the line to it that is no answer, if it can.
+    /// Receives pushes on its line, if the line speaks RESP3.
     pushes: Option<Arc<Pushes>>,
 }
 
-/// Whether the hold is bound to the connection that the request is made on.
+/// Whether a hold is bound to the connection of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     No,
@@ -91,7 +89,6 @@ impl Link {
         Self { lines, limit, bonds: Mutex::default() }
     }
 
-    /// The line for requests about this key.
     pub(crate) async fn line(&self, key: &[u8], bound: Bound) -> Result<Line, RedisError> {
         match (&self.lines, bound) {
             (Lines::Single(single, _), Bound::No) => match single.open_line() {
@@ -106,7 +103,7 @@ impl Link {
         }
     }
 
-    /// A line that sends each request once. That of a cluster sends it again where it was not answered.
+    /// A line that sends each request once. The redis crate's cluster connection repeats unanswered requests.
     pub(crate) async fn line_that_sends_once(&self, key: &[u8]) -> Result<Line, RedisError> {
         self.line(key, if self.is_cluster() { Bound::Yes } else { Bound::No }).await
     }
@@ -115,7 +112,7 @@ impl Link {
         matches!(self.lines, Lines::Cluster(_))
     }
 
-    /// The server that has the key, as far as is known.
+    /// The server of the key, as far as known.
     pub(crate) async fn node(&self, key: &[u8]) -> Result<Arc<Node>, RedisError> {
         match &self.lines {
             Lines::Single(..) => {
@@ -127,7 +124,7 @@ impl Link {
         }
     }
 
-    /// The line, if it is open and one of our own.
+    /// The line, if it is open and the client's own.
     pub(crate) fn own_line(&self) -> Option<Line> {
         match &self.lines {
             Lines::Single(single, _) => single.open_line(),
@@ -135,7 +132,6 @@ impl Link {
         }
     }
 
-    /// Whether connections can be opened beside the line.
     pub(crate) fn reaches_beside(&self) -> bool {
         !matches!(self.lines, Lines::Manager(_, None))
     }
@@ -148,13 +144,12 @@ impl Link {
         line
     }
 
-    /// The node of this key may be gone. The redis crate finds that out by a request; the connections of a single server
-    /// find it out by themselves.
+    /// Makes the redis crate check the node of this key, which it does only with a request. Single servers need no check.
     pub(crate) async fn doubt(&self, key: &[u8]) {
         let Lines::Cluster(cluster) = &self.lines else { return };
         let look = cmd("EXISTS").arg(key).take();
         let looking = async { Line::Cluster(cluster.connection().await?).send(key, &look).await };
-        // What comes of it does not matter.
+        // The result does not matter.
         let _ = within(self.limit, Box::pin(looking)).await;
     }
 
@@ -172,13 +167,12 @@ impl Link {
         Ok(Arc::clone(bond))
     }
 
-    /// The server has not answered in time, or is no primary any more: the next request is made on another connection.
+    /// Drops a line whose server did not answer in time, or is no primary any more. The next request opens another one.
     pub(crate) fn give_up(&self, line: &Line) {
         let Line::Own(_, node) = line else { return };
         node.gone.cancel();
     }
 
-    /// Closes what was opened here.
     pub(crate) fn close(&self) {
         let mut bonds = locked(&self.bonds);
         bonds.drain().for_each(|(_, (_, bond))| bond.close());
@@ -201,7 +195,7 @@ impl Line {
                 connection.send_packed_command(command).await?.extract_error()
             }
             Self::Manager(manager) => command.query_async(manager).await,
-            // In a box, because it is large, and few requests are of this kind.
+            // Boxed, because this rare future is large.
             Self::Cluster(connection) => {
                 let routed = connection.route_command(command.clone(), to_primary_of(key));
                 Box::pin(routed).await?.extract_error()
@@ -209,7 +203,7 @@ impl Line {
         }
     }
 
-    /// Has messages of this channel be given to the listener. False: not on this line.
+    /// Subscribes, and passes the messages to the listener. False if this line cannot subscribe.
     pub(crate) async fn subscribe(
         &mut self,
         channel: &str,
@@ -217,12 +211,12 @@ impl Line {
     ) -> Result<bool, RedisError> {
         let Self::Own(connection, node) = self else { return Ok(false) };
         let Some(pushes) = &node.pushes else { return Ok(false) };
-        // There is one channel and one listener, however often it is subscribed to.
+        // Repeated calls have the same channel and listener.
         let _ = pushes.listener.set(listener);
         connection.subscribe(channel).await.map(|()| true)
     }
 
-    /// The node of a connection of our own.
+    /// The node of the client's own connection.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         match self {
             Self::Own(_, node) => Some(node),
@@ -242,13 +236,12 @@ impl Node {
         }
     }
 
-    /// Where the server tells what becomes of a key, if it is set to.
+    /// The channel of keyspace events about a key.
     pub(crate) fn channel_of(&self, key: &[u8]) -> Vec<u8> {
         let db = self.client.get_connection_info().redis_settings().db();
         [format!("__keyspace@{db}__:").as_bytes(), key].concat()
     }
 
-    /// A connection that does nothing else.
     pub(crate) async fn dedicated(&self) -> Result<MultiplexedConnection, RedisError> {
         self.client.get_multiplexed_async_connection_with_config(&patient(None)).await
     }
@@ -260,7 +253,7 @@ impl Node {
     }
 }
 
-/// Answers are waited for here, and not in the redis crate: what it gives up on, it does not tell from what was refused.
+/// The redis crate must not time out: its timeouts look like refusals. Callers limit the wait.
 fn patient(connect_within: Option<Duration>) -> AsyncConnectionConfig {
     AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(connect_within)
 }

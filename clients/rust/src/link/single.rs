@@ -1,8 +1,7 @@
-//! One server, or the primary that sentinels name: a connection for all requests, opened anew when it is lost.
+//! One server, or the primary that sentinels name: one connection for all requests, reopened after a loss.
 //!
-//! The redis crate has a connection that opens itself anew, its `ConnectionManager`. That one does not tell when it has done
-//! so, and it goes on with a connection that is dead without having said so. Here the next request opens another one: after
-//! an answer that did not come in time, and after a server that has become a replica.
+//! The redis crate's `ConnectionManager` also reconnects. But it does not report that, and keeps using a connection that
+//! died silently. Here the next request opens another one after a missing answer, and after the server became a replica.
 
 use super::{Line, Listener, Node, patient};
 use crate::locked::locked;
@@ -16,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How long sentinels may take. The redis crate waits for one that is silent, for a second and a half, before it heeds another.
+/// The time for sentinels. The redis crate waits 1.5 s for a silent one before it asks another.
 const SENTINELS_WITHIN: Duration = Duration::from_secs(2);
 
 type Opening = Shared<BoxFuture<'static, Result<Line, RedisError>>>;
@@ -25,7 +24,7 @@ pub(super) struct Single {
     source: Source,
     limit: Duration,
     name: Option<String>,
-    /// Holds are bound to the connection: its end has to be told.
+    /// Bound holds need a report of the connection's end.
     has_holds: bool,
     state: Mutex<State>,
 }
@@ -40,7 +39,6 @@ pub(super) enum Source {
 struct State {
     line: Option<Line>,
     opening: Option<Opening>,
-    /// There was a line before.
     was_open: bool,
     is_closed: bool,
 }
@@ -50,12 +48,11 @@ impl Single {
         Arc::new(Self { source, limit, name, has_holds: false, state: Mutex::default() })
     }
 
-    /// A connection for holds that are bound to it.
+    /// A connection for bound holds.
     pub(super) fn for_holds(source: Source, limit: Duration) -> Arc<Self> {
         Arc::new(Self { source, limit, name: None, has_holds: true, state: Mutex::default() })
     }
 
-    /// The line, if it is open.
     pub(super) fn open_line(&self) -> Option<Line> {
         self.state().open_line()
     }
@@ -70,7 +67,7 @@ impl Single {
                 return Ok(line);
             }
             let open = || {
-                // A task of its own: those who ask for it may go, and others wait for what it has locked.
+                // Spawned, because a caller that no longer polls this future would keep the sentinels locked for the others.
                 let opening = tokio::spawn(Arc::clone(self).open());
                 opening.map(|came| came.unwrap_or_else(|_| Err(closed()))).boxed().shared()
             };
@@ -79,7 +76,7 @@ impl Single {
         opening.await
     }
 
-    /// However many ask for it, it is opened once.
+    /// Runs once for all callers.
     async fn open(self: Arc<Self>) -> Result<Line, RedisError> {
         let limit = match self.source {
             Source::Client(_) => self.limit,
@@ -126,9 +123,9 @@ impl Single {
         if let Some(name) = &self.name {
             let named = cmd("CLIENT").arg("SETNAME").arg(name).exec_async(&mut connection).await;
             match named {
-                // Of a request with more words the server says only that it is too long for somebody unknown.
+                // Report a missing password here: to a longer request, the server replies only that the request is too long.
                 Err(error) if error.code() == Some("NOAUTH") => return Err(error),
-                // A user who may not is not named.
+                // Without the permission, the connection stays unnamed.
                 _ => {}
             }
         }
@@ -140,7 +137,7 @@ impl Single {
         self.give_up();
     }
 
-    /// The next request is made on another connection.
+    /// Makes the next request open another connection.
     pub(super) fn give_up(&self) {
         if let Some(node) = self.state().line.take().as_ref().and_then(Line::node) {
             node.gone.cancel();
@@ -167,19 +164,18 @@ fn closed() -> RedisError {
     (ErrorKind::Io, "the connection was closed").into()
 }
 
-/// The server does not speak it, or does not know the command that chooses it.
+/// The server lacks RESP3, or the command that selects it.
 fn is_about_resp3(error: &RedisError) -> bool {
     error.kind() == ErrorKind::RESP3NotSupported || matches!(error.code(), Some("ERR" | "NOPROTO"))
 }
 
-/// By that protocol the server tells of grants on the line itself, and the redis crate of the end of a connection.
+/// With RESP3, messages about grants come on the line, and the redis crate reports the end of a connection.
 fn speaking_resp3(client: &Client) -> Result<Client, RedisError> {
     let info = client.get_connection_info();
     let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     Client::open(info.clone().set_redis_settings(redis))
 }
 
-/// What comes on a connection that is no answer.
 #[derive(Default)]
 pub(super) struct Pushes {
     pub(super) gone: CancellationToken,

@@ -1,5 +1,4 @@
-//! Waiting for a lock that others have: in the server's queue, by a ticket or on a connection; where there is no queue, by
-//! asking again and again.
+//! Waiting for a lock: in the server's queue by a ticket or a blocked connection, or by polling if there is no queue.
 
 mod on_connection;
 mod patience;
@@ -26,10 +25,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Tickets that were refused are asked for again after so long.
+/// How long the client does without tickets after a refusal.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// How the requests of a client wait.
 pub(crate) struct Waiting {
     places: Arc<Places>,
     room: Room,
@@ -45,7 +43,7 @@ impl Waiting {
         }
     }
 
-    /// None: somebody else has it, and patience has ended.
+    /// None if others held the lock until the patience ended.
     pub(crate) async fn acquire(&self, attempt: &mut Attempt) -> Result<Option<Granted>, Error> {
         let remote = Arc::clone(&attempt.remote);
         let patience = Patience::of(attempt.wanted, &attempt.home);
@@ -80,7 +78,7 @@ impl Waiting {
                 Some(granted) if Moment::now() < valid_until(granted.asked, granted.lasts) => {
                     return Ok(Some(granted));
                 }
-                // The answer took longer than the lease. Asked again, it is the same grant, or over.
+                // The answer came after the end of the lease. Another try gets the same grant again, or finds it gone.
                 Some(_) if patience.is_over() => {
                     return Err(Error::TooLate { lock: attempt.name.to_string() });
                 }
@@ -107,7 +105,6 @@ impl Waiting {
     }
 }
 
-/// Without a ticket.
 async fn try_once(
     attempt: &mut Attempt,
     patience: Patience,
@@ -126,7 +123,7 @@ async fn try_once(
             attempt.may_hold = held_before || repeated;
             Ok(None)
         }
-        // It was busy when the server had time to answer.
+        // The last complete answer said that the lock was busy.
         Err(error) if is_last && is_silence(&error) => Ok(None),
         Err(error) => {
             attempt.may_hold = held_before || is_silence(&error);

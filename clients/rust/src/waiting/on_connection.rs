@@ -1,4 +1,4 @@
-//! Waiting in the server's queue, on a connection that does nothing else meanwhile: for servers that give no tickets.
+//! Waiting in the server's queue on a blocked connection, for servers without tickets.
 //!
 //! ```text
 //!   connection that waits       ACQUIRE … BLOCK ┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈ granted
@@ -6,8 +6,8 @@
 //!                                               WAITERS: queued   WAITERS: queued
 //! ```
 //!
-//! A connection may die without a word, on either side. So now and then the server is asked whether the request still stands
-//! in the queue. If it does not, it is made again: the answer says whether the lock was granted meanwhile.
+//! A connection may die silently, on either side. So the client checks from time to time whether its request is still in the
+//! queue, and repeats the request if it is not. The answer shows whether the lock was granted meanwhile.
 
 use super::patience::Patience;
 use crate::asked::Granted;
@@ -25,10 +25,8 @@ use redis::{RedisError, cmd};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// How many of those who wait are listed at most.
 const LISTED: usize = 100;
 
-/// The connections that may wait at a time.
 pub(super) struct Room(Semaphore);
 
 impl Room {
@@ -37,7 +35,6 @@ impl Room {
     }
 }
 
-/// One more that waits, until this is dropped.
 struct Counted;
 
 impl Counted {
@@ -53,14 +50,14 @@ impl Drop for Counted {
     }
 }
 
-/// None: whoever called this asks once more. What is not fresh is not known well enough.
+/// None if the caller has to ask again, because a grant is too old to count on.
 pub(super) async fn wait(
     room: &Room,
     attempt: &mut Attempt,
     patience: Patience,
 ) -> Result<Option<Granted>, Error> {
     let until = patience.until;
-    // The lock may become free while others wait for other locks on all connections there may be.
+    // All waiting connections may be busy with other locks while this lock becomes free, so do not wait for room too long.
     let resting = ROOM.random_rest(3).min(until.since(Moment::now()));
     let Some(Ok(_room)) = within(resting, room.0.acquire()).await else { return Ok(None) };
     let asked = Moment::now();
@@ -70,7 +67,7 @@ pub(super) async fn wait(
     match came {
         Ok(fence) => {
             let ttl = attempt.wanted.ttl;
-            // Nor is it bound to the connection that others of this client are bound to.
+            // A hold from this connection is not bound to the connection for bound holds.
             let is_bound = attempt.claim.grace.is_none();
             let fresh = fence.filter(|_| is_bound && is_fresh(asked, ttl, Moment::now()));
             Ok(fresh.map(|fence| Granted { fence, asked, lasts: ttl, is_unclaimed: false }))
@@ -117,7 +114,7 @@ async fn block(attempt: &mut Attempt, patience: Patience) -> Result<Option<u64>,
     came
 }
 
-/// Ends when the request does not stand in the queue any more, or there is no more time.
+/// Ends when the request has left the queue, or the time is over.
 async fn is_gone(
     attempt: &Attempt,
     Patience { until, each, .. }: Patience,
@@ -131,7 +128,7 @@ async fn is_gone(
         }
         sleep(attempt.home.settings.check_every.min(left)).await;
         let limits = Limits { each, until: Moment::now().later(each) };
-        // Whoever may not look, or gets no answer, has to trust the connection for another while.
+        // Without permission or an answer, trust the connection until the next check.
         let listed = attempt.remote.read(claim.key(), &command, limits).await;
         if listed.is_ok_and(|listed| lists(&listed, &claim.owner, LISTED) == Listed::No) {
             return Err(unanswered());

@@ -1,4 +1,4 @@
-//! For how long a request waits, and what becomes of it.
+//! How long a request waits, and how its wait ends.
 
 use crate::asked::{Granted, Wanted};
 use crate::clock::Moment;
@@ -8,17 +8,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     pub(super) until: Moment,
-    /// For each answer.
     pub(super) each: Duration,
     pub(super) unreachable_after: Duration,
 }
 
 pub(super) enum Waited {
     Granted(Granted),
-    /// Patience has ended.
+    /// The patience ended.
     Ended,
     NoTickets,
-    /// The server keeps none.
+    /// The server has no queue.
     NoQueue,
 }
 

@@ -1,4 +1,4 @@
-//! The places that a client has in the queues of servers, and what it is told of them.
+//! The places of a client in the queues of servers, and the messages about them.
 //!
 //! ```text
 //!   line          ACQUIRE … TICKET                ACQUIRE … TICKET
@@ -7,11 +7,11 @@
 //!   the lease, for certain                        ├───────────── min(ttl, kept) ─────────────┤
 //! ```
 //!
-//! The message is the grant. The server made it after it had answered the last request with nil, so the lease is counted
-//! from before that: it ends before the server's, however late the message is. That holds unless an earlier grant of this
-//! owner may have run out unheard, whose message may still be on its way: then it is a reason to ask, as anything else is.
+//! The message is the grant. The server granted the lock after it had answered the last request with nil, so the lease
+//! counts from before that request. It ends before the server's lease, however late the message is. But if an earlier grant
+//! of this owner may have ended unheard, the message may be that grant's, and is only a reason to ask.
 //!
-//! Asking again keeps a place. All that is due is asked for together, once a second.
+//! Asking again keeps a place. Once a second the client asks together for all places that are due.
 
 use super::subscription::Subscription;
 use crate::asked::Granted;
@@ -35,52 +35,48 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep;
 
-/// A place is kept for so many times as long as nobody asks for it.
+/// The server keeps a place for this many times the interval of asking.
 const KEPT_TIMES: u32 = 3;
 const KEPT_LEAST: Duration = Duration::from_secs(1);
 
-/// How often those are asked for that are due.
+/// How often the client asks for the places that are due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How many ask at a time, of those who wait. More would find no room in the connection, and take memory.
+/// The most waiters that ask at a time. More would not fit into the connection, and cost memory.
 const MOST_AT_A_TIME: usize = 512;
 
-/// What whoever waits is told.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Told {
     Granted(Granted),
-    /// It may have been granted, or lost.
+    /// The place may have been granted, or lost.
     Ask,
-    /// The subscription is lost, and so may be what was to be told.
+    /// The subscription is lost, perhaps with a message.
     Cut,
 }
 
 pub(super) struct Places {
     home: Arc<Home>,
     remote: Arc<Remote>,
-    /// Nobody else knows it.
+    /// Random, so that nobody else knows it.
     pub(super) channel: String,
-    /// The longest time in milliseconds for which the server keeps a place, as far as it has said.
+    /// The server's limit for keeping a place, in milliseconds, as far as known.
     longest: AtomicU64,
-    /// Those who wait ask for their places so many at a time.
     pub(super) turns: Semaphore,
-    /// How many subscriptions in a row could not be opened.
     failures: AtomicU32,
     book: Mutex<Book>,
 }
 
 #[derive(Default)]
 struct Book {
-    /// By the owner, who may wait more than once.
+    /// By owner. An owner may wait more than once.
     all: HashMap<Arc<str>, Vec<Arc<Inside>>>,
-    /// By the node.
     subscriptions: HashMap<u64, Arc<Subscription>>,
-    /// Somebody asks for what is due.
+    /// A task asks for the places that are due.
     is_looked_after: bool,
     is_closed: bool,
 }
 
-/// A place in a queue, from the first request for it until the lock is granted or nobody wants it any more.
+/// A place in a queue, from its first request until the grant or the end of the wait.
 pub(super) struct Place {
     places: Arc<Places>,
     inside: Arc<Inside>,
@@ -91,36 +87,35 @@ struct Inside {
     claim: Arc<Claim>,
     trail: Arc<Trail>,
     ttl: Duration,
-    /// Whether a message is no more than a reason to ask.
+    /// Treat a message only as a reason to ask.
     confirm: bool,
     woken: Notify,
     state: Mutex<State>,
 }
 
 struct State {
-    /// When it is to be asked for again, while somebody sleeps.
+    /// When to ask again, while the waiter sleeps.
     due: Option<Moment>,
-    /// The node whose subscription would tell of a grant, as of the last request.
+    /// The node whose subscription would bring the message, as of the last request.
     heard_from: Option<u64>,
-    /// Before the last request that was answered with nil, or the first one.
+    /// When the last request answered with nil was sent, or the first request.
     since: Option<Moment>,
-    /// The shortest time for which a request since then keeps it.
+    /// The shortest keeping time of the requests since then.
     kept: Duration,
-    /// For how long the latest request keeps it.
     keeps: Duration,
     is_nil: bool,
-    /// Whether a message cannot be that of an earlier grant.
+    /// A message cannot be about an earlier grant.
     is_sure: bool,
-    /// What a message told that nobody has looked at, and from which node.
+    /// The fence of an unread message, and its node.
     heard: Option<(u64, u64)>,
     told: Option<Told>,
 }
 
-/// What was known when a request was made.
+/// The state when a request was sent.
 struct Asked {
     at: Moment,
     kept: Duration,
-    /// The node that would have told of a grant by now.
+    /// The node whose subscription was up before the request.
     heard_from: Option<u64>,
 }
 
@@ -137,17 +132,15 @@ impl Places {
         }
     }
 
-    /// How many wait, an owner once.
     pub(super) fn count(&self) -> usize {
         self.book().all.len()
     }
 
-    /// The server keeps a place for no longer than so many milliseconds. Whether that is news.
+    /// Learns the server's limit for keeping a place. Returns whether it is new.
     pub(super) fn keeps_for(&self, longest: u64) -> bool {
         self.longest.fetch_min(longest, Relaxed) > longest
     }
 
-    /// For how long a place is kept that is asked for now.
     fn kept(&self) -> Duration {
         let crowd = Duration::from_millis(u64::try_from(self.count()).unwrap_or(u64::MAX));
         let kept =
@@ -183,7 +176,6 @@ impl Places {
         Place { places: Arc::clone(self), inside }
     }
 
-    /// The subscription of this node, if it tells of grants at the moment.
     fn is_heard(&self, node: u64) -> bool {
         self.book().subscriptions.get(&node).is_some_and(|subscription| subscription.is_up())
     }
@@ -195,7 +187,6 @@ impl Places {
         }
     }
 
-    /// The subscription is lost.
     pub(super) fn cut(&self, node: u64) {
         let mut book = self.book();
         book.subscriptions.remove(&node);
@@ -208,7 +199,7 @@ impl Places {
         }
     }
 
-    /// A grant was found out that had not been told: the subscription may be dead without having said so.
+    /// A request found a grant without its message, so the subscription may have died silently.
     fn suspect(&self, node: u64) {
         let subscription = self.book().subscriptions.get(&node).cloned();
         if let Some(subscription) = subscription {
@@ -250,7 +241,7 @@ impl Places {
         }
     }
 
-    /// Somebody sleeps: from now on somebody looks after all who do.
+    /// Starts the task that asks for the places that are due.
     fn look_after(self: &Arc<Self>) {
         if std::mem::replace(&mut self.book().is_looked_after, true) {
             return;
@@ -269,7 +260,6 @@ impl Places {
         });
     }
 
-    /// None: nobody waits.
     fn due(&self) -> Option<Vec<Arc<Inside>>> {
         let mut book = self.book();
         if book.all.is_empty() {
@@ -277,7 +267,7 @@ impl Places {
             return None;
         }
         let now = Moment::now();
-        // Once each: it may take a while until it is asked for.
+        // Take each place once, because asking for it may take a while.
         let is_due =
             |inside: &&Arc<Inside>| inside.state().due.take_if(|due| *due <= now).is_some();
         Some(book.all.values().flatten().filter(is_due).cloned().collect())
@@ -289,14 +279,14 @@ impl Places {
 }
 
 impl Places {
-    /// Keeps the place of somebody who sleeps.
+    /// Keeps the place of a sleeping waiter.
     async fn renew(self: Arc<Self>, inside: Arc<Inside>) {
         let each = self.home.settings.response_timeout;
         let limits = Limits { each, until: Moment::now().later(each) };
         let came = self.ask(&inside, false, limits).await;
         let is_heard = inside.state().heard_from.is_some();
         if inside.trail.is_over() {
-            // It may have been heard after the release.
+            // The request may have reached the server after the release.
             let entry = self.home.ledger.begin(&inside.name);
             let Inside { claim, trail, .. } = &*inside;
             return self.remote.take_back(&self.home, claim, trail, false, entry).await;
@@ -304,12 +294,12 @@ impl Places {
         match came {
             Ok(Some(granted)) => inside.wake(Told::Granted(granted)),
             Ok(None) if is_heard && !self.remote.is_plain() => {}
-            // Whoever is not told has to do something about it.
+            // Without a subscription, the waiter has to act itself.
             Ok(None) | Err(_) => inside.wake(Told::Ask),
         }
     }
 
-    /// `was_told`: of a grant, which is asked for all the same.
+    /// `was_told`: a message about a grant came before this request.
     async fn ask(
         &self,
         inside: &Inside,
@@ -341,13 +331,12 @@ impl Places {
 }
 
 impl Place {
-    /// Asks for it, or asks again.
     pub(super) async fn ask(&self, limits: Limits) -> Result<Option<Granted>, RedisError> {
         let was_told = self.inside.state().heard.take().is_some();
         self.places.ask(&self.inside, was_told, limits).await
     }
 
-    /// Whether a grant would be told.
+    /// Whether a message would arrive.
     pub(super) fn is_heard(&self) -> bool {
         self.inside.state().heard_from.is_some()
     }
@@ -356,7 +345,7 @@ impl Place {
         self.places.count()
     }
 
-    /// Sees to it that grants are told of. False: they are not at the moment.
+    /// Opens the subscription. False if it is not up.
     pub(super) async fn listen(&self, limit: Duration) -> Result<bool, RedisError> {
         let link = &self.places.remote.link;
         if !link.reaches_beside() {
@@ -369,7 +358,7 @@ impl Place {
         }
     }
 
-    /// Until it is told something; none: until then.
+    /// Waits for news; none at `until`.
     pub(super) async fn sleep(&self, until: Moment) -> Option<Told> {
         self.places.look_after();
         loop {
@@ -412,11 +401,11 @@ impl Inside {
         Asked { at, kept, heard_from }
     }
 
-    /// Nil: a grant comes later, if at all.
+    /// The server answered nil, so a grant can only come later.
     fn is_not_granted(&self, asked: &Asked) {
         let (mut state, now) = (self.state(), Moment::now());
         let lasts = self.ttl.min(state.kept);
-        // A grant that nobody has heard of would still be there.
+        // Within this time, a grant without a message would still be held.
         if state.since.is_some_and(|since| now >= since.later(lasts.saturating_sub(drift(lasts)))) {
             state.is_sure = false;
         }
@@ -456,13 +445,13 @@ impl Inside {
 }
 
 impl State {
-    /// What a message comes to. None: the answer to the request under way has to come first.
+    /// The meaning of an unread message. None until the request under way is answered.
     fn message(&self, ttl: Duration, confirm: bool) -> Option<Told> {
         let ((fence, node), since) = (self.heard?, self.since?);
         if !self.is_nil {
             return None;
         }
-        // A server that was not heard when it was asked does not leave much time.
+        // Without a subscription at the request, the server leaves little time to claim the grant.
         if confirm || !self.is_sure || self.heard_from != Some(node) {
             return Some(Told::Ask);
         }

@@ -1,5 +1,5 @@
-//! A subscription to the grants that one server makes, until it is lost: on the line where that can be, or on a connection
-//! beside it. On the line, a grant comes with the answers to requests: a read less for both sides.
+//! The subscription to the grants of one server: on the line if possible, or on a connection beside it. On the line, a
+//! message comes with answers to requests, which saves a read on both sides.
 
 use super::places::Places;
 use crate::backoff::RETRY;
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-/// How long it may take to subscribe: longer than any server needs that is there.
+/// The time to subscribe, longer than any reachable server needs.
 const OPENS_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Subscription {
@@ -39,7 +39,7 @@ impl Subscription {
         let (channel, failures) = (places.channel.clone(), places.failures());
         let places = Arc::downgrade(places);
         let task = tokio::spawn(async move {
-            // While the server is down this fails each time: not as fast as it is asked for.
+            // Pause, because waiters would reopen it at once while the server is down.
             if failures > 0 {
                 sleep(RETRY.random_rest(failures)).await;
             }
@@ -49,7 +49,7 @@ impl Subscription {
                     let (Some(places), Some(node)) = (places.upgrade(), node.upgrade()) else {
                         return;
                     };
-                    // Connected anew, the line may be to another server, and what this one tells is of no account then.
+                    // After a reconnection the line may lead to another server, so ignore messages of the former one.
                     if let (Some((fence, owner, key)), false) =
                         (grant_in(message), node.gone.is_cancelled())
                     {
@@ -98,7 +98,7 @@ impl Subscription {
         matches!(*self.state.borrow(), State::Up)
     }
 
-    /// Whether it is open. Where nobody answers, those who come later do not wait for it again.
+    /// Waits until it is open. Later callers do not wait anew for a silent server.
     pub(super) async fn opened(&self, limit: Duration) -> Result<bool, RedisError> {
         let left = limit.saturating_sub(Moment::now().since(self.begun));
         let mut state = self.state.subscribe();

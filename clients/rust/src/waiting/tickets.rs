@@ -1,4 +1,4 @@
-//! Waiting by a ticket: a place in the server's queue without a connection that waits.
+//! Waiting by a ticket: a place in the server's queue without a blocked connection.
 
 use super::patience::{Patience, Waited};
 use super::places::{Place, Places, Told};
@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often a place is asked for while nobody tells of grants, unless there are many.
+/// How often to ask without a subscription, unless there are many waiters.
 const UNHEARD: Duration = Duration::from_millis(250);
 
-/// What went wrong since the server answered last.
+/// Failures since the server's last answer.
 #[derive(Default)]
 struct Failures {
     count: u32,
     silent_since: Option<Moment>,
     refusal: Option<RedisError>,
-    /// The server has answered once.
+    /// The server has answered at least once.
     is_queued: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn wait(
         }
         let limits = Limits { each: patience.each, until: patience.until };
         let held_before = std::mem::replace(&mut attempt.may_hold, true);
-        // In a box, so that a waiter has no room for it while it sleeps; and not all at once, for the same reason.
+        // Boxed and limited, so that a sleeping waiter reserves no room for the request.
         let turn = within(patience.until.since(Moment::now()), places.turns.acquire()).await;
         let asked = Moment::now();
         let came = Box::pin(place.ask(limits)).await;
@@ -57,7 +57,7 @@ pub(super) async fn wait(
             }
             Err(error) => {
                 let means = verdict(&error);
-                // Whoever is refused has no place.
+                // A refused request has no place.
                 attempt.may_hold = held_before || means == Verdict::Broken;
                 match means {
                     Verdict::NoTickets => return Ok(Waited::NoTickets),
@@ -71,7 +71,7 @@ pub(super) async fn wait(
         }
         if !place.is_heard() {
             match Box::pin(place.listen(half(patience))).await {
-                Ok(true) => continue, // What was granted meanwhile was not told.
+                Ok(true) => continue, // Grants before the subscription had no message.
                 Ok(false) => {}
                 Err(error) if verdict(&error) == Verdict::Broken => {}
                 Err(_) => return Ok(Waited::NoTickets),
@@ -79,12 +79,12 @@ pub(super) async fn wait(
         }
         match place.sleep(sleeps_until(&place, patience)).await {
             Some(Told::Granted(granted)) => return Ok(Waited::Granted(granted)),
-            // What was told meanwhile is lost: so all ask, and not all at once.
+            // Messages may be lost, so all waiters ask, spread over time.
             Some(Told::Cut) => {
                 let crowd = u64::try_from(places.count()).unwrap_or(u64::MAX);
                 let rest = Duration::from_millis(crowd).mul_f64(fastrand::f64());
                 let until = patience.until.min(Moment::now().later(rest));
-                // Others may have opened it again, and it tells of this grant.
+                // Another waiter may have reopened the subscription, and the message may come there.
                 if let Some(Told::Granted(granted)) = place.sleep(until).await {
                     return Ok(Waited::Granted(granted));
                 }
@@ -102,24 +102,23 @@ fn sleeps_until(place: &Place, patience: &Patience) -> Moment {
     patience.until.min(Moment::now().later(UNHEARD.max(crowd)))
 }
 
-/// There has to be time to ask.
+/// The other half is for asking.
 fn half(patience: &Patience) -> Duration {
     patience.each.min(patience.until.since(Moment::now())).checked_div(2).unwrap_or_default()
 }
 
 enum Rested {
     AskAgain,
-    /// There is no time for another try, and the lock was busy.
+    /// The time is over, and the lock was busy.
     Ended,
 }
 
 impl Failures {
-    /// Patience has ended: the lock was busy, unless the server had no place.
+    /// The patience ended: the lock was busy, unless the server refused a place.
     fn ended(self) -> Result<Waited, Error> {
         self.refusal.map_or(Ok(Waited::Ended), |refusal| Err(told(refusal)))
     }
 
-    /// Rests before the next try.
     async fn rest(
         &mut self,
         error: RedisError,
@@ -149,7 +148,7 @@ impl Failures {
             return Ok(Rested::AskAgain);
         }
         sleep(until.since(Moment::now())).await;
-        // It was busy when the server had time to answer.
+        // The last complete answer said that the lock was busy.
         let is_busy = self.is_queued && means == Verdict::Broken && until.since(asked) < each;
         if is_busy { Ok(Rested::Ended) } else { Err(told(error)) }
     }
