@@ -4,7 +4,7 @@ use super::{Scenario, quick, slow};
 use crate::adapter::Unsupported;
 use crate::program::lock;
 use crate::scene::{
-    LONG, Scene, assert_took, is_held, millis, plain_server, server, take_away, ttl_of, until_free,
+    LONG, Scene, assert_took, is_held, millis, plain_server, take_away, ttl_of, until_free,
     until_waiting, with_module,
 };
 use redis::Value as Reply;
