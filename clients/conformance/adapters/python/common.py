@@ -45,10 +45,6 @@ LOSSES = {
 }
 
 
-class Unsupported(Exception):
-    """The package does not have that."""
-
-
 class WorkError(Exception):
     """What the work raises when it is told to."""
 
@@ -72,8 +68,6 @@ def trouble(error: BaseException) -> Dict[str, str]:
     kinds = [kind for cls, kind in KINDS if isinstance(error, cls)]
     if isinstance(error, WorkError):
         kinds = ["work"]
-    if isinstance(error, Unsupported):
-        kinds = ["unsupported"]
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "CancelledError":
         kinds = ["cancelled"]
     kind = kinds[0] if kinds else f"not of the package: {type(error).__name__}"
@@ -95,9 +89,9 @@ def name_of(request: Dict[str, Any]) -> Any:
 def lock_of(locks: Any, request: Dict[str, Any]) -> Any:
     """The lock that a request is about, with its options."""
     names = ("ttl", "wait", "renew", "hold_at_least", "owner", "ephemeral", "replicas", "replicas_within")
-    if not isinstance(request.get("renew", True), bool):
-        raise Unsupported("a lease is renewed until it ends, or not at all")
     options = in_seconds({name: request[name] for name in names if name in request})
+    if not isinstance(options.get("renew", True), bool):
+        options["renew"] = seconds(options["renew"])
     name, mode = name_of(request), request.get("mode", "lock")
     if "also" in request:
         return locks.several([name, *request["also"]], **options)

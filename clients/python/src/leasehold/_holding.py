@@ -74,7 +74,7 @@ class Holding(Home):
         for state in due:
             if state.loss is not None:
                 self._seen_lost(state)
-            elif state.renews and here >= state.renew_at:
+            elif state.renew_at <= here and state.renew_at < state.renew_until:
                 state.renew_at = math.inf
                 self.spawn(self._renew(state))
         looks = [state.next_look for state in list(self.leases)]
@@ -109,7 +109,7 @@ class Holding(Home):
                 line.bonds.discard(ended)
             if state in self.leases:
                 state.end = min(state.end, now() + grace)
-                ttl = state.ttl if state.renews else state.end - now()
+                ttl = state.ttl if now() < state.renew_until else state.end - now()
                 self.spawn(self.extend(state, max(0.001, ttl), state.end, binds=True))
                 self.look_by(state.next_look)
 

@@ -25,7 +25,7 @@ from ._waiting import acknowledged, granted, place_at_once
 from ._wanted import Detached, adopted, candidate_of, key_of
 from .errors import Closed, LeaseholdError, LockLost
 from .outcomes import Contended, Holder, Leader, LockInfo, LogEntry, Loss, Waiter
-from .settings import Duration, Name, Settings
+from .settings import Duration, Name, Renewal, Settings
 
 log = logging.getLogger("leasehold")
 
@@ -144,7 +144,7 @@ class Hub(Holding):
             step = "lost" if state.loss in (Loss.EXPIRED, Loss.TAKEN) else "released"
             self.tell(step, state.wanted, since, state.fence)
 
-    async def adopt(self, detached: Union[Detached, str], ttl: Optional[Duration], renew: bool) -> LeaseState:
+    async def adopt(self, detached: Union[Detached, str], ttl: Optional[Duration], renew: Renewal) -> LeaseState:
         self.check_open()
         its = detached if isinstance(detached, Detached) else Detached.parse(detached)
         wanted, fence = adopted(self.settings, its, ttl, renew), its.fence

@@ -25,7 +25,7 @@ class LeaseState:
     # fmt: off
     __slots__ = (
         "__weakref__", "_alone", "_loss", "_told", "_unanswered", "claim", "end", "fence", "hold_until", "is_claimed",
-        "is_extending", "name", "release", "released", "releasing", "renew_at", "renews", "ttl", "unanswered",
+        "is_extending", "name", "release", "released", "releasing", "renew_at", "renew_until", "ttl", "unanswered",
         "wanted", "was_detached",
     )
     # fmt: on
@@ -34,7 +34,7 @@ class LeaseState:
         wanted, here = pending.wanted, now()
         self.wanted, self.name, self.claim = wanted, wanted.name, wanted.claim
         self.fence = grant.fence
-        self.ttl, self.renews = wanted.ttl, wanted.renew
+        self.ttl, self.renew_until = wanted.ttl, grant.asked + wanted.renew
         self.hold_until = here + wanted.hold_at_least if wanted.hold_at_least > 0 else None
         self.was_detached = False
         self.is_claimed = grant.ttl >= wanted.ttl
@@ -97,7 +97,7 @@ class LeaseState:
 
     @property
     def next_look(self) -> float:
-        return min(self.renew_at, self.end) if self.renews else self.end
+        return min(self.renew_at, self.end) if self.renew_at < self.renew_until else self.end
 
     def about_to_extend(self, asked: float, ttl: float) -> None:
         """The server may carry it out at any moment from now on, whether or not it is heard of."""

@@ -196,7 +196,8 @@ class Queuing:
         if isinstance(came, Granted) or not came:
             return came or None
         # A lease that is not renewed has to be whole.
-        must_claim = self._is_doubtful or home.settings.confirm or not self.pending.wanted.renew
+        wanted = self.pending.wanted
+        must_claim = self._is_doubtful or home.settings.confirm or wanted.renew < wanted.ttl
         if must_claim or now() >= self.asked + self.counted * 3 / 4:
             # The work can begin while a quarter of the lease is left.
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
 from ._target import AnyClient, Several, several, target_of
 from .errors import SettingError
-from .settings import SHORTEST_TTL, Duration, Name, Settings, between, integer, octets, patience
+from .settings import SHORTEST_TTL, Duration, Name, Renewal, Settings, between, integer, octets, patience
 
 _TEXT = re.compile(r"leasehold:([^:]*):([^:]+):([0-9]{1,16})")
 _STRAY = re.compile(r"%(?![0-9A-Fa-f]{2})|[^!-~]")
@@ -124,7 +125,7 @@ class TryOptions(TypedDict, total=False):
     """How a lock is asked for. What is None or left out is as in :class:`Settings`."""
 
     ttl: Optional[Duration]  # How long its lease lasts
-    renew: bool  # Whether it is renewed
+    renew: Renewal  # Whether it is renewed, or for how long
     hold_at_least: Optional[Duration]  # For so long from the grant it is held, although it is released before
     ephemeral: Optional[Duration]  # How long it is held after the end of its program or of the connection: 0 or more
     replicas: int  # How many replicas have to acknowledge the grant; :class:`TooFewReplicas` if fewer do
@@ -156,7 +157,7 @@ class Wanted:
         *,
         ttl: Optional[Duration] = None,
         wait: Optional[Duration] = None,
-        renew: bool = True,
+        renew: Renewal = True,
         hold_at_least: Optional[Duration] = None,
         owner: Optional[Name] = None,
         ephemeral: Optional[Duration] = None,
@@ -176,7 +177,7 @@ class Wanted:
                 raise SettingError(f"names: they must be different, and at most {MOST_ALSO + 1}")
         self.ttl = between("ttl", settings.ttl if ttl is None else ttl, SHORTEST_TTL)
         self.wait = patience("wait", settings.wait if wait is None else wait)
-        self.renew = renew
+        self.renew = (math.inf if renew else 0.0) if isinstance(renew, bool) else between("renew", renew, 0)
         self.hold_at_least = 0.0 if hold_at_least is None else between("hold_at_least", hold_at_least, 0)
         grace = None if ephemeral is None else between("ephemeral", ephemeral, 0)
         self.claim = Claim(key, b"", share, others, grace)  # It has an owner as soon as it is asked for
@@ -206,7 +207,7 @@ class Wanted:
         return its
 
 
-def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], renew: bool) -> Wanted:
+def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], renew: Renewal) -> Wanted:
     keys, prefix = detached.keys, octets("prefix", settings.prefix)
     names = [key[len(prefix) :] if key.startswith(prefix) else key for key in keys]
     wanted = Wanted(settings, names[0], ttl=ttl, also=names[1:], renew=renew)

@@ -19,7 +19,7 @@ from ._time import now
 from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, Loss, Released
-from .settings import Duration, Name, between, patience
+from .settings import Duration, Name, Renewal, between, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec, Unpack
@@ -197,7 +197,9 @@ class Leasehold(Factory[LockRequest, Election]):
     async def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
         return await self.lock(name, **options).try_acquire()
 
-    async def adopt(self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True) -> Lease:
+    async def adopt(
+        self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: Renewal = True
+    ) -> Lease:
         """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
         :class:`LockLost` if it is held no more."""
         hub = self._hub_here()

@@ -12,6 +12,7 @@ from .errors import SettingError
 from .outcomes import Event, Name as Name
 
 Duration = Union[int, float, timedelta]
+Renewal = Union[bool, Duration]  # Whether a lease is renewed, or for how long
 LONGEST = 100 * 365 * 86_400  # seconds: more is not taken by servers
 MOST = 99_999  # holders at a time, as servers count
 SHORTEST_TTL = 0.003  # seconds: clocks may differ by two milliseconds

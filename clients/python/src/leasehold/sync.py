@@ -19,7 +19,7 @@ from ._time import now
 from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError
 from .outcomes import Leader, Loss, Released
-from .settings import Duration, Name, between, patience
+from .settings import Duration, Name, Renewal, between, patience
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec, Unpack
@@ -221,7 +221,7 @@ class Leasehold(Factory[LockRequest, Election]):
         """The same as ``lock(…).try_acquire()``."""
         return self.lock(name, **options).try_acquire()
 
-    def adopt(self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: bool = True) -> Lease:
+    def adopt(self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: Renewal = True) -> Lease:
         """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
         :class:`LockLost` if it is held no more."""
         running = self._run()
