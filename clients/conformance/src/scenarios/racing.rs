@@ -85,10 +85,15 @@ fn equal_terms(scene: &Scene<'_>) {
     const WORKERS: usize = 4;
     const ROUNDS: usize = 12;
     let server = server();
+    let mut client = server.client();
+    // No program gets ahead while another one starts.
+    client.grant("x", "before", 60_000);
     let programs = scene.programs_of_all(&server);
     let begin = |which: usize| (which, programs[which].run(&lock("x").wait(LONG)));
     let mut works: Vec<_> = (0..programs.len() * WORKERS).map(|at| begin(at / WORKERS)).collect();
     let (workers, mut grants) = (works.len(), vec![0; programs.len()]);
+    until_waiting(&server, "x", workers.try_into().unwrap());
+    assert!(client.release("x", "before"));
     for left in (0..workers * ROUNDS).rev() {
         let at_it = eventually("one works", || {
             works.iter().position(|(_, work)| work.has_begun()).ok_or(())
