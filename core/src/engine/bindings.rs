@@ -23,15 +23,16 @@ pub(super) struct Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BindingId(usize);
 
-/// Whether anybody has waited for the lock while the hold was bound. When a connection ends, holds with demand end first.
+/// Whether anybody has waited for the lock while the hold was bound. When a connection ends, holds with demand end
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Demand {
     Some,
     None,
 }
 
-/// Identifies a hold by its fence, and by a hash of its lock and its owner. The fence alone is not enough: RAISE can give
-/// two holds the same fence.
+/// Identifies a hold by its fence, and by a hash of its lock and its owner. The fence alone is not enough: RAISE can
+/// give two holds the same fence.
 type Grant = (u64, u64);
 
 /// By database, by the hash of the lock's name, and by binding.
@@ -66,8 +67,8 @@ pub(super) struct Bindings {
     spaces: Vec<(i32, i32)>,
     grants: HashMap<Grant, BindingId, RandomState>,
     names: BTreeSet<Place>,
-    /// The seed of the name hashes. Without a secret, clients could choose names with equal hashes, and every command on
-    /// one of them would look at all of them.
+    /// The seed of the name hashes. Without a secret, clients could choose names with equal hashes, and every command
+    /// on one of them would look at all of them.
     secret: RandomState,
     connections: BTreeSet<(u64, Demand, BindingId)>,
     looks: BTreeSet<(Moment, BindingId)>,
@@ -75,8 +76,8 @@ pub(super) struct Bindings {
     doubts: BTreeMap<i32, Doubt>,
     /// Connections that have ended while holds were bound to them, and when.
     ended: BTreeMap<u64, Monotonic>,
-    /// The same connections, in the order in which their holds are looked at. Each turn takes one hold of one connection,
-    /// so that a connection with many holds does not delay the others.
+    /// The same connections, in the order in which their holds are looked at. Each turn takes one hold of one
+    /// connection, so that a connection with many holds does not delay the others.
     turns: VecDeque<u64>,
     /// Nothing can be written before this time.
     not_before: Option<Monotonic>,

@@ -66,8 +66,8 @@ pub(super) struct Order<'a, 'r> {
 }
 
 impl<C> Engine<C> {
-    /// Lets a request decide about its locks, and carries the decision out. The locks differ from each other, and all are
-    /// in one database.
+    /// Lets a request decide about its locks, and carries the decision out. The locks differ from each other, and all
+    /// are in one database.
     ///
     /// If somebody waits for a lock, the lock changes hands here: it is settled before the request if it is suspected,
     /// and after the request if the request changed it.
@@ -154,8 +154,8 @@ impl<C> Engine<C> {
         Ok(())
     }
 
-    /// Writes each lock but the last, which has been written. If a write fails, the locks that were granted before it are
-    /// taken back.
+    /// Writes each lock but the last, which has been written. If a write fails, the locks that were granted before it
+    /// are taken back.
     #[inline(never)]
     pub(super) fn write_others<'l, 'r, L: Lock, H: Host<Client = C>>(
         &self,
@@ -306,8 +306,8 @@ impl<C> Engine<C> {
 
     /// Calls `look` with the holds in force, oldest first, the number of waiters and the time.
     ///
-    /// A command that only reads must not write, so it tells what the lock is about to become: an evicted lock counts as
-    /// held, and a grant that is about to be taken back does not count.
+    /// A command that only reads must not write, so it tells what the lock is about to become: an evicted lock counts
+    /// as held, and a grant that is about to be taken back does not count.
     pub fn read<H: Host<Client = C>, T>(
         &self,
         host: &H,
@@ -369,8 +369,8 @@ impl<C> Engine<C> {
                 let is_used_up = || budget.is_some_and(|budget| budget.is_used_up(host, effort));
                 if !is_used_up() {
                     effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
-                    // The settling may have granted the lock to the asker for an earlier connection of its own, which has
-                    // ended since.
+                    // The settling may have granted the lock to the asker for an earlier connection of its own, which
+                    // has ended since.
                     if self.part_own(host, lock, asker) == Parted::Own {
                         effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
                     }

@@ -52,8 +52,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// A client counts on the grant with this fence. From now on the grant is not taken back, even if the waiter that it
-    /// was made to never learns of it.
+    /// A client counts on the grant with this fence. From now on the grant is not taken back, even if the waiter that
+    /// it was made to never learns of it.
     pub fn mark_delivered(&self, fence_number: u64) {
         // Usually no grant is undelivered, so this costs one comparison.
         if !self.undelivered.borrow().is_empty() {
@@ -119,8 +119,8 @@ impl<C> Engine<C> {
         )
     }
 
-    /// The end of the hold that this proof is of, and the effort of the look. `None` if there is no such hold, or another
-    /// server decides about it. Called while the module may write.
+    /// The end of the hold that this proof is of, and the effort of the look. `None` if there is no such hold, or
+    /// another server decides about it. Called while the module may write.
     pub(super) fn end_of<H: Host<Client = C>>(
         &self,
         host: &H,

@@ -226,9 +226,9 @@ impl<C> Engine<C> {
         bindings.wait(host.monotonic().plus_millis(millis));
     }
 
-    /// Parts the holds of this lock from connections that have ended, before a command looks at the lock: first the hold
-    /// of the owner who asks, then others, at most `most` in all. Each hold costs a read of the whole value, so if a
-    /// thousand holders end at once, most are left to the timer.
+    /// Parts the holds of this lock from connections that have ended, before a command looks at the lock: first the
+    /// hold of the owner who asks, then others, at most `most` in all. Each hold costs a read of the whole value, so if
+    /// a thousand holders end at once, most are left to the timer.
     pub(super) fn part_pending<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -274,7 +274,8 @@ impl<C> Engine<C> {
 
     /// Shortens the lease to what is left of the grace, if that is less. The lock is only marked for its waiters.
     ///
-    /// The key is looked at first. The server is asked whether the module may write only if there is something to write.
+    /// The key is looked at first. The server is asked whether the module may write only if there is something to
+    /// write.
     fn part<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -383,8 +384,8 @@ impl<C> Engine<C> {
 }
 
 /// A hold is looked at when its lease ends, and earlier once its age has doubled: it may have been deleted or
-/// overwritten. So a binding outlives its hold by no more than the hold has lasted, and clients that keep deleting their
-/// locks leave no crowd of bindings behind.
+/// overwritten. So a binding outlives its hold by no more than the hold has lasted, and clients that keep deleting
+/// their locks leave no crowd of bindings behind.
 fn next_look(end: Option<Deadline>, since: Moment, now: Moment) -> Moment {
     let passed = now.millis_since(since).max(FIRST_LOOK_MILLIS);
     end.map_or(now.plus_millis(passed.min(ENDLESS_MILLIS)), |end| {

@@ -1,8 +1,8 @@
 //! How much is done before others have their turn.
 //!
-//! Two limits bound it, and each covers what the other misses. **Effort** counts what is known to take long: values that
-//! are read, and subscribers that receive a grant. **Time** covers the rest: the server compares each published message
-//! with every pattern that clients subscribed to, whether it matches or not.
+//! Two limits bound it, and each covers what the other misses. **Effort** counts what is known to take long: values
+//! that are read, and subscribers that receive a grant. **Time** covers the rest: the server compares each published
+//! message with every pattern that clients subscribed to, whether it matches or not.
 
 use super::Host;
 use crate::lock::{Monotonic, Stored};

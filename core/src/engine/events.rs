@@ -1,7 +1,7 @@
 //! What happens to many locks at once, and without a command that names them.
 //!
-//! Nothing is decided here. The contended locks are marked, and the next [`Engine::work`] settles them. Such events come
-//! in the middle of whatever the server does: it may be walking over the very tables that a hand-off would change.
+//! Nothing is decided here. The contended locks are marked, and the next [`Engine::work`] settles them. Such events
+//! come in the middle of whatever the server does: it may be walking over the very tables that a hand-off would change.
 
 use super::Engine;
 use super::unheard::UnheardGrants;
@@ -30,8 +30,8 @@ impl<C> Engine<C> {
         self.mark_all(db);
     }
 
-    /// Two databases changed places. A waiter stays with its database number, as a client blocked in BLPOP does, but the
-    /// database has other keys now.
+    /// Two databases changed places. A waiter stays with its database number, as a client blocked in BLPOP does, but
+    /// the database has other keys now.
     pub fn swapped(&self, one: i32, other: i32) {
         self.evicted.borrow_mut().swap(one, other);
         self.bindings.borrow_mut().swap(one, other);

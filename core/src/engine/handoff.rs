@@ -116,10 +116,11 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Gives the lock to the next waiter, until the lock is held or nobody waits. If more readers can be let in than one
-    /// turn allows, the lock stays marked behind the others, and its next turn continues.
+    /// Gives the lock to the next waiter, until the lock is held or nobody waits. If more readers can be let in than
+    /// one turn allows, the lock stays marked behind the others, and its next turn continues.
     ///
-    /// The key is looked at first. The server is asked whether the module may write only if there is something to write.
+    /// The key is looked at first. The server is asked whether the module may write only if there is something to
+    /// write.
     pub(super) fn settle<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -209,8 +210,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Takes the waiter whose turn it is out of the queue, decides about its request, carries the decision out and tells
-    /// the waiter. If it waits for several locks, the others have been looked at before.
+    /// Takes the waiter whose turn it is out of the queue, decides about its request, carries the decision out and
+    /// tells the waiter. If it waits for several locks, the others have been looked at before.
     #[inline]
     fn round<'n, H: Host<Client = C> + 'n>(
         &self,
@@ -299,8 +300,8 @@ impl<C> Engine<C> {
         Round::Next
     }
 
-    /// The decision about the request of a waiter whose turn it is, from its standing with its locks; or the answer that
-    /// refuses it.
+    /// The decision about the request of a waiter whose turn it is, from its standing with its locks; or the answer
+    /// that refuses it.
     pub(super) fn decide_for<'w>(
         &self,
         waiter: &'w Waiter<C>,
@@ -323,8 +324,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// The round of a waiter that is first in the queues of several locks, where this lock can be granted. If one of the
-    /// other locks cannot be granted, nothing changes, and the waiter goes on waiting.
+    /// The round of a waiter that is first in the queues of several locks, where this lock can be granted. If one of
+    /// the other locks cannot be granted, nothing changes, and the waiter goes on waiting.
     #[inline(never)]
     fn round_for_several<H: Host<Client = C>>(
         &self,
@@ -343,8 +344,8 @@ impl<C> Engine<C> {
         let NotToBeHad { name, refusal } = refused;
         self.with_queues(|queues| {
             queues.refused(id, name, matches!(refusal, Refusal::Held { .. }));
-            // The lock may have been free when its own queue last looked, and a client that does not wait may have taken
-            // it since.
+            // The lock may have been free when its own queue last looked, and a client that does not wait may have
+            // taken it since.
             if let Refusal::Held { may_change: Some(moment) } = refusal {
                 queues.look_no_later(name, moment);
             }

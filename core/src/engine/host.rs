@@ -34,8 +34,8 @@ pub trait Host {
 
     fn limits(&self) -> Limits;
 
-    /// How many waiters are answered, and how many locks are settled for each cause, before other clients have their turn
-    /// again.
+    /// How many waiters are answered, and how many locks are settled for each cause, before other clients have their
+    /// turn again.
     fn batch(&self) -> usize {
         500
     }

@@ -19,10 +19,10 @@
 //! server and the simulation are two hosts of the same engine.
 //!
 //! **A command settles the lock that it changes before it returns**, so that a release and the grant after it are one
-//! transaction for replicas and the append-only file. Everything else (a deletion by another client, an expiry, a flush)
-//! only marks the lock. [`Engine::work`] settles a marked lock right after, in a timer, before other clients have their
-//! next turn. A write inside a notification would put the grant before the deletion that made it possible, and replicas
-//! would lose the lock.
+//! transaction for replicas and the append-only file. Everything else (a deletion by another client, an expiry, a
+//! flush) only marks the lock. [`Engine::work`] settles a marked lock right after, in a timer, before other clients
+//! have their next turn. A write inside a notification would put the grant before the deletion that made it possible,
+//! and replicas would lose the lock.
 //!
 //! No key is open while an event is published or a client is answered: another module may react to the event or the
 //! answer, and change the key.
@@ -100,8 +100,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Whether [`Engine::next_due`] may have changed since the last call, other than by the passing of time. A host asks
-    /// at the end of each call into the engine, and sets its timer anew.
+    /// Whether [`Engine::next_due`] may have changed since the last call, other than by the passing of time. A host
+    /// asks at the end of each call into the engine, and sets its timer anew.
     pub fn take_due_changed(&self) -> bool {
         self.due_changed.take()
     }

@@ -1,8 +1,8 @@
 //! Grants that were published, and that no subscriber received.
 //!
 //! Usually the program that asked for the ticket was killed. Its hold gets a short lease. If nobody claims the hold in
-//! that time, all places are given up whose grants would be published on the same channel. So a killed process with many
-//! places costs a lock one such window, and not one for each place.
+//! that time, all places are given up whose grants would be published on the same channel. So a killed process with
+//! many places costs a lock one such window, and not one for each place.
 //!
 //! ```text
 //!   granted to a, published on "c": nobody hears      b, on "c", too: given up      d, on "e"
@@ -140,8 +140,8 @@ impl<C> Engine<C> {
         self.with_queues(|queues| queues.remember(name, key.stored(), now));
     }
 
-    /// Gives up the grants that nobody has claimed in time, and all places with the same channels, as many as fit in one
-    /// turn.
+    /// Gives up the grants that nobody has claimed in time, and all places with the same channels, as many as fit in
+    /// one turn.
     pub(super) fn give_up_unheard<H: Host<Client = C>>(&self, host: &H) {
         let now = host.monotonic();
         loop {

@@ -1,8 +1,9 @@
 //! What to do with the locks that a request names: one lock, or several of which all change or none does.
 //!
-//! The first look at each lock gives the owner's [standing](Standing) with it. A [`Decision`] is made from the standings
-//! with all locks, and says what happens to each lock ([`Decision::outcome`]). So only one key is open at a time, and
-//! nothing is written before it is known that all can be. A request for a single lock runs the same functions.
+//! The first look at each lock gives the owner's [standing](Standing) with it. A [`Decision`] is made from the
+//! standings with all locks, and says what happens to each lock ([`Decision::outcome`]). So only one key is open at a
+//! time, and nothing is written before it is known that all can be. A request for a single lock runs the same
+//! functions.
 //!
 //! `holders` are those **in force**, as the owner who asks sees them. Time has decided already (see [`Holders`]), so
 //! nothing here checks whether a lease has run out.
@@ -57,8 +58,8 @@ impl Standing {
         Self { own, is_held: !holders.is_free(), is_admitted, others }
     }
 
-    /// Whether the owner can be given this lock, judged by this lock alone. If others wait for it, their turn comes first
-    /// (L4). Only an owner that holds the lock already may change its share before their turn.
+    /// Whether the owner can be given this lock, judged by this lock alone. If others wait for it, their turn comes
+    /// first (L4). Only an owner that holds the lock already may change its share before their turn.
     pub fn may_be_had(&self) -> bool {
         self.is_admitted && (self.own.is_some() || self.others == 0)
     }
@@ -85,11 +86,11 @@ pub enum Decision<'r> {
     Granted(Grant<'r>),
     /// The owner holds all the locks by one grant already: a retry. Fence 0 stands for a foreign lock.
     Again { wanted: Wanted<'r>, fence_number: u64 },
-    /// The locks cannot be granted now: others hold the lock at `at` or wait for it already, or nothing is granted for a
-    /// while.
+    /// The locks cannot be granted now: others hold the lock at `at` or wait for it already, or nothing is granted for
+    /// a while.
     Busy { at: usize, owner: Owner<'r> },
-    /// The owner holds some of the locks, and cannot have the lock at `at` as it asks. It keeps what it has and does not
-    /// wait: two such owners would wait for each other.
+    /// The owner holds some of the locks, and cannot have the lock at `at` as it asks. It keeps what it has and does
+    /// not wait: two such owners would wait for each other.
     NotUpgraded { at: usize, owner: Owner<'r> },
     /// The locks could be granted, but no fence is left below 2^53.
     NoFenceLeft,
@@ -111,8 +112,8 @@ pub enum Decision<'r> {
 pub enum Acquired<'r> {
     /// The owner holds the lock from now on. `former` is the fence of the owner's hold that this grant replaces.
     Granted { grant: Grant<'r>, former: Option<Fence>, company: Company },
-    /// The owner had the lock already: a retry, so the grant stays the same. `longer` is the new end of the lease if the
-    /// retry moved it, `share` is the share that was asked for.
+    /// The owner had the lock already: a retry, so the grant stays the same. `longer` is the new end of the lease if
+    /// the retry moved it, `share` is the share that was asked for.
     Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
     /// The owner does not hold the lock, and cannot be granted it now.
     Refused(Owner<'r>),
@@ -210,8 +211,8 @@ pub fn raise<'r>(
 }
 
 impl<'r> Decision<'r> {
-    /// The outcome for the lock at this place in the request, which has these holders. `None` if the lock stays as it is,
-    /// and there is nothing to report.
+    /// The outcome for the lock at this place in the request, which has these holders. `None` if the lock stays as it
+    /// is, and there is nothing to report.
     #[inline(always)]
     pub fn outcome(&self, at: usize, holders: &Holders<'_>, now: Moment) -> Option<Outcome<'r>> {
         Some(match *self {

@@ -23,8 +23,8 @@ pub(super) fn decimal<const WIDTH: usize>(number: u64) -> [u8; WIDTH] {
 
 /// A number below 10^8 as eight digits, the first in the highest byte.
 pub(super) const fn word(number: u64) -> u64 {
-    // Each step splits every part in two: eight digits into fours, fours into pairs, pairs into digits. For numbers this
-    // small, multiplying and shifting divides exactly, two or four parts at a time.
+    // Each step splits every part in two: eight digits into fours, fours into pairs, pairs into digits. For numbers
+    // this small, multiplying and shifting divides exactly, two or four parts at a time.
     let fours = ((number / 10_000) << 32) | (number % 10_000);
     let hundreds = fours.wrapping_mul(10_486) >> 20 & 0x0000_007f_0000_007f;
     let pairs = hundreds << 16 | fours.wrapping_sub(hundreds.wrapping_mul(100));

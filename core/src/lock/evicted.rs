@@ -1,12 +1,12 @@
 //! Locks that the server evicted although they were held, kept until they are put back.
 //!
-//! Nothing is kept for a lock that is in the keyspace. When the server evicts a lock, its value and its deadline are kept
-//! here, and the caller writes them back soon after: see [`Evicted::next`]. Until then every command of the module treats
-//! the lock as held.
+//! Nothing is kept for a lock that is in the keyspace. When the server evicts a lock, its value and its deadline are
+//! kept here, and the caller writes them back soon after: see [`Evicted::next`]. Until then every command of the module
+//! treats the lock as held.
 //!
-//! A server that has nothing but locks to evict evicts each again as soon as it is back. So only [`BURST`] locks are put
-//! back at once, and then one per millisecond; the others stay here. The server moves slots without what is kept here, so
-//! all of it is put back when such a move begins: see [`Evicted::hurry`].
+//! A server that has nothing but locks to evict evicts each again as soon as it is back. So only [`BURST`] locks are
+//! put back at once, and then one per millisecond; the others stay here. The server moves slots without what is kept
+//! here, so all of it is put back when such a move begins: see [`Evicted::hurry`].
 
 use super::hold::Stored;
 use super::holders::newest_fence;

@@ -1,7 +1,7 @@
 //! Fences, and the clock that gives them out.
 //!
-//! A fence must grow for ever (L2), also over deletion, restart and failover, and without a counter left behind for every
-//! lock name ever used. So there is one clock per server, half time and half counter:
+//! A fence must grow for ever (L2), also over deletion, restart and failover, and without a counter left behind for
+//! every lock name ever used. So there is one clock per server, half time and half counter:
 //!
 //! ```text
 //!     fence = max(last + 1, unix microseconds)
@@ -11,10 +11,10 @@
 //!     fence        ──●────●────────●──●──●──●────●──────────●───   never back
 //! ```
 //!
-//! While the process lives, `last + 1` alone keeps the order. Time outlives the process: a new process starts at its own
-//! clock plus a margin (see [`FenceClock::raise`]), and learns from every fence that it meets in a value (see
-//! [`FenceClock::observe`]). A replica that takes over also knows the fences of its primary, up to the last few. The last
-//! few may have been ahead of all clocks, for the same reason, so the replica starts above what it knows, too (see
+//! While the process lives, `last + 1` alone keeps the order. Time outlives the process: a new process starts at its
+//! own clock plus a margin (see [`FenceClock::raise`]), and learns from every fence that it meets in a value (see
+//! [`FenceClock::observe`]). A replica that takes over also knows the fences of its primary, up to the last few. The
+//! last few may have been ahead of all clocks, for the same reason, so the replica starts above what it knows, too (see
 //! [`FenceClock::raise_above_known`]). One gap remains: a fence that this server never met, and that is ahead of its
 //! clock by more than the margin.
 //!
@@ -88,10 +88,10 @@ pub enum Minted {
 impl FenceClock {
     /// How far ahead of the wall clock a fence in a value may be and still be learned: one day.
     ///
-    /// Any client that may SET a key can plant a fence near the end of the range. If the clock learned that fence, every
-    /// later fence would have to be larger, and a restart without data, which begins again at the wall clock, would go
-    /// back. So the value counts (it is held by that owner, with that fence), but the clock does not learn a fence beyond
-    /// the bound. Clocks that are wrong by hours, as by a time zone, remain inside the bound.
+    /// Any client that may SET a key can plant a fence near the end of the range. If the clock learned that fence,
+    /// every later fence would have to be larger, and a restart without data, which begins again at the wall clock,
+    /// would go back. So the value counts (it is held by that owner, with that fence), but the clock does not learn a
+    /// fence beyond the bound. Clocks that are wrong by hours, as by a time zone, remain inside the bound.
     pub const HORIZON_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
     /// While a fence clock is ahead of time, it advances by a microsecond with each grant: this far in ten thousand
@@ -122,8 +122,8 @@ impl FenceClock {
         }
     }
 
-    /// Gives no fence for `millis`: a server that may not know of grants still in force waits until they have run out. 0
-    /// ends a running quarantine.
+    /// Gives no fence for `millis`: a server that may not know of grants still in force waits until they have run out.
+    /// 0 ends a running quarantine.
     pub fn quarantine(&mut self, now: Monotonic, millis: u64) {
         let end = now.plus_millis(millis);
         let left_micros = end.micros_since(now);
@@ -170,8 +170,8 @@ impl FenceClock {
         fence.number() <= now.plus_millis(Self::HORIZON_MILLIS).micros()
     }
 
-    /// Makes every later fence larger than `floor`. Called wherever grants may have been made that this process does not
-    /// know of: at its start, at the end of loading, at the arrival of a slot.
+    /// Makes every later fence larger than `floor`. Called wherever grants may have been made that this process does
+    /// not know of: at its start, at the end of loading, at the arrival of a slot.
     pub fn raise(&mut self, floor: Moment) {
         if floor.micros() < Fence::LAST.number() {
             self.floor = self.floor.max(floor.micros());

@@ -94,8 +94,8 @@ pub enum Stored<'v> {
 pub struct NotALock;
 
 impl<'v> Stored<'v> {
-    /// The holders of the lock, as this owner sees them. The fence clock learns the fences of the value, so that no look
-    /// at a value misses them.
+    /// The holders of the lock, as this owner sees them. The fence clock learns the fences of the value, so that no
+    /// look at a value misses them.
     #[inline]
     pub fn holders(
         self,

@@ -1,8 +1,8 @@
 //! The holders of a lock: what its value says of them, as one owner sees them, and the write that changes what it says.
 //!
-//! A hold ends at its own deadline or with the key, whichever is sooner. If one line is not written as the module writes
-//! lines, the value is not a list of holds: it is a foreign lock, and the whole value is its owner. So nobody is let in
-//! beside a hold whose line was torn.
+//! A hold ends at its own deadline or with the key, whichever is sooner. If one line is not written as the module
+//! writes lines, the value is not a list of holds: it is a foreign lock, and the whole value is its owner. So nobody is
+//! let in beside a hold whose line was torn.
 
 use super::decision::Company;
 use super::edit::{Change, Clearing, Edit, Over, Rewriting};
@@ -272,7 +272,8 @@ impl<'v> Survey<'v> {
             } else if line.is_of(asker) {
                 let at = value.len().saturating_sub(rest.len());
                 survey.next_end = survey.next_end.min(line.deadline);
-                // A foreign client may have written an owner twice: the earlier line then counts as another owner's hold.
+                // A foreign client may have written an owner twice: the earlier line then counts as another owner's
+                // hold.
                 if let Some((_, former)) = survey.own.replace((at, line)) {
                     survey.count_other(&former);
                 }

@@ -1,8 +1,8 @@
 //! Instants and durations of a lease. Each has its own type, because all of them are "some milliseconds".
 //!
 //! There are two kinds of instant. The end of a lease, which clients and replicas agree on, is a [`Moment`] of the
-//! server's wall clock, which may be set back or forward. What lasts for some time on this server, such as patience or a
-//! quarantine, goes by [`Monotonic`], which cannot be set.
+//! server's wall clock, which may be set back or forward. What lasts for some time on this server, such as patience or
+//! a quarantine, goes by [`Monotonic`], which cannot be set.
 
 use std::num::NonZeroU64;
 
@@ -178,8 +178,8 @@ impl Deadline {
         now.millis() > self.millis
     }
 
-    /// Whether a key that is gone may be gone because its lease is over. When Redis 7.2 and newer look for expired keys,
-    /// they remove a key already in the millisecond of its deadline.
+    /// Whether a key that is gone may be gone because its lease is over. When Redis 7.2 and newer look for expired
+    /// keys, they remove a key already in the millisecond of its deadline.
     pub const fn may_have_passed(self, now: Moment) -> bool {
         now.millis() >= self.millis
     }

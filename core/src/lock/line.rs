@@ -105,8 +105,8 @@ pub(super) struct Line<'v> {
 }
 
 impl<'v> Line<'v> {
-    /// The line at the beginning of these bytes, and what is behind it. `None` if it is not written as the module writes
-    /// lines.
+    /// The line at the beginning of these bytes, and what is behind it. `None` if it is not written as the module
+    /// writes lines.
     #[inline(always)]
     pub(super) fn first_of(bytes: &'v [u8]) -> Option<(Self, &'v [u8])> {
         let (head, tail) = bytes.split_first_chunk::<HEAD>()?;

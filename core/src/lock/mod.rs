@@ -15,8 +15,8 @@
 //! Several owners may hold a lock at a time, if each hold tolerates the others (see [`Share`]). The drawing then shows
 //! each hold by itself.
 //!
-//! The only state of a lock is a string key with an expiry (see [`Hold`] and [`Holders`]). This module decides what to do
-//! with the key. Everything is a function of what the key holds, the request and the time.
+//! The only state of a lock is a string key with an expiry (see [`Hold`] and [`Holders`]). This module decides what to
+//! do with the key. Everything is a function of what the key holds, the request and the time.
 //!
 //! What must hold, cited by number in code, tests and docs:
 //!

@@ -3,8 +3,8 @@
 use std::borrow::Borrow;
 use std::rc::Rc;
 
-/// 1 to 255 bytes of anything; nothing assumes text. An owner is an identity, not a secret: the server's ACL decides who
-/// may run the commands at all.
+/// 1 to 255 bytes of anything; nothing assumes text. An owner is an identity, not a secret: the server's ACL decides
+/// who may run the commands at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a>(&'a [u8]);
 

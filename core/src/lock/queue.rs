@@ -15,16 +15,16 @@
 //! middle and handing on take the same time with ten waiters and with ten thousand.
 //!
 //! **A waiter for several locks has a place in the queue of each**, and it takes all places at once. It is granted all
-//! the locks when it is first in every queue, and holds none until then. Of any two waiters that meet in several queues,
-//! the same one is ahead in all of them, so waiters never wait in a circle.
+//! the locks when it is first in every queue, and holds none until then. Of any two waiters that meet in several
+//! queues, the same one is ahead in all of them, so waiters never wait in a circle.
 //!
 //! **One mechanism decides who is next:** [`Queues::settle`]. Whatever may have freed a lock (a release, a deletion, an
 //! expiry, a flush, a timer) only marks its queue. The caller then looks at the key of each marked queue
-//! ([`Queues::look`]). If there is something to do, it settles the queue against what the key holds at that moment. So no
-//! event needs to be understood, a superfluous mark costs one look, and a lock can be given away in only one place.
+//! ([`Queues::look`]). If there is something to do, it settles the queue against what the key holds at that moment. So
+//! no event needs to be understood, a superfluous mark costs one look, and a lock can be given away in only one place.
 //!
-//! A queue exists only while somebody waits in it. It remembers what its key held when it was last looked at: to tell how
-//! a hold has ended, and for servers that announce an eviction only when the value is gone (see
+//! A queue exists only while somebody waits in it. It remembers what its key held when it was last looked at: to tell
+//! how a hold has ended, and for servers that announce an eviction only when the value is gone (see
 //! [`Evicted`](super::Evicted)).
 //!
 //! Time is an argument. The waiting connections belong to the caller: `C` is whatever it needs to find a connection
@@ -97,8 +97,8 @@ pub struct Waiter<C> {
 struct Waiting<C> {
     waiter: Waiter<C>,
     places: Places,
-    /// When to check whether its patience has ended; also in `patience`. It may be earlier than `gives_up`: an owner that
-    /// keeps asking only moves `gives_up`.
+    /// When to check whether its patience has ended; also in `patience`. It may be earlier than `gives_up`: an owner
+    /// that keeps asking only moves `gives_up`.
     asked_at: Option<Monotonic>,
     /// The waiters that joined right before and right after this waiter, for whatever locks.
     earlier: Option<WaiterId>,
@@ -226,7 +226,8 @@ impl<C> Queues<C> {
         }
     }
 
-    /// Looks at this lock no later than `moment`. It was found held when it was looked at for a waiter for several locks.
+    /// Looks at this lock no later than `moment`. It was found held when it was looked at for a waiter for several
+    /// locks.
     pub fn look_no_later(&mut self, name: Name<'_>, moment: Moment) {
         let Some(id) = self.id_of(name) else { return };
         if self.queues.get(id.0).is_some_and(|queue| queue.end.is_none_or(|end| moment < end)) {
@@ -239,8 +240,8 @@ impl<C> Queues<C> {
         self.queue_named(name)?.1.seen.as_ref()
     }
 
-    /// How many wait for the lock. `None` if the lock must be settled before a command looks at it: when it is marked or
-    /// in doubt, and while a command that touched it may still be queued in the running transaction.
+    /// How many wait for the lock. `None` if the lock must be settled before a command looks at it: when it is marked
+    /// or in doubt, and while a command that touched it may still be queued in the running transaction.
     pub fn waiters_if_settled(&self, name: Name<'_>) -> Option<usize> {
         let Some((_, queue)) = self.queue_named(name) else { return Some(0) };
         let is_settled =
@@ -262,8 +263,8 @@ impl<C> Queues<C> {
     }
 
     /// Lets time pass: marks the locks that are due for a look, and takes out the waiters whose patience has ended. It
-    /// marks a limited number of locks for each cause, and checks the patience of `at_most` waiters. Call it again while
-    /// [`Queues::next_due`] is not in the future.
+    /// marks a limited number of locks for each cause, and checks the patience of `at_most` waiters. Call it again
+    /// while [`Queues::next_due`] is not in the future.
     pub fn wake(&mut self, now: Now, at_most: usize) -> Vec<Departed<C>> {
         if now.wall < self.latest {
             // The clock was set back, and a look that was a second away may now be an hour away.
@@ -334,8 +335,8 @@ impl<C> Queues<C> {
         Look::Held { lost }
     }
 
-    /// Decides who is next, from what the key holds now. The caller takes that waiter out, carries out the decision about
-    /// its request, and calls again until it is nobody's turn.
+    /// Decides who is next, from what the key holds now. The caller takes that waiter out, carries out the decision
+    /// about its request, and calls again until it is nobody's turn.
     pub fn settle<'v>(
         &mut self,
         name: Name<'_>,

@@ -171,8 +171,8 @@ fn what_a_crowd_needed_is_not_kept_when_it_has_gone() {
     assert_eq!(bindings.all.capacity(), 0);
 }
 
-/// Keys that an attacker has searched for: a multiplying hash without a secret is 0 after their first bytes, whatever the
-/// next bytes are.
+/// Keys that an attacker has searched for: a multiplying hash without a secret is 0 after their first bytes, whatever
+/// the next bytes are.
 fn keys_that_fall_together(count: u64) -> impl Iterator<Item = Vec<u8>> {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     const LENGTH: u64 = 32;

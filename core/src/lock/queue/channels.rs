@@ -1,4 +1,5 @@
-//! On which channel the grant of whom is to be published. If nobody hears there, all of them are gone.
+//! Which channel each ticket's grant will be published on. If a channel has no subscriber, all its tickets are given
+//! up.
 
 use super::{Departed, Queues, WaiterId};
 use crate::lock::wait::{KeptTicket, Told};

@@ -69,8 +69,8 @@ pub struct Turn<'v> {
     pub waiter: WaiterId,
     /// The holders as this waiter sees them.
     pub holders: Holders<'v>,
-    /// Whether the waiter waits for other locks, too, and is first in all queues. Leave it queued unless it can have all
-    /// the locks.
+    /// Whether the waiter waits for other locks, too, and is first in all queues. Leave it queued unless it can have
+    /// all the locks.
     pub is_for_several: bool,
 }
 
