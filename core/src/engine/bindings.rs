@@ -72,7 +72,7 @@ pub(super) struct Bindings {
     secret: RandomState,
     connections: BTreeSet<(u64, Demand, BindingId)>,
     looks: BTreeSet<(Moment, BindingId)>,
-    /// Databases whose holds are looked at now, whatever their time to look: see [`Bindings::doubt`].
+    /// Databases whose holds are looked at now, whether they are due or not: see [`Bindings::doubt`].
     doubts: BTreeMap<i32, Doubt>,
     /// Connections that have ended while holds were bound to them, and when.
     ended: BTreeMap<u64, Monotonic>,
@@ -99,7 +99,7 @@ impl Bindings {
         self.add(self.with_space(binding));
     }
 
-    /// Somebody waits for this lock.
+    /// Somebody waits for this lock now, so its holds end first when their connections end.
     pub(super) fn demand(&mut self, name: Name<'_>) {
         let alike: Vec<_> = self.alike(self.in_space(name)).collect();
         for id in alike {

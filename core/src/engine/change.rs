@@ -3,13 +3,13 @@
 //! ```text
 //!   for each lock:   settle, if suspected
 //!   for each lock:   open ── put back ── how does it stand? ── close      the last one stays open
-//!                    decide, of all of them
+//!                    decide about all of them
 //!   for each lock:   open ── write ── close                               the last one first: it is open
 //!   for each lock:   report; settle, if somebody waits
 //! ```
 //!
-//! A request for one lock runs the same path without the loops: its key is opened once, and nothing is allocated. Only
-//! one key is open at a time. Nobody is told anything before every key is written.
+//! A request for one lock takes the same path with no other locks: its key is opened once, and nothing is allocated.
+//! Only one key is open at a time. Nobody is told anything before every key is written.
 
 use super::disconnecting::Parted;
 use super::effort::{Budget, Effort};

@@ -15,7 +15,7 @@ use crate::observe::WaitEnd;
 use std::collections::BTreeSet;
 
 impl<C> Engine<C> {
-    /// Tells a client that has left its queue how its wait ended. Returns the effort beyond that of a round.
+    /// Tells a client that has left its queue how its wait ended. Returns the effort that telling took.
     pub(super) fn answer<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -59,7 +59,7 @@ impl<C> Engine<C> {
         if !self.undelivered.borrow().is_empty() {
             self.undelivered.borrow_mut().remove(&fence_number);
         }
-        // Pending releases last while writes are paused.
+        // A release may still be pending if writes have been paused.
         let mut pending = self.pending_releases.borrow_mut();
         if !pending.is_empty() {
             pending.forget(fence_number);

@@ -23,7 +23,7 @@ const FIRST_LOOK_MILLIS: u64 = 1_000;
 /// Longest time between two looks at a hold without a deadline.
 const ENDLESS_MILLIS: u64 = 60_000;
 
-/// How the parting of a hold from its connection went.
+/// The result of parting a hold from its connection.
 enum Parting {
     Done(Effort),
     /// Nothing can be written for this many milliseconds. The hold is still bound.

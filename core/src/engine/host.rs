@@ -107,7 +107,7 @@ pub trait Lock {
 
     fn open(&self, mode: Mode) -> Self::Key<'_>;
 
-    /// Called while the key is open, and the lock in it is free and may be granted.
+    /// Called while the key is open, and the lock in it may be granted.
     fn about_to_grant(&self);
 
     /// Publishes a keyspace event. No key is open.

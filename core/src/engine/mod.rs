@@ -4,8 +4,8 @@
 //!   a client's command             a timer: work()
 //!         │                              │
 //!      change()                    waiters whose patience has ended
-//!         │ take back what nobody  undelivered grants
-//!         │   has heard of         holds whose connections have ended
+//!         │ take back grants       undelivered grants
+//!         │   not delivered        holds whose connections have ended
 //!         │ settle, if suspected   evicted locks
 //!         │                        suspected locks
 //!         │ decide                       │

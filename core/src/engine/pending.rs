@@ -21,7 +21,7 @@ impl PendingRelease {
     }
 }
 
-/// By fence; by name, because every command checks whether its lock has one; and by when to try next.
+/// Indexed by fence; by name, because every command checks whether its lock has one; and by when to try next.
 #[derive(Debug, Default)]
 pub(super) struct PendingReleases {
     holds: BTreeMap<Hold, (PendingRelease, Monotonic)>,

@@ -29,7 +29,7 @@ pub(super) struct Unheard {
     due: Monotonic,
 }
 
-/// By fence, which says which was made first; by when they are due; and by channel.
+/// Indexed by fence, in the order of the grants; by when they are due; and by channel.
 #[derive(Debug, Default)]
 pub(super) struct UnheardGrants {
     grants: BTreeMap<u64, Unheard>,
@@ -116,7 +116,7 @@ impl<C> Engine<C> {
         self.changes_due();
     }
 
-    /// The lock was handed on in this call, so the module may write it.
+    /// Shortens the lease of one hold. The lock was handed on in this call, so the module may write it.
     fn shorten_unheard<H: Host<Client = C>>(
         &self,
         host: &H,

@@ -72,7 +72,7 @@ impl<C> Engine<C> {
                 }
                 id
             }
-            // The same wait goes on, perhaps on a connection now.
+            // The wait continues, perhaps on a connection now.
             Joined::InPlaceOf(id, Told::Ticket(_)) => {
                 self.with_observer(|observer| observer.wait_on_connections(waiters));
                 return id;

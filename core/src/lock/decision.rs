@@ -1,4 +1,4 @@
-//! What to do with the locks that a request names: one lock, or several of which all change or none does.
+//! What to do with the locks that a request names, one or several. Either all of them change, or none does.
 //!
 //! The first look at each lock gives the owner's [standing](Standing) with it. A [`Decision`] is made from the
 //! standings with all locks, and says what happens to each lock ([`Decision::outcome`]). So only one key is open at a

@@ -9,7 +9,7 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// Bounded like patience, and for the same reason.
+    /// Bounded like patience, so that adding it to a time cannot overflow.
     pub const LONGEST_MILLIS: u64 = Patience::LONGEST_MILLIS;
 
     /// 0 ends the hold with the connection. `None` above [`Grace::LONGEST_MILLIS`].

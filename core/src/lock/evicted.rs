@@ -63,8 +63,8 @@ impl Evicted {
         self.order.len()
     }
 
-    /// Keeps what this key holds while the server evicts it. Returns whether it is kept. A grant always is. A foreign
-    /// lock is kept only if somebody waits for it: otherwise it looks like any other string.
+    /// Keeps what this key holds, because the server evicts it. Returns whether it is kept. A grant always is. A
+    /// foreign lock is kept only if somebody waits for it: otherwise it looks like any other string.
     pub fn keep(
         &mut self,
         name: Name<'_>,

@@ -22,7 +22,7 @@ const MOST_ENDED: u32 = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Holders<'v> {
-    /// The hold of the owner who looks. In a value without lines, the only hold, whoever's it is.
+    /// The hold of the owner who looks. In a value without lines, the only hold, no matter whose.
     hold: Option<Hold<'v>>,
     /// How many others hold the lock.
     others: u32,
@@ -97,7 +97,7 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// The only hold of a lock whose value has no lines, whoever's it is.
+    /// The only hold of a lock whose value has no lines, no matter whose.
     pub const fn sole(&self) -> Option<&Hold<'v>> {
         match &self.hold {
             Some(hold) if self.lines.is_none() => Some(hold),
@@ -379,7 +379,7 @@ impl<'v> Holds<'v> {
 }
 
 impl Holds<'_> {
-    /// The same holds, with this expiry of the key.
+    /// These holds, in a key with this expiry.
     pub(super) fn until(self, limit: Option<Deadline>) -> Self {
         let sole = self.sole.map(|hold| Hold { deadline: limit, ..hold });
         Self { sole, limit, ..self }

@@ -35,7 +35,7 @@ const LENGTH_AT: usize = 38;
 /// The deadline of a hold that was ended.
 pub(super) const ENDED: &[u8] = &[b'0'; DEADLINE_DIGITS];
 
-/// The same deadline, as a [`Line`] has it.
+/// The deadline of an ended hold, as a [`Line`] has it.
 const ENDED_AT: Digits = 0x3030_3030_3030_3030_3030_3030_3030_3030;
 
 /// From the deadline to the end of the share.
@@ -98,7 +98,7 @@ const LENGTH: &Form = &Form::new(*b"000 000:");
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'v> {
     pub(super) fence: Digits,
-    /// The first eight digits and the last eight of the fourteen. They sort as all of them do.
+    /// The first eight and the last eight of the fourteen digits. They sort as all fourteen do.
     pub(super) deadline: Digits,
     share: u64,
     pub(super) owner: &'v [u8],
@@ -202,7 +202,7 @@ pub(super) fn digits_of(deadline: Deadline) -> Digits {
 
 pub(super) fn deadline_of(digits: Digits) -> Deadline {
     let (high, low) = halves(digits);
-    // Two digits are in both.
+    // The two parts share two digits.
     let (first, last) = (number(high), number(low).checked_rem(1_000_000).unwrap_or(0));
     Deadline::from_millis(first.wrapping_mul(1_000_000).wrapping_add(last))
 }

@@ -130,7 +130,7 @@ pub struct Queues<C> {
     blocked_places: usize,
     /// How many places belong to tickets.
     tickets: usize,
-    /// When to check whose patience, soonest first for each kind.
+    /// When to check each waiter's patience, soonest first for each kind.
     patience: BTreeSet<(WaitKind, Monotonic, WaiterId)>,
     /// When a lock may change by itself, such as at the end of a lease.
     ends: Looks,

@@ -34,7 +34,7 @@ fn entry<C>(id: WaiterId, told: &Told<C>) -> Option<(Rc<[u8]>, WaiterId)> {
 }
 
 impl<C> Queues<C> {
-    /// Takes out one whose grant was to be published there.
+    /// Takes out a ticket whose grant would have been published on this channel.
     pub fn leave_by_channel(&mut self, channel: &Rc<[u8]>) -> Option<Departed<C>> {
         let first = (Rc::clone(channel), WaiterId(0));
         let &(_, id) = self.channels.0.range(first..).next().filter(|(of, _)| of == channel)?;

@@ -194,7 +194,7 @@ mod tests {
         Queue::new(KeptName::from(Name::new(0, b"k")))
     }
 
-    /// After how many milliseconds each look comes, if each says when the next one is due.
+    /// The times of the looks in milliseconds, if each look schedules the next.
     fn looks(mut next: impl FnMut(Moment) -> Option<Moment>, from: Moment) -> Vec<u64> {
         let moments = std::iter::successors(next(from), |&moment| next(moment));
         moments.map(|moment| moment.millis_since(from)).collect()

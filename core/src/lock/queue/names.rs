@@ -176,7 +176,7 @@ mod tests {
             let sieve = Sieve::for_names(1);
             let holes: HashSet<_> =
                 (0..most).map(|number| sieve.hole(family(number).as_bytes())).collect();
-            // By chance alone one in seventeen would share one.
+            // By chance alone, one word in seventeen would share a hole.
             assert!(holes.len() * 10 > most * 8, "{}: {} of {most}", family(7), holes.len());
         }
     }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_hole_that_is_full_lets_every_name_through() {
         let mut names = QueueNames::default();
-        // They differ in the middle only, where nobody looks.
+        // The names differ only in the middle, which the sieve ignores.
         let key = |number: usize| format!("orders:1{number:04}1:orders");
         (0..300).for_each(|id| insert(&mut names, 0, &key(id), id));
         for id in 0..299 {

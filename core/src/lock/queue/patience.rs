@@ -1,4 +1,4 @@
-//! When to check whose patience. Blocked waiters come before tickets, whose owners get no reply.
+//! When to check each waiter's patience. Blocked waiters come first: they get a reply, and a ticket's owner gets none.
 
 use super::{Queues, WaiterId};
 use crate::lock::lease::Monotonic;

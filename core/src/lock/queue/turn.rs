@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! Finds the waiter whose turn it is.
 
 use super::{QueueId, Queues, Turn, Waiter};
 use crate::lock::fence::FenceClock;
