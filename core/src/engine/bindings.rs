@@ -61,9 +61,10 @@ const KEPT: usize = 100;
 /// connection has ended; by connection; and by when to look.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
-    /// The names in here have the space in place of the database.
+    /// The names in here have the number of a space in place of a database: see `spaces`.
     all: Slab<Binding>,
-    /// Which databases have been swapped, and which space each has now. So SWAPDB moves no binding.
+    /// Which databases have been swapped, and which space each has now. SWAPDB swaps the spaces of two databases, and so
+    /// moves no binding.
     spaces: Vec<(i32, i32)>,
     grants: HashMap<Grant, BindingId, RandomState>,
     names: BTreeSet<Place>,

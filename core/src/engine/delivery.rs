@@ -15,7 +15,7 @@ use crate::observe::WaitEnd;
 use std::collections::BTreeSet;
 
 impl<C> Engine<C> {
-    /// Tells a client that has left its queue how its wait ended. Returns the effort that telling took.
+    /// Tells a client that has left its queue how its wait ended. Returns the effort of telling subscribers.
     pub(super) fn answer<H: Host<Client = C>>(
         &self,
         host: &H,

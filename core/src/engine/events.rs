@@ -9,7 +9,7 @@ use crate::lock::{Moment, Suspicion};
 use crate::observe::Observer;
 
 impl<C> Engine<C> {
-    /// A client's command has these words, and may do what `suspicion` says to the locks that they name.
+    /// A client's command has these words. It may do what `suspicion` says to any locks among them.
     pub fn suspect<'w>(
         &self,
         words: impl Iterator<Item = &'w [u8]>,

@@ -4,7 +4,7 @@
 /// The number that eight digits stand for; `None` if a byte is not a digit.
 pub(super) fn eight_digits(digits: [u8; 8]) -> Option<u64> {
     let ones = u64::from_le_bytes(digits) ^ 0x3030_3030_3030_3030;
-    // For a digit the upper half is 0, even with 6 added.
+    // For a digit, the upper half of the byte is now 0, even with 6 added.
     if (ones | ones.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
         return None;
     }

@@ -35,7 +35,7 @@ pub enum Write<'r> {
     Expire(Deadline),
     /// One of several holds is changed, added or ended.
     Edit(Edit<'r>),
-    /// Back to what the key held before it was evicted.
+    /// What the key held before it was evicted.
     Restore(&'r Seen),
     Delete,
 }

@@ -142,9 +142,9 @@ pub struct Queues<C> {
     channels: Channels,
     /// Where the next round continues, see [`Queues::doubt_next_slots`].
     next: usize,
-    /// Latest wall time that a look was counted from or `wake` was told; an earlier `now` means the clock was set back.
+    /// Latest wall time seen; an earlier `now` means the clock was set back.
     latest: Moment,
-    /// Latest monotonic time that the queues were told.
+    /// Latest monotonic time seen.
     told: Monotonic,
 }
 

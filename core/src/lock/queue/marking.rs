@@ -138,10 +138,10 @@ impl Marks {
 }
 
 impl<C> Queues<C> {
-    /// A client's command has these words, names locks and may free them: at once or, if it is queued in a transaction,
-    /// after a while. No event says when. So the locks are suspected now. As long as they are found held, each look
-    /// comes after as much time as has passed since the touch: whatever the delay is, its end is noticed within twice
-    /// the delay.
+    /// A client's command has these words. It may name locks, and free them: at once or, if it is queued in a
+    /// transaction, after a while. No event says when. So the locks are suspected now. As long as they are found held,
+    /// each look comes after as much time as has passed since the touch: whatever the delay is, its end is noticed
+    /// within twice the delay.
     ///
     /// Nearly every word is not a name. So `ask` is called only at the first word that is a name, and `clock` only when
     /// the time matters. Returns true if any lock is looked at sooner than before.

@@ -1,7 +1,7 @@
 //! Looks at locks to which nothing is known to have happened. The lock that was looked at the longest ago comes first.
 //!
-//! - **A doubt**: a flush, a swap of databases, slots that moved, a clock set back. All locks of a database are in
-//!   doubt that were last looked at before it. Noting a doubt takes one step, however many locks there are.
+//! - **A doubt**: a flush, a swap of databases, slots that moved, a clock set back. It covers all locks of a database
+//!   that were last looked at before. Noting a doubt takes one step, however many locks there are.
 //! - **The routine**: a lock is looked at again a second after the last look, if there is time: at most [`IN_A_TICK`]
 //!   locks in each [`TICK_MILLIS`], so that a million locks take some percent of the server's time. Locks that clients
 //!   wait for on connections come first, so a crowd of tickets does not keep them waiting. An owner with a ticket asks
