@@ -7,79 +7,80 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::ops::Bound;
 
-/// A hold, and the connection with which it is to end.
+/// A hold, and the connection that it ends with.
 #[derive(Debug)]
 pub(super) struct Binding {
     pub(super) name: KeptName,
     pub(super) owner: KeptOwner,
     pub(super) fence_number: u64,
     pub(super) ephemeral: Ephemeral,
-    /// When it was bound.
     pub(super) since: Moment,
     pub(super) demand: Demand,
-    /// When to see whether the hold is still there: it may run out, be deleted or be overwritten.
+    /// When to check whether the hold is still there: it may run out, be deleted or be overwritten.
     pub(super) look: Moment,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BindingId(usize);
 
-/// Whether anybody has waited for the lock while the hold was bound. Those come first when the connection ends.
+/// Whether anybody has waited for the lock while the hold was bound. When a connection ends, holds with demand end
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Demand {
     Some,
     None,
 }
 
-/// Identifies a hold by its fence, and by what its lock and its owner hash to. The fence alone would not do: two holds may
-/// have been raised to the same one.
+/// Identifies a hold by its fence, and by a hash of its lock and its owner. The fence alone is not enough: RAISE can
+/// give two holds the same fence.
 type Grant = (u64, u64);
 
-/// By database, by what the name of the lock hashes to, and by binding.
+/// By database, by the hash of the lock's name, and by binding.
 type Place = (i32, u64, BindingId);
 
-/// Holds of a database may be gone, and are looked at one after the other.
+/// Holds of a database may be gone, and are looked at one by one.
 #[derive(Debug, Default)]
 struct Doubt {
-    /// The last that was looked at.
+    /// The place that was looked at last.
     last: Option<Place>,
-    /// Doubted anew since the first was looked at.
+    /// Another doubt has come since the first place was looked at.
     again: bool,
 }
 
 impl Binding {
-    /// Whether it is of this owner's hold of this lock.
+    /// Whether this binding is of the owner's hold of the lock.
     fn is_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
         self.name.as_name() == name && self.owner.as_owner() == owner
     }
 }
 
-/// Room for so many is kept when none is left.
+/// An empty table larger than this is freed.
 const KEPT: usize = 100;
 
-/// Indexed by grant, because each release asks for one; by name, because a command may come when a connection has just
-/// ended; by connection; and by when to look.
+/// Indexed by grant, because each release looks up its binding; by name, because a command may come right after a
+/// connection has ended; by connection; and by when to look.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
-    /// Their names have the space in place of the database.
+    /// The names in here have the number of a space in place of a database: see `spaces`.
     all: Slab<Binding>,
-    /// Which databases have changed places, and whose place each has now: a swap of databases moves no binding.
+    /// Which databases have been swapped, and which space each has now. SWAPDB swaps the spaces of two databases, and so
+    /// moves no binding.
     spaces: Vec<(i32, i32)>,
     grants: HashMap<Grant, BindingId, RandomState>,
     names: BTreeSet<Place>,
-    /// What names hash to depends on it. Without a secret, clients could choose names that fall together, and whoever names
-    /// one of these would look at all.
+    /// The seed of the name hashes. Without a secret, clients could choose names with equal hashes, and every command
+    /// on one of them would look at all of them.
     secret: RandomState,
     connections: BTreeSet<(u64, Demand, BindingId)>,
     looks: BTreeSet<(Moment, BindingId)>,
-    /// Databases whose holds are looked at now, whenever they were to be: see [`Bindings::doubt`].
+    /// Databases whose holds are looked at now, whether they are due or not: see [`Bindings::doubt`].
     doubts: BTreeMap<i32, Doubt>,
     /// Connections that have ended while holds were bound to them, and when.
     ended: BTreeMap<u64, Monotonic>,
-    /// The same, in the order in which their holds are looked at: one hold of each in turn, so that a
-    /// connection with many holds does not delay the others.
+    /// The same connections, in the order in which their holds are looked at. Each turn takes one hold of one
+    /// connection, so that a connection with many holds does not delay the others.
     turns: VecDeque<u64>,
-    /// Nothing can be written before.
+    /// Nothing can be written before this time.
     not_before: Option<Monotonic>,
 }
 
@@ -99,7 +100,7 @@ impl Bindings {
         self.add(self.with_space(binding));
     }
 
-    /// Somebody waits for this lock.
+    /// Somebody waits for this lock now, so its holds end first when their connections end.
     pub(super) fn demand(&mut self, name: Name<'_>) {
         let alike: Vec<_> = self.alike(self.in_space(name)).collect();
         for id in alike {
@@ -116,8 +117,8 @@ impl Bindings {
         let Binding { ephemeral: Ephemeral { connection, .. }, demand, look, .. } = binding;
         let (grant, name) = (self.grant_of(&binding), self.place_of(binding.name.as_name()));
         let id = BindingId(self.all.insert(binding));
-        // Another hold with this fence and owner, which only clients that chose both can bring about, is not bound any more.
-        // Its lease ends it.
+        // Another hold with this fence and owner loses its binding, and its lease ends it. Only clients that chose both
+        // can cause this.
         if let Some(&other) = self.grants.get(&grant) {
             self.take(other);
         }
@@ -127,15 +128,14 @@ impl Bindings {
         self.looks.insert((look, id));
     }
 
-    /// The hold is over, or another takes its place.
+    /// Removes the binding of a hold that is over or replaced.
     pub(super) fn remove(&mut self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
         let Some(id) = self.id_of(self.in_space(name), owner, fence_number) else { return };
         self.take(id);
         self.tidy();
     }
 
-    /// What a crowd needed is not kept when the crowd has gone. Not called while a binding is taken out that may be
-    /// added again.
+    /// Frees the room of a crowd that has gone. Not called while a binding is taken out that may be added again.
     pub(super) fn tidy(&mut self) {
         if self.all.is_empty() && self.all.capacity() > KEPT {
             *self = Self::default();
@@ -147,7 +147,7 @@ impl Bindings {
         self.all.get(id.0).is_some_and(|binding| binding.is_of(name, owner)).then_some(id)
     }
 
-    /// The hold has another fence.
+    /// Gives the binding of a hold its new fence.
     pub(super) fn raise(
         &mut self,
         name: Name<'_>,
@@ -187,18 +187,19 @@ impl Bindings {
         (of == connection).then_some(id)
     }
 
-    /// Whether a connection has ended, and its holds have not all been looked at.
+    /// Whether a connection has ended whose holds have not all been looked at.
     pub(super) fn has_ended(&self) -> bool {
         !self.turns.is_empty()
     }
 
-    /// When there is next something to do, if that is soon. What is not is noticed by the server's routine, and needs no timer.
+    /// When there is next something to do, if that is now. Later looks need no timer of their own: the server's cron
+    /// notices when they are due.
     pub(super) fn next_due(&self, now: Now) -> Option<Moment> {
         let is_due = self.has_ended() || self.has_look(now.wall);
         is_due.then(|| self.not_before.map_or(now.wall, |not_before| now.wall_at(not_before)))
     }
 
-    /// Takes a hold whose connection has ended, and when that was.
+    /// Takes a hold whose connection has ended, and the time of that end.
     pub(super) fn take_ended(&mut self) -> Option<(Binding, Monotonic)> {
         while let Some(connection) = self.turns.pop_front() {
             let Some(&since) = self.ended.get(&connection) else { continue };
@@ -215,13 +216,13 @@ impl Bindings {
         None
     }
 
-    /// Whether the connection of a hold of this owner has ended.
+    /// Whether this owner has a hold of the lock whose connection has ended.
     pub(super) fn has_ended_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
         self.ended_of(name).any(|(_, binding, _)| binding.owner.as_owner() == owner)
     }
 
-    /// Takes so many holds of this lock at most whose connections have ended. That of the asker comes first: of its
-    /// bindings only the one with the largest fence can be of a hold in force.
+    /// Takes at most `at_most` holds of this lock whose connections have ended, the asker's first. Of the asker's
+    /// bindings, only the binding with the largest fence can be of a hold in force.
     pub(super) fn take_ended_of(
         &mut self,
         name: Name<'_>,
@@ -243,7 +244,7 @@ impl Bindings {
         taken.collect()
     }
 
-    /// The holds of this lock that are over with their connections, and are still to be released.
+    /// The holds of this lock that are over with their connections, and have not been released yet.
     pub(super) fn over(
         &self,
         name: Name<'_>,
@@ -270,7 +271,7 @@ impl Bindings {
         })
     }
 
-    /// Those of this lock, and of others that hash to the same, as next to none do.
+    /// The bindings of this lock, and of the very few others with the same hash.
     fn alike(&self, name: Name<'_>) -> impl Iterator<Item = BindingId> {
         let (db, hash) = self.place_of(name);
         let all = (db, hash, BindingId(0))..=(db, hash, BindingId(usize::MAX));
@@ -289,7 +290,7 @@ impl Bindings {
         self.grant(binding.name.as_name(), binding.owner.as_owner(), binding.fence_number)
     }
 
-    /// Nothing is done about it now. The hold is bound as before, to a connection that ended then.
+    /// Binds the hold again, as before, to a connection that ended at `since`: nothing is done about it now.
     pub(super) fn put_off(&mut self, binding: Binding, since: Monotonic) {
         let connection = binding.ephemeral.connection;
         self.add(self.with_space(binding));
@@ -298,12 +299,12 @@ impl Bindings {
         }
     }
 
-    /// Nothing can be written before, for whatever lock.
+    /// Nothing can be written before `until`, for any lock.
     pub(super) fn wait(&mut self, until: Monotonic) {
         self.not_before = Some(until);
     }
 
-    /// Whether it is time to see whether a hold is still there.
+    /// Whether it is time to check whether a hold is still there.
     fn has_look(&self, now: Moment) -> bool {
         !self.doubts.is_empty() || self.looks.first().is_some_and(|&(look, _)| look <= now)
     }
@@ -333,12 +334,12 @@ impl Bindings {
         None
     }
 
-    /// The hold is still there. It was bound when [`Bindings::take_look`] took it, and its connection may have ended.
+    /// Binds the hold again: it is still there. Its connection may have ended since [`Bindings::take_look`] took it.
     pub(super) fn keep(&mut self, binding: Binding, look: Moment) {
         self.add(Binding { look, ..self.with_space(binding) });
     }
 
-    /// Holds of this database (`None`: of all) may be gone. It takes a step for each database that has any.
+    /// Holds of this database (`None`: of all) may be gone. Takes one step for each database that has any.
     pub(super) fn doubt(&mut self, db: Option<i32>) {
         let db = db.map(|db| self.space(db));
         let mut from = db.unwrap_or(i32::MIN);

@@ -1,15 +1,15 @@
-//! A client's request about locks: one, or several of which all are changed or none.
+//! A client's request for one lock, or for several locks: either all of them change or none does.
 //!
 //! ```text
 //!   for each lock:   settle, if suspected
 //!   for each lock:   open ── put back ── how does it stand? ── close      the last one stays open
-//!                    decide, of all of them
+//!                    decide about all of them
 //!   for each lock:   open ── write ── close                               the last one first: it is open
 //!   for each lock:   report; settle, if somebody waits
 //! ```
 //!
-//! A request for one lock is the case in which there are no others: its key is opened once, and nothing is allocated. One key
-//! at a time is open, and nobody is told of anything before all is written.
+//! A request for one lock takes the same path with no other locks: its key is opened once, and nothing is allocated.
+//! Only one key is open at a time. Nobody is told anything before every key is written.
 
 use super::disconnecting::Parted;
 use super::effort::{Budget, Effort};
@@ -23,18 +23,17 @@ use crate::lock::{
 use crate::observe::Given;
 use std::{iter, slice};
 
-/// What a request came to.
+/// What a request led to.
 #[derive(Debug)]
 pub struct Done<'r> {
     pub decision: Decision<'r>,
-    /// How many locks were released.
     pub released: usize,
 }
 
 /// One of the locks, after it was written.
 pub(super) struct Written<'l, 'r, L> {
     lock: &'l L,
-    /// What the request came to for this lock. `None` if the lock is left as it is, and there is nothing to tell of it.
+    /// What the request did to this lock. `None` if the lock stays as it was, and there is nothing to report.
     outcome: Option<Outcome<'r>>,
     changed: Changed,
     /// How many wait for the lock.
@@ -56,7 +55,7 @@ impl<'l, 'r, L> Written<'l, 'r, L> {
     }
 }
 
-/// What is to be done with all of them, and for whom.
+/// What to carry out for all the locks, and for which owner.
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a, 'r> {
     pub(super) owner: Owner<'a>,
@@ -67,10 +66,11 @@ pub(super) struct Order<'a, 'r> {
 }
 
 impl<C> Engine<C> {
-    /// Lets a request decide what becomes of its locks, and carries that out. The locks are different ones, of one database.
+    /// Lets a request decide about its locks, and carries the decision out. The locks differ from each other, and all
+    /// are in one database.
     ///
-    /// If anybody waits for a lock, this is where it changes hands: the lock is settled before the
-    /// request if it is suspected, and after the request if that changed it.
+    /// If somebody waits for a lock, the lock changes hands here: it is settled before the request if it is suspected,
+    /// and after the request if the request changed it.
     pub fn change<'r, H: Host<Client = C>>(
         &self,
         host: &H,
@@ -95,7 +95,8 @@ impl<C> Engine<C> {
         }
         let mut written = Written { lock, outcome: None, changed: Changed::Nothing, waiters };
         let mut write = Write::Keep;
-        // What is returned by value is copied: this is where most commands pass.
+        // The closure sets `written` and `write` instead of returning them: a return by value is a copy, and most
+        // commands pass here.
         let decision = self.consult(host, |fences| {
             let holders = stored.holders(owner, now, fences)?;
             let standing = request.stand(&holders, waiters);
@@ -111,7 +112,7 @@ impl<C> Engine<C> {
         let is_overlooked = waiters > 0 && is_kept && stored.is_free(now);
         key.write(write)?;
         drop(key);
-        // Somebody waits for a lock that nobody holds, and nothing told so.
+        // Somebody waits for a lock that nobody holds, and no event announced that the lock became free.
         if is_overlooked && !self.fences.get().is_quarantined() {
             self.with_queues(|queues| queues.mark(lock.name()));
             self.changes_due();
@@ -129,7 +130,7 @@ impl<C> Engine<C> {
         Ok(Done { decision, released: released.saturating_add(written.is_released().into()) })
     }
 
-    /// How it stands with the locks beside the last.
+    /// The standing of the owner with each lock but the last.
     #[inline(never)]
     fn stand_with_others<H: Host<Client = C>>(
         &self,
@@ -153,8 +154,8 @@ impl<C> Engine<C> {
         Ok(())
     }
 
-    /// Writes what is to become of the locks beside the last, which has been written. If one cannot be written, those are taken
-    /// back that were granted.
+    /// Writes each lock but the last, which has been written. If a write fails, the locks that were granted before it
+    /// are taken back.
     #[inline(never)]
     pub(super) fn write_others<'l, 'r, L: Lock, H: Host<Client = C>>(
         &self,
@@ -182,7 +183,7 @@ impl<C> Engine<C> {
                 return Err(error);
             }
             if given == Given::HandedOff {
-                // Others may wait for the lock still, and have not been told how it is held now.
+                // Others may still wait for the lock, and their queue does not know yet what the key holds now.
                 self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
             }
             written.push(this);
@@ -190,7 +191,7 @@ impl<C> Engine<C> {
         Ok(written)
     }
 
-    /// These were granted, and others that belong to the same grant cannot be.
+    /// Takes these locks back: they were granted, but other locks of the same grant could not be.
     fn undo<'n, H: Host<Client = C>>(
         &self,
         host: &H,
@@ -208,8 +209,8 @@ impl<C> Engine<C> {
         self.changes_due();
     }
 
-    /// What follows when all are written. Not before: if a write is refused, the client gets an error, and nothing that it could
-    /// count on.
+    /// Tells the results, after all keys are written. Not earlier: if a write is refused, the client gets an error and
+    /// must not have learned of a grant.
     #[inline(always)]
     pub(super) fn tell<L: Lock, H: Host<Client = C>>(
         &self,
@@ -228,7 +229,7 @@ impl<C> Engine<C> {
         self.report(last.lock, last.outcome.as_ref(), order.given, order.now);
     }
 
-    /// The owner counts on its grant from now on, and the hold is bound anew.
+    /// From now on the owner counts on its grant. The hold is bound to the connection anew.
     #[inline(always)]
     fn follow<L: Lock, H: Host<Client = C>>(
         &self,
@@ -246,7 +247,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Gives the locks that a request has changed to those who wait for them. Together the locks get no more time than one does.
+    /// Gives the locks that a request has changed to their waiters. All the locks together get as much time as one lock
+    /// does.
     #[inline(never)]
     fn settle_changed<'n, H: Host<Client = C> + 'n>(
         &self,
@@ -256,7 +258,8 @@ impl<C> Engine<C> {
         last: &Written<'_, '_, H::Lock<'n>>,
     ) {
         let all = || others.iter().chain([last]).filter(|written| written.waiters > 0);
-        // All of them before any is settled: who waits for one may wait for others, which are looked at then.
+        // First update every lock, then settle: a waiter for one lock may wait for the others, and settling looks at
+        // those, too.
         for Written { lock, changed, .. } in all() {
             if request.gives_up_ticket()
                 && let Ok(owner) = request.owner()
@@ -279,7 +282,7 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Whether this proof is of the hold in force. A client that is told so counts on it.
+    /// Whether this proof is of the hold in force. The client counts on a positive reply.
     pub fn check<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -301,10 +304,10 @@ impl<C> Engine<C> {
         Ok(checked)
     }
 
-    /// What `look` makes of the holds in force, the oldest first, of how many wait, and of the time.
+    /// Calls `look` with the holds in force, oldest first, the number of waiters and the time.
     ///
-    /// A command that only reads must not write, but it tells what the lock is about to become: an
-    /// evicted lock is held, and a grant that is about to be taken back is none.
+    /// A command that only reads must not write, so it tells what the lock is about to become: an evicted lock counts
+    /// as held, and a grant that is about to be taken back does not count.
     pub fn read<H: Host<Client = C>, T>(
         &self,
         host: &H,
@@ -329,8 +332,8 @@ impl<C> Engine<C> {
         self.evicted.borrow().get(lock.name()).cloned()
     }
 
-    /// Makes the keys say what is true of the locks, before anybody looks at them. Returns how many wait for the last of the locks
-    /// then.
+    /// Brings the keys of the locks up to date before a command looks at them. Returns how many then wait for the last
+    /// lock.
     #[inline]
     pub(super) fn settle_if_suspect<H: Host<Client = C>>(
         &self,
@@ -338,7 +341,7 @@ impl<C> Engine<C> {
         locks: &[H::Lock<'_>],
         asker: Option<Owner<'_>>,
     ) -> usize {
-        // Nearly always nobody waits for anything.
+        // Usually nobody waits for any lock, so a command pays three cheap checks here.
         let nobody_waits = self.queues.borrow().is_empty();
         if nobody_waits && !self.has_pending_releases() && !self.has_ended_connections() {
             return 0;
@@ -346,8 +349,8 @@ impl<C> Engine<C> {
         self.settle_suspected(host, locks, asker)
     }
 
-    /// Together the locks get no more time than one does. What is left to be done is for the timer: a lock that somebody waits
-    /// for is not to be had.
+    /// All the locks together get as much time as one lock does. The timer does the rest: until then, a lock that
+    /// somebody waits for counts as taken.
     #[inline(never)]
     fn settle_suspected<H: Host<Client = C>>(
         &self,
@@ -366,8 +369,8 @@ impl<C> Engine<C> {
                 let is_used_up = || budget.is_some_and(|budget| budget.is_used_up(host, effort));
                 if !is_used_up() {
                     effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
-                    // The asker may have been granted the lock just now, for a connection of its own that has ended since it
-                    // asked there.
+                    // The settling may have granted the lock to the asker for an earlier connection of its own, which
+                    // has ended since.
                     if self.part_own(host, lock, asker) == Parted::Own {
                         effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
                     }
@@ -378,8 +381,8 @@ impl<C> Engine<C> {
         waiters
     }
 
-    /// Lends the fence clock to a decision. Warns if the decision met a fence that the clock will not
-    /// learn: somebody wrote it by hand, or a clock somewhere is wrong by more than a day.
+    /// Lends the fence clock to a decision. Warns if the decision met a fence that the clock refuses to learn: somebody
+    /// wrote that fence by hand, or a server's clock is wrong by more than a day.
     pub(super) fn consult<H: Host, T>(
         &self,
         host: &H,
@@ -393,7 +396,7 @@ impl<C> Engine<C> {
         outcome
     }
 
-    /// Tells the observer and the listeners to key events what a request came to. No key is open.
+    /// Reports an outcome to the observer and to subscribers of keyspace events. No key is open.
     pub(super) fn report(
         &self,
         lock: &impl Lock,
@@ -407,7 +410,7 @@ impl<C> Engine<C> {
     }
 }
 
-/// What a key holds, or is about to hold once more: what it held when it was evicted.
+/// What a key holds; or, if the key was evicted, the value that the module is about to put back.
 pub(super) fn with_evicted<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) -> Stored<'v> {
     match (stored, evicted) {
         (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
@@ -415,7 +418,7 @@ pub(super) fn with_evicted<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) ->
     }
 }
 
-/// How it stands with all locks, the last one included.
+/// The standings with all locks, the last one included.
 #[inline(always)]
 pub(super) fn all<'s>(others: &'s mut Vec<Standing>, last: &'s Standing) -> &'s [Standing] {
     if others.is_empty() {

@@ -1,4 +1,4 @@
-//! Whether a waiter hears of its grant, and what becomes of a grant that nobody has heard of.
+//! Whether a waiter learns of its grant, and what happens to a grant that was not delivered.
 
 use super::change::with_evicted;
 use super::effort::{Budget, Effort};
@@ -15,7 +15,7 @@ use crate::observe::WaitEnd;
 use std::collections::BTreeSet;
 
 impl<C> Engine<C> {
-    /// Tells a client that has left its queue what became of its wait, and returns what that took beside a round.
+    /// Tells a client that has left its queue how its wait ended. Returns the effort of telling subscribers.
     pub(super) fn answer<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -52,14 +52,14 @@ impl<C> Engine<C> {
         }
     }
 
-    /// A client counts on the grant with this fence. From now on the grant is not taken back, even if
-    /// the waiter that it was made to never hears of it.
+    /// A client counts on the grant with this fence. From now on the grant is not taken back, even if the waiter that
+    /// it was made to never learns of it.
     pub fn mark_delivered(&self, fence_number: u64) {
-        // Nearly always there are none.
+        // Usually no grant is undelivered, so this costs one comparison.
         if !self.undelivered.borrow().is_empty() {
             self.undelivered.borrow_mut().remove(&fence_number);
         }
-        // They are still there if writes have been paused since.
+        // A release may still be pending if writes have been paused.
         let mut pending = self.pending_releases.borrow_mut();
         if !pending.is_empty() {
             pending.forget(fence_number);
@@ -67,10 +67,9 @@ impl<C> Engine<C> {
         self.unheard.borrow_mut().claimed(fence_number);
     }
 
-    /// The waiter that this grant was made to will never hear of it. Unless the same owner has heard
-    /// of it on another connection, the grant is taken back: the lock must not stay with an owner who
-    /// does not know that it has it. That is done a little later, because the server is in the middle
-    /// of closing a connection.
+    /// The waiter that this grant was made to will never learn of it. The grant is taken back unless the same owner has
+    /// learned of it on another connection: the lock must not stay with an owner that does not know that it has it. The
+    /// release is only queued here, because the server is in the middle of closing a connection.
     pub fn mark_undeliverable<H: Host<Client = C>>(&self, host: &H, grant: WaiterGrant) {
         let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
         if is_undelivered {
@@ -85,9 +84,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Whether a lease ended before its client could be told of it, as when a script took longer than
-    /// the lease. If the deadline has passed, the key has the last word: the owner may have extended
-    /// the lease meanwhile on another connection.
+    /// Whether a lease ended before its client could be told of it, as when a script took longer than the lease. If the
+    /// deadline has passed, the key decides: the owner may have extended the lease meanwhile on another connection.
     pub fn lease_is_over<'s, H: Host<Client = C> + 's>(
         &self,
         host: &'s H,
@@ -107,7 +105,7 @@ impl<C> Engine<C> {
         holders.is_none_or(|holders| lock::check(&holders, &proof) == Checked::NotHolder)
     }
 
-    /// The holders as the owner of this proof sees them. `None` if the key is no lock.
+    /// The holders as the owner of this proof sees them. `None` if the key is not a lock.
     pub(super) fn holders_in<'k, H: Host<Client = C>>(
         &self,
         host: &H,
@@ -121,8 +119,8 @@ impl<C> Engine<C> {
         )
     }
 
-    /// When the hold ends that this is a proof of, and what it took to see that. `None` if there is none, or another
-    /// server decides about it. Called while the module may write.
+    /// The end of the hold that this proof is of, and the effort of the look. `None` if there is no such hold, or
+    /// another server decides about it. Called while the module may write.
     pub(super) fn end_of<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -154,7 +152,7 @@ impl<C> Engine<C> {
         self.pending_releases.borrow().fences_of(name).cloned()
     }
 
-    /// Takes back the undelivered grants that are due, as many as one turn can.
+    /// Takes back the undelivered grants that are due, as many as fit in one turn.
     pub(super) fn take_back_due<H: Host<Client = C>>(&self, host: &H) {
         let now = host.monotonic();
         let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
@@ -167,26 +165,25 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Whether any grant is to be taken back.
     pub(super) fn has_pending_releases(&self) -> bool {
         !self.pending_releases.borrow().is_empty()
     }
 
-    /// Takes back the undelivered grants of this lock before a command looks at it. Otherwise their
-    /// owner could come back, be told that it holds the lock, and lose it.
+    /// Takes back the undelivered grants of this lock before a command looks at it. Otherwise their owner could come
+    /// back, be told that it holds the lock, and lose it.
     pub(super) fn take_back_pending<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
         if !self.has_pending_releases() {
             return;
         }
-        // All are taken at once: one that cannot be taken back now is added again.
+        // All are removed at once; `take_back` adds a grant again that cannot be taken back now.
         let pending = self.pending_releases.borrow_mut().take_all_of(lock.name());
         for pending in pending {
             self.take_back(host, lock, &pending);
         }
     }
 
-    /// The lock is only marked for those who wait: it is settled once, however many grants of it are
-    /// taken back.
+    /// Takes one grant back. The lock is only marked for its waiters, so that it is settled once, however many of its
+    /// grants are taken back.
     fn take_back<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -200,7 +197,7 @@ impl<C> Engine<C> {
                 self.pending_releases.borrow_mut().add(pending.clone(), due);
                 return Effort::ROUND;
             }
-            // The server that decides now has the grant too, if it got that far. The lease ends it.
+            // If the grant was replicated, the server that decides now has it. Its lease ends it.
             Authority::Replica | Authority::NotOurs | Authority::ClusterDown => {
                 return Effort::ROUND;
             }

@@ -1,11 +1,11 @@
-//! Holds that are bound to a connection, and what becomes of them when it ends.
+//! Holds that are bound to a connection, and what happens to them when the connection ends.
 //!
-//! A connection ends in the middle of whatever the server does, so the event only notes it. The timer shortens the
-//! leases right after, or the next command that names the lock, if that comes first: a client that comes back must not
-//! be told that it holds a lock, and lose it then.
+//! A connection ends in the middle of whatever the server does, so the event only notes the end. The timer shortens the
+//! leases right after; or the next command that names the lock does, if it comes first. Otherwise a client that comes
+//! back would be told that it holds a lock, and lose it then.
 //!
-//! A binding never keeps a hold alive, and frees no other: it is of one grant, and before anything is written the key is asked
-//! whether that is still in force.
+//! A binding never keeps a hold alive, and never ends another hold: it names one grant, and before anything is written
+//! the key is asked whether that grant is still in force.
 
 use super::bindings::{Binding, Bindings, Demand};
 use super::delivery::proof_of;
@@ -20,17 +20,17 @@ use crate::lock::{
 /// When to look at a hold for the first time.
 const FIRST_LOOK_MILLIS: u64 = 1_000;
 
-/// The longest until a hold is looked at again that has no end.
+/// Longest time between two looks at a hold without a deadline.
 const ENDLESS_MILLIS: u64 = 60_000;
 
-/// What became of a hold whose connection has ended.
+/// The result of parting a hold from its connection.
 enum Parting {
     Done(Effort),
-    /// Nothing can be written for so many milliseconds. The hold is still bound.
+    /// Nothing can be written for this many milliseconds. The hold is still bound.
     PutOff(Binding, u64),
 }
 
-/// Whether the hold of an owner was ended because its connection has.
+/// Whether the asker's hold was handled because its connection had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Parted {
@@ -58,7 +58,7 @@ impl Over {
 }
 
 impl<C> Engine<C> {
-    /// To which connection the request wants its hold bound.
+    /// The connection that the request wants its hold bound to.
     pub(super) fn ephemeral<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -71,7 +71,8 @@ impl<C> Engine<C> {
         request.grace().map(bound).transpose()
     }
 
-    /// Binds the hold that a request came to, in place of its former binding. A foreign lock has no fence, and is never bound.
+    /// Binds the hold that a request led to, in place of its former binding. A foreign lock has no fence, and is never
+    /// bound.
     pub(super) fn bind<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -107,9 +108,9 @@ impl<C> Engine<C> {
         }
     }
 
-    /// This hold is over.
+    /// Removes the binding of a hold that is over.
     pub(super) fn unbind(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
-        // Nearly always there are none.
+        // Usually no hold is bound, so this costs one comparison.
         if self.has_bindings() {
             self.bindings.borrow_mut().remove(name, owner, fence_number);
             if !self.has_bindings() {
@@ -119,10 +120,10 @@ impl<C> Engine<C> {
         }
     }
 
-    /// The hold of this owner is over, or has another fence, if that is what the request came to.
+    /// Updates the binding of this owner's hold if the request ended the hold or changed its fence.
     #[inline]
     pub(super) fn rebind(&self, name: Name<'_>, owner: Owner<'_>, outcome: &Outcome<'_>) {
-        // Nearly always there are none.
+        // Usually no hold is bound, so this costs one comparison.
         if !self.has_bindings() {
             return;
         }
@@ -139,8 +140,7 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Lends out the bindings there are, to be compared with a model's: the lock, the owner, the fence, the connection and the
-    /// grace.
+    /// Lends the bindings to `look`, to compare them with a model's: lock, owner, fence, connection and grace.
     #[cfg(test)]
     pub(crate) fn with_bindings<T>(
         &self,
@@ -153,18 +153,18 @@ impl<C> Engine<C> {
         }))
     }
 
-    /// All of them, as where another server decides from now on.
+    /// Forgets all bindings: another server decides from now on.
     pub(super) fn forget_bindings(&self) {
         *self.bindings.borrow_mut() = Bindings::default();
         self.changes_due();
     }
 
-    /// Whether any hold is bound, so that the engine is to be told when connections end.
+    /// Whether any hold is bound, so that the host must tell the engine when connections end.
     pub fn has_bindings(&self) -> bool {
         !self.bindings.borrow().is_empty()
     }
 
-    /// Whether holds are to end because their connections have.
+    /// Whether connections have ended whose holds must still end.
     pub(super) fn has_ended_connections(&self) -> bool {
         self.bindings.borrow().has_ended()
     }
@@ -178,8 +178,8 @@ impl<C> Engine<C> {
         is_bound
     }
 
-    /// Ends the holds whose connections have ended, and forgets the bindings of those that ended otherwise: as many as one turn
-    /// can.
+    /// Ends the holds whose connections have ended, and forgets the bindings of holds that ended otherwise: as many as
+    /// fit in one turn.
     pub(super) fn serve_bindings<H: Host<Client = C>>(&self, host: &H) {
         let now = host.clocks();
         if self.bindings.borrow().next_due(now).is_none_or(|due| due > now.wall) {
@@ -226,9 +226,9 @@ impl<C> Engine<C> {
         bindings.wait(host.monotonic().plus_millis(millis));
     }
 
-    /// The same for the holds of this lock, before a command looks at it: first for that of the owner who asks, and
-    /// then for so many others at most. Each reads the whole value, so a thousand holders that end at once are left to
-    /// the timer.
+    /// Parts the holds of this lock from connections that have ended, before a command looks at the lock: first the
+    /// hold of the owner who asks, then others, at most `most` in all. Each hold costs a read of the whole value, so if
+    /// a thousand holders end at once, most are left to the timer.
     pub(super) fn part_pending<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -243,7 +243,7 @@ impl<C> Engine<C> {
         let (budget, mut effort) = (Budget::of(host, most), Effort::default());
         let mut is_over = false;
         for (binding, since) in pending {
-            // The first is that of the asker.
+            // The asker's hold comes first, so the budget never puts it off.
             if is_over {
                 self.changes_due();
                 self.bindings.borrow_mut().put_off(binding, since);
@@ -257,7 +257,7 @@ impl<C> Engine<C> {
         }
     }
 
-    /// The same for the hold of the owner who asks, and for no other.
+    /// Parts only the hold of the owner who asks, if its connection has ended.
     pub(super) fn part_own<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -272,9 +272,10 @@ impl<C> Engine<C> {
         Parted::Own
     }
 
-    /// The lease becomes the shorter of what is left of it and of the grace. The lock is only marked for those who wait.
+    /// Shortens the lease to what is left of the grace, if that is less. The lock is only marked for its waiters.
     ///
-    /// The key is looked at first. The server is asked whether the module may write only if there is something to write.
+    /// The key is looked at first. The server is asked whether the module may write only if there is something to
+    /// write.
     fn part<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -303,12 +304,12 @@ impl<C> Engine<C> {
             Authority::Refused | Authority::ClusterDown => {
                 return Parting::PutOff(binding, REFUSAL_MILLIS);
             }
-            // Another server decides, and may have bound the hold anew. The lease ends it.
+            // Another server decides, and may have bound the hold anew. The lease ends this one.
             Authority::Replica | Authority::NotOurs => return Parting::Done(Effort::ROUND),
         }
         match self.shorten(host, lock, &binding, left) {
             Ok(effort) => Parting::Done(effort),
-            // The server has refused the change. The hold is bound until it is over.
+            // The server has refused the change. The hold stays bound until it is over.
             Err(_refused) => Parting::PutOff(binding, REFUSAL_MILLIS),
         }
     }
@@ -351,7 +352,7 @@ impl<C> Engine<C> {
         Ok(effort)
     }
 
-    /// The holds of this lock that are over with their connections, and are still to be released.
+    /// The holds of this lock that are over with their connections, and have not been released yet.
     pub(super) fn over_with_connections<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -382,9 +383,9 @@ impl<C> Engine<C> {
     }
 }
 
-/// A hold is looked at when it ends, and before that after as much time as has passed: it may be deleted or overwritten. So its
-/// binding outlives it by no more than the hold has lasted, and holds that somebody deletes all the time leave no crowd of
-/// bindings behind.
+/// A hold is looked at when its lease ends, and earlier once its age has doubled: it may have been deleted or
+/// overwritten. So a binding outlives its hold by no more than the hold has lasted, and clients that keep deleting
+/// their locks leave no crowd of bindings behind.
 fn next_look(end: Option<Deadline>, since: Moment, now: Moment) -> Moment {
     let passed = now.millis_since(since).max(FIRST_LOOK_MILLIS);
     end.map_or(now.plus_millis(passed.min(ENDLESS_MILLIS)), |end| {

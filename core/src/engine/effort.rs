@@ -1,21 +1,20 @@
 //! How much is done before others have their turn.
 //!
-//! Two things bound it, and neither would do alone. **Effort** counts what is known to take long: values that are read, and
-//! subscribers that hear of a grant. **Time** tells of what is not: the server compares each message with every pattern that
-//! anybody subscribed to, whoever hears it.
+//! Two limits bound it, and each covers what the other misses. **Effort** counts what is known to take long: values
+//! that are read, and subscribers that receive a grant. **Time** covers the rest: the server compares each published
+//! message with every pattern that clients subscribed to, whether it matches or not.
 
 use super::Host;
 use crate::lock::{Monotonic, Stored};
 
-/// How long a value may be before a round of its hand-off counts as two. Each round reads the whole
-/// value.
+/// How long a value may be before a round of its hand-off counts as two. Each round reads the whole value.
 const BYTES_IN_A_ROUND: usize = 8_192;
 
-/// How many subscribers hear of a grant in the time that a round takes.
+/// How many subscribers receive a grant in the time that a round takes.
 const HEARERS_IN_A_ROUND: usize = 20;
 
-/// What has been done in a turn, in rounds of the hand-off of an exclusive lock. When it comes to
-/// [`Host::slice`], other locks have their turn, and at [`Host::batch`] other clients.
+/// What has been done in a turn, in rounds of the hand-off of an exclusive lock. At [`Host::slice`] other locks have
+/// their turn, and at [`Host::batch`] other clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Effort(usize);
 
@@ -30,7 +29,7 @@ impl Effort {
         self.0 >= batch
     }
 
-    /// The effort of a look at a lock that is held as before.
+    /// The effort of a look at a lock that is still held.
     pub(super) fn of_look(stored: Stored<'_>) -> Self {
         match stored {
             Stored::Text { value, .. } => Self(value.len().div_euclid(BYTES_IN_A_ROUND)),
@@ -38,7 +37,7 @@ impl Effort {
         }
     }
 
-    /// The effort of a grant that is published, and heard of by so many.
+    /// The effort of publishing a grant to this many subscribers.
     pub(super) fn of_telling(hearers: usize) -> Self {
         Self(hearers.div_euclid(HEARERS_IN_A_ROUND))
     }
@@ -59,20 +58,20 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// How long something may go on, as a rule.
+    /// Usual limit of a turn.
     pub(super) const MICROS: u64 = 2_000;
 
-    /// From now on, for so long.
+    /// Starts now, and lasts `micros`.
     pub(super) fn new(host: &impl Host, most: usize, micros: u64) -> Self {
         Self { most, ends: host.monotonic().plus_micros(micros) }
     }
 
-    /// As much as other clients, and other locks, can wait for.
+    /// The usual budget: what other clients and other locks can wait for.
     pub(super) fn of(host: &impl Host, most: usize) -> Self {
         Self::new(host, most, Self::MICROS)
     }
 
-    /// Whether it is used up. Something was done before: what is asked first always goes on.
+    /// Whether the budget is used up. Ask after the first piece of work: then every turn gets something done.
     pub(super) fn is_used_up(self, host: &impl Host, effort: Effort) -> bool {
         effort.fills(self.most) || host.monotonic() >= self.ends
     }

@@ -1,8 +1,7 @@
 //! What happens to many locks at once, and without a command that names them.
 //!
-//! Nothing is decided here. The contended locks are marked, and the next [`Engine::work`] settles
-//! them. Such events come in the middle of whatever the server is doing, such as walking over the
-//! very tables that a hand-off would change.
+//! Nothing is decided here. The contended locks are marked, and the next [`Engine::work`] settles them. Such events
+//! come in the middle of whatever the server does: it may be walking over the very tables that a hand-off would change.
 
 use super::Engine;
 use super::unheard::UnheardGrants;
@@ -10,7 +9,7 @@ use crate::lock::{Moment, Suspicion};
 use crate::observe::Observer;
 
 impl<C> Engine<C> {
-    /// A client's command has these words, and may do this to the locks that they name.
+    /// A client's command has these words. It may do what `suspicion` says to any locks among them.
     pub fn suspect<'w>(
         &self,
         words: impl Iterator<Item = &'w [u8]>,
@@ -31,8 +30,8 @@ impl<C> Engine<C> {
         self.mark_all(db);
     }
 
-    /// Two databases changed places. Waiters stay with the number of their database, as those of
-    /// BLPOP do, but what it holds is new.
+    /// Two databases changed places. A waiter stays with its database number, as a client blocked in BLPOP does, but
+    /// the database has other keys now.
     pub fn swapped(&self, one: i32, other: i32) {
         self.evicted.borrow_mut().swap(one, other);
         self.bindings.borrow_mut().swap(one, other);
@@ -40,14 +39,14 @@ impl<C> Engine<C> {
         self.mark_all(Some(other));
     }
 
-    /// The server has loaded its data. Any key may hold something else now.
+    /// The server has loaded its data. Any key may have changed.
     pub fn loaded(&self) {
         self.with_observer(Observer::forget_grants);
         self.mark_all(None);
     }
 
-    /// The server has become a primary, or a replica. The server that decided until now was told of
-    /// the evictions, so the evicted locks are gone for it.
+    /// The server has become a primary, or a replica. Evictions are replicated as deletions, so the evicted locks are
+    /// gone for the other server, too.
     pub fn role_changed(&self) {
         self.with_observer(Observer::forget_grants);
         self.evicted.borrow_mut().forget(None);
@@ -55,8 +54,8 @@ impl<C> Engine<C> {
         self.forget_bindings();
     }
 
-    /// Slots begin to move, all their keys at once. The server copies the keys a little later. Evicted
-    /// locks go with them only if they are put back before.
+    /// Slots begin to move, each with all its keys. The server copies the keys a little later. Evicted locks move with
+    /// them only if they are put back before.
     pub fn slots_begin_to_go(&self) {
         self.evicted.borrow_mut().hurry();
         self.changes_due();
@@ -70,8 +69,7 @@ impl<C> Engine<C> {
         self.changes_due();
     }
 
-    /// The locks of this database (`None`: of all) may be granted from now on, as when a quarantine
-    /// ends.
+    /// The locks of this database (`None`: of all) may be granted from now on, as when a quarantine ends.
     pub fn mark_all(&self, db: Option<i32>) {
         self.with_queues(|queues| queues.mark_all(db));
         self.changes_due();

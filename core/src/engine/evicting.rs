@@ -1,8 +1,8 @@
 //! Locks that the server evicts although they are held: kept in memory, and put back.
 //!
-//! The key cannot be written in the event that tells of its eviction. The timer writes it right
-//! after, or the next command that names it, if that comes first. See
-//! [`Evicted`](crate::lock::Evicted) for how many are written at once.
+//! The key cannot be written during the event that announces its eviction. The timer writes it right after; or the next
+//! command that names the key does, if it comes first. [`Evicted`](crate::lock::Evicted) says how many keys are written
+//! at once.
 
 use super::{Authority, Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::Error;
@@ -44,7 +44,7 @@ impl<C> Engine<C> {
                 Some((_, Authority::NotNow | Authority::Refused | Authority::ClusterDown)) => {
                     return self.evicted.borrow_mut().wait(host.now());
                 }
-                // Another server decides, and was told of the deletion.
+                // Another server decides, and the deletion was replicated to it.
                 Some((_, Authority::Replica | Authority::NotOurs)) | None => {
                     self.evicted.borrow_mut().remove(name.as_name());
                 }
@@ -66,7 +66,7 @@ impl<C> Engine<C> {
             return;
         }
         let mut key = lock.open(Mode::Write);
-        // If the server refuses now, it will refuse again: the lock is lost, and free for the waiters.
+        // A server that refuses now will refuse again: the lock is lost, and free for its waiters.
         if self.put_back(&mut key, name, host.now()).is_err()
             || matches!(key.stored(), Stored::Nothing)
         {
@@ -74,15 +74,15 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Writes what the key held when it was evicted, if it holds nothing now and the lease lasts. Every
-    /// key that is about to be changed passes here before anybody looks at it.
+    /// Writes what the key held when it was evicted, if it holds nothing now and the lease lasts. Every key passes here
+    /// before anybody looks at it in order to change it.
     pub(super) fn put_back(
         &self,
         key: &mut impl Key,
         name: Name<'_>,
         now: Moment,
     ) -> Result<(), Error> {
-        // Nearly always nothing was evicted.
+        // Usually nothing was evicted, so this costs one comparison.
         if self.evicted.borrow().is_empty() {
             return Ok(());
         }

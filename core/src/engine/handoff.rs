@@ -14,30 +14,30 @@ use crate::lock::{
 use crate::observe::Given;
 use std::iter;
 
-/// How long locks may be looked at to which nothing is known to have happened, in each tick.
+/// Time in each tick for routine looks, at locks to which nothing is known to have happened.
 const ROUTINE_MICROS: u64 = 300;
 
-/// How many are told that their patience has ended before anybody asks what time it is.
+/// How many waiters are told that their patience has ended between two readings of the clock.
 const TOLD_AT_ONCE: usize = 20;
 
-/// What became of a round.
+/// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 enum Round {
-    /// One has had its turn. It may be the turn of the next one.
+    /// One waiter has had its turn. The next waiter's turn may come.
     Next,
-    /// It is the turn of this one, who waits for other locks, too. These are to be looked at first.
+    /// It is the turn of this waiter, which waits for other locks, too. Those must be looked at first.
     Several(WaiterId),
     /// The lock is held, or nobody waits.
     Over,
 }
 
-/// The locks that one waits for beside the one that is handed on. All can be had.
+/// The other locks that a waiter for several waits for, beside the one that is handed on. All of them can be granted.
 struct Others<L> {
     of: WaiterId,
     locks: Vec<L>,
     standings: Vec<Standing>,
-    /// Holds of these locks that are over, and that nobody has been told of.
+    /// Holds of these locks that are over and have not been reported.
     lost: Vec<(KeptName, Vec<Lost>)>,
 }
 
@@ -47,15 +47,15 @@ impl<L> Others<L> {
     }
 }
 
-/// A lock that cannot be had now.
+/// A lock that cannot be granted now.
 struct NotToBeHad<'n> {
     name: Name<'n>,
     refusal: Refusal,
 }
 
-/// Why one who is first in all its queues is not given its locks now.
+/// Why a waiter that is first in all its queues is not given its locks now.
 enum Refusal {
-    /// One of them is not to be had, at least until then.
+    /// One of the locks is taken. It may be free from `may_change` on.
     Held { may_change: Option<Moment> },
     /// Nothing can be written for this many milliseconds.
     NotNow(u64),
@@ -64,7 +64,7 @@ enum Refusal {
 }
 
 impl<C> Engine<C> {
-    /// Does what is due, in a call that no client has made.
+    /// Does what is due, in a timer rather than in a client's command.
     pub fn work<H: Host<Client = C>>(&self, host: &H) {
         let now = host.clocks();
         self.end_patience(host, now);
@@ -72,14 +72,14 @@ impl<C> Engine<C> {
         self.take_back_due(host);
         self.serve_bindings(host);
         self.put_back_due(host);
-        // Each cause has its own share of the turn, so that neither keeps the other waiting.
+        // Each cause has its own share of the turn, so that none keeps the others waiting.
         self.serve(host, Cause::Due);
         self.serve(host, Cause::Suspected);
         self.serve(host, Cause::Doubted);
         self.serve(host, Cause::Routine);
     }
 
-    /// Tells those whose patience has ended, and notes which locks are to be looked at by now.
+    /// Tells the waiters whose patience has ended, and marks the locks that are due for a look.
     fn end_patience<H: Host<Client = C>>(&self, host: &H, now: Now) {
         let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
         loop {
@@ -116,11 +116,11 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Gives the lock to the next waiter, until it is held or nobody waits. Readers may be more than
-    /// are let in at once: the lock stays marked then, behind the others, and its next turn goes on.
+    /// Gives the lock to the next waiter, until the lock is held or nobody waits. If more readers can be let in than
+    /// one turn allows, the lock stays marked behind the others, and its next turn continues.
     ///
-    /// The key is looked at first. The server is asked whether the module may write only if there is
-    /// something to write.
+    /// The key is looked at first. The server is asked whether the module may write only if there is something to
+    /// write.
     pub(super) fn settle<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -157,8 +157,8 @@ impl<C> Engine<C> {
         Effort::ROUND
     }
 
-    /// What it took to see that the lock is held, and nothing is to be done. So it is with nearly every
-    /// lock that a command names. `None` if there may be something to do.
+    /// Looks whether the lock is held, so that there is nothing to do, and returns the effort of the look. Nearly every
+    /// lock that a command names is held. `None` if there may be something to do.
     fn find_held<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> Option<Effort> {
         let key = lock.open(Mode::Look);
         let effort = Effort::of_look(key.stored());
@@ -181,7 +181,7 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Gives the lock to those whose turn it is, one in each round.
+    /// Gives the lock to the waiters whose turn it is, one in each round.
     fn hand_on<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> Effort {
         let (budget, mut effort) = (Budget::of(host, host.slice()), Effort::default());
         lock.prepare();
@@ -194,13 +194,13 @@ impl<C> Engine<C> {
             match round {
                 Round::Over => return effort,
                 Round::Several(_) => {
-                    // Another one came to be first meanwhile.
+                    // Another waiter became the first meanwhile.
                     self.with_queues(|queues| queues.mark(lock.name()));
                     return effort;
                 }
                 Round::Next if budget.is_used_up(host, effort) => {
-                    // Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it
-                    // is put back as it is now.
+                    // Some servers announce an eviction only when the value is gone. If this lock is evicted before its
+                    // next turn, this value is put back.
                     let (key, now) = (lock.open(Mode::Write), host.now());
                     self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
                     return effort;
@@ -210,8 +210,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Takes the one whose turn it is out of the queue, decides what becomes of its request, carries that out and tells it. Of one
-    /// that waits for several locks, the others have been looked at before.
+    /// Takes the waiter whose turn it is out of the queue, decides about its request, carries the decision out and
+    /// tells the waiter. If it waits for several locks, the others have been looked at before.
     #[inline]
     fn round<'n, H: Host<Client = C> + 'n>(
         &self,
@@ -277,7 +277,8 @@ impl<C> Engine<C> {
                 if let Some(Ephemeral { connection, .. }) = waiter.ephemeral
                     && !host.is_connected(connection)
                 {
-                    // Nobody takes a ticket out of the queue when its connection ends.
+                    // The connection ended while the owner waited by a ticket, and the end of a connection removes no
+                    // ticket.
                     let _has_work = self.connection_ended(connection, now.monotonic);
                 }
                 let also = locks.iter().map(Lock::name).chain(iter::once(name));
@@ -299,7 +300,8 @@ impl<C> Engine<C> {
         Round::Next
     }
 
-    /// What the request of one whose turn it is comes to, if it stands like this with its locks; or why it gets nothing.
+    /// The decision about the request of a waiter whose turn it is, from its standing with its locks; or the answer
+    /// that refuses it.
     pub(super) fn decide_for<'w>(
         &self,
         waiter: &'w Waiter<C>,
@@ -311,7 +313,7 @@ impl<C> Engine<C> {
         if is_out_of_patience && !standings.iter().any(Standing::is_own) {
             return Err(Answer::GaveUp);
         }
-        // The limits may have been lowered while it waited.
+        // The limits may have been lowered while the owner waited.
         let ttl = waiter.told.lease(waiter.ttl).min(limits.max_ttl);
         let wanted = Wanted { owner: waiter.owner.as_owner(), ttl, share: waiter.share };
         let decide = |fences: &mut _| lock::acquire(standings, &wanted, now.wall, fences);
@@ -322,8 +324,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// The round of one who is first in the queues of several locks, of which this one can be had. If one of the others cannot be
-    /// had, nothing changes, and it goes on waiting.
+    /// The round of a waiter that is first in the queues of several locks, where this lock can be granted. If one of
+    /// the other locks cannot be granted, nothing changes, and the waiter goes on waiting.
     #[inline(never)]
     fn round_for_several<H: Host<Client = C>>(
         &self,
@@ -342,7 +344,8 @@ impl<C> Engine<C> {
         let NotToBeHad { name, refusal } = refused;
         self.with_queues(|queues| {
             queues.refused(id, name, matches!(refusal, Refusal::Held { .. }));
-            // It may have been free when it was last looked at for its own sake, and taken by an older client since.
+            // The lock may have been free when its own queue last looked, and a client that does not wait may have
+            // taken it since.
             if let Refusal::Held { may_change: Some(moment) } = refusal {
                 queues.look_no_later(name, moment);
             }
@@ -364,9 +367,9 @@ impl<C> Engine<C> {
         }
     }
 
-    /// How it stands with the locks that one waits for beside this one; or the first that it cannot have. So where one stays held,
-    /// none of the others is asked for. What was lost is told later: another module may react to that, and change a key that was
-    /// looked at.
+    /// Fills `others` with the owner's standing with each of its other locks, or returns the first lock that it cannot
+    /// have. It stops there, so the locks behind a lock that stays held cost nothing. Losses are only collected, and
+    /// reported later: another module may react to the report, and change a key that was looked at.
     fn stand_for<'n, H: Host<Client = C>>(
         &self,
         host: &'n H,
@@ -465,7 +468,7 @@ impl<C> Engine<C> {
     }
 }
 
-/// What is to be done for one whose turn it is.
+/// What to carry out for a waiter whose turn it is.
 fn order_of<'a, 'r, C>(
     waiter: &'a Waiter<C>,
     decision: &'a Decision<'r>,

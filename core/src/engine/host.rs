@@ -1,8 +1,7 @@
 //! What the engine asks of the server.
 //!
-//! The module implements these traits with the functions of the real server, the simulation with a
-//! virtual one. All methods take `&self`: whatever the server does in them may call the module back,
-//! and the engine with it.
+//! The module implements these traits with the functions of the real server, the simulation with a virtual server. All
+//! methods take `&self`: the server may call the module back in any of them, and so the engine.
 
 use crate::command::Error;
 use crate::lock::{
@@ -15,7 +14,7 @@ use crate::observe::Event;
 pub trait Host {
     /// A client that waits.
     type Client;
-    /// One lock, in the database that is selected.
+    /// One lock, in the selected database.
     type Lock<'n>: Lock
     where
         Self: 'n;
@@ -35,8 +34,8 @@ pub trait Host {
 
     fn limits(&self) -> Limits;
 
-    /// How many waiters are answered, and how many locks are settled for each cause, before other
-    /// clients have their turn again.
+    /// How many waiters are answered, and how many locks are settled for each cause, before other clients have their
+    /// turn again.
     fn batch(&self) -> usize {
         500
     }
@@ -46,7 +45,7 @@ pub trait Host {
         50
     }
 
-    /// How long a grant is kept for its owner, if it was published and nobody heard of it.
+    /// How long a grant is kept for its owner if it was published and no subscriber received it.
     fn window_millis(&self) -> u64 {
         1_000
     }
@@ -56,21 +55,21 @@ pub trait Host {
 
     fn is_connected(&self, connection: u64) -> bool;
 
-    /// Holds are bound to connections from now on: the engine is to be told when one ends.
+    /// Holds are bound to connections from now on: the host must tell the engine when a connection ends.
     fn hear_of_connections(&self);
 
-    /// Selects the database of this lock, in a call that no client has made. `None` if there is no
-    /// such database.
+    /// Selects the database of this lock, in a timer rather than in a client's command. `None` if there is no such
+    /// database.
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<Self::Lock<'n>>;
 
-    /// Another lock of the database that is selected.
+    /// Another lock in the selected database.
     fn beside<'n>(&'n self, name: Name<'n>) -> Self::Lock<'n>;
 
-    /// Tells a client that waits on its connection what became of that. It does not wait any more. No key is open.
+    /// Tells a client that waits on its connection how its wait ended. It does not wait any more. No key is open.
     fn answer(&self, name: Name<'_>, client: Self::Client, owner: KeptOwner, answer: Answer);
 
-    /// The same of an owner that waits by a ticket, which asks again. Its grant is published if it asked for that. No key is
-    /// open.
+    /// Announces how the wait of an owner with a ticket ended; the owner asks again. Its grant is published if it asked
+    /// for that. No key is open.
     fn announce(
         &self,
         name: Name<'_>,
@@ -79,16 +78,16 @@ pub trait Host {
         answer: &Answer,
     ) -> Announced;
 
-    /// Why nobody waits on a server that has become a replica.
+    /// The error for a waiter on a server that has become a replica.
     fn demoted(&self) -> Error;
 
-    /// The slot of a lock turned out to be on another node, and no event had told so.
+    /// The slot of a lock turned out to be on another node, and no server event had announced the move.
     fn slot_has_gone(&self);
 
     fn warn(&self, warning: Warning);
 }
 
-/// One lock, in the database that is selected.
+/// One lock, in the selected database.
 pub trait Lock {
     /// The key of the lock, opened.
     type Key<'s>: Key
@@ -108,31 +107,30 @@ pub trait Lock {
 
     fn open(&self, mode: Mode) -> Self::Key<'_>;
 
-    /// The key is open, and the lock in it is free and may be granted.
+    /// Called while the key is open, and the lock in it may be granted.
     fn about_to_grant(&self);
 
     /// Publishes a keyspace event. No key is open.
     fn publish(&self, event: Event);
 
-    /// Hears why [`Event::Lost`] is about to be published. Only the simulation wants to know.
+    /// Hears why [`Event::Lost`] is about to be published. Only the simulation uses this.
     fn note_loss(&self, _lost: &Lost) {}
 }
 
-/// A key that is open. It is closed when it is dropped.
+/// An open key. Dropping it closes it.
 pub trait Key {
     fn stored(&self) -> Stored<'_>;
 
-    /// Writes, and tells replicas and the append-only file. If that is refused, nothing has changed.
+    /// Writes, and tells replicas and the append-only file. If the write is refused, nothing has changed.
     fn write(&mut self, write: Write<'_>) -> Result<(), Error>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Read,
-    /// To see whether the module has anything to write. The server does not count it as a use of the
-    /// key, nor as a hit or a miss.
+    /// To see whether the module has anything to write. The server counts neither a use of the key nor a hit or a miss.
     Look,
-    /// The same, to see whether a hold is still there, whatever others may have.
+    /// Like `Look`, but only to see whether one owner's hold is still there, whatever others hold.
     Peek,
     Write,
 }
@@ -144,10 +142,9 @@ pub enum Authority {
     Yes,
     /// Writes are paused: ask again in a moment.
     NotNow,
-    /// The server refuses writes: too few replicas are in sync (`min-replicas-to-write`), or the disk
-    /// fails.
+    /// The server refuses writes: too few replicas are in sync (`min-replicas-to-write`), or the disk fails.
     Refused,
-    /// This server is a replica: another one decides.
+    /// This server is a replica: its primary decides.
     Replica,
     /// The key's slot is on another node, or on its way there.
     NotOurs,
@@ -158,22 +155,22 @@ pub enum Authority {
 /// Who causes a write of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initiator {
-    /// A client, whose command the server let in.
+    /// A client, whose command the server accepted.
     Client,
     Module,
 }
 
-/// Who hears of what became of a ticket.
+/// Who hears how the wait by a ticket ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Announced {
     /// Nobody is told.
     Silently,
-    /// A grant was published, and so many subscribers of this server hear of it.
+    /// A grant was published, and this many subscribers of this server received it.
     To { hearers: usize },
 }
 
-/// What became of a wait.
+/// How a wait ended.
 #[derive(Debug)]
 pub enum Answer {
     /// The locks are the client's, by a new grant.
@@ -182,20 +179,20 @@ pub enum Answer {
         fence: Fence,
         deadline: Deadline,
     },
-    /// They were its own already.
+    /// The locks were the client's already.
     Again {
         names: KeptNames,
         fence_number: u64,
-        /// Their leases last until then at least.
+        /// The leases last until this deadline at least.
         deadline: Deadline,
     },
-    /// Its patience ended.
+    /// The waiter's patience ended.
     GaveUp,
     Refused(Error),
 }
 
 impl Answer {
-    /// The fence of the hold that whoever waited has now.
+    /// The fence of the waiter's hold, if it has one now.
     pub const fn fence_number(&self) -> Option<u64> {
         match self {
             Self::Granted { fence, .. } => Some(fence.number()),
@@ -210,7 +207,6 @@ impl Answer {
 pub enum Warning {
     /// The value of a lock has a fence that is not credible. The fence clock does not learn it.
     FenceNotCredible,
-    /// The server evicts locks faster than they are put back. This many locks that are held are
-    /// missing.
+    /// The server evicts locks faster than the module puts them back. The keys of this many held locks are missing.
     EvictedTooFast { missing: usize },
 }

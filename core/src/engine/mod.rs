@@ -4,8 +4,8 @@
 //!   a client's command             a timer: work()
 //!         │                              │
 //!      change()                    waiters whose patience has ended
-//!         │ take back what nobody  undelivered grants
-//!         │   has heard of         holds whose connections have ended
+//!         │ take back grants       undelivered grants
+//!         │   not delivered        holds whose connections have ended
 //!         │ settle, if suspected   evicted locks
 //!         │                        suspected locks
 //!         │ decide                       │
@@ -14,21 +14,20 @@
 //!         └─ settle ──────────┘     hand on, until the lock is held or nobody waits
 //! ```
 //!
-//! [`lock`](crate::lock) decides, in functions of what a key holds. The engine only keeps the order.
-//! It asks a [`Host`] for keys, for the time and for leave to write, and asks the queues who is
-//! next. The module on a real server and the simulation are two hosts of the same engine.
+//! [`lock`](crate::lock) decides, in functions of what a key holds. The engine only keeps the order. It asks a [`Host`]
+//! for keys, for the time and for permission to write, and asks the queues which waiter is next. The module on a real
+//! server and the simulation are two hosts of the same engine.
 //!
-//! **A command settles the lock that it changes before it returns**, so that a release and the grant
-//! after it are one transaction for replicas and the append-only file. Everything else (a deletion by
-//! another client, an expiry, a flush) only marks the lock. [`Engine::work`] settles it right after,
-//! in a timer, before other clients have their next turn. A write inside a notification would put the
-//! grant before the deletion that made it possible, and replicas would lose the lock.
+//! **A command settles the lock that it changes before it returns**, so that a release and the grant after it are one
+//! transaction for replicas and the append-only file. Everything else (a deletion by another client, an expiry, a
+//! flush) only marks the lock. [`Engine::work`] settles a marked lock right after, in a timer, before other clients
+//! have their next turn. A write inside a notification would put the grant before the deletion that made it possible,
+//! and replicas would lose the lock.
 //!
-//! No key is open while an event is published or a client is answered: another module may react to
-//! either, and change the key.
+//! No key is open while an event is published or a client is answered: another module may react to the event or the
+//! answer, and change the key.
 //!
-//! The engine lends its parts out for a moment at a time, and never while it asks the host: whatever
-//! the host does may call the engine back.
+//! The engine never keeps one of its parts borrowed while it calls the host: the host may call the engine back.
 
 mod bindings;
 mod change;
@@ -59,21 +58,21 @@ use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::BTreeSet;
 use unheard::UnheardGrants;
 
-/// How long to wait before asking again whether the module may write, where writes are paused.
+/// How long to wait before asking again whether the module may write, while writes are paused.
 const PAUSE_MILLIS: u64 = 10;
 
-/// How long to wait where the server refuses writes, which may last.
+/// The wait while the server refuses writes. It is longer, because a refusal may last.
 const REFUSAL_MILLIS: u64 = 100;
 
 const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
 
-/// What the module remembers of locks between two calls. The keyspace is the only state of a lock: who holds one can be
-/// told without anything in here. `C` is a client that waits.
+/// What the module remembers of locks between two calls. The keyspace alone says who holds a lock; nothing in here is
+/// needed to tell. `C` is a client that waits.
 pub struct Engine<C> {
     queues: LazyCell<RefCell<Queues<C>>>,
     fences: Cell<FenceClock>,
     evicted: RefCell<Evicted>,
-    /// The fences of grants to waiters that nobody has heard of yet. No two grants have the same.
+    /// The fences of grants to waiters that have not been delivered yet. No two grants have the same fence.
     undelivered: RefCell<BTreeSet<u64>>,
     pending_releases: RefCell<PendingReleases>,
     unheard: RefCell<UnheardGrants>,
@@ -81,7 +80,7 @@ pub struct Engine<C> {
     observer: RefCell<Observer>,
     /// When the log last named a fence that is not credible.
     complained: Cell<Option<Monotonic>>,
-    /// Whether what is due next may have changed since the host last asked.
+    /// Whether the next due time may have changed since the host last asked.
     due_changed: Cell<bool>,
 }
 
@@ -101,8 +100,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Whether [`Engine::next_due`] may have changed since the last call, other than by time. A host
-    /// asks at the end of whatever it lets the engine do, and sets its timer anew.
+    /// Whether [`Engine::next_due`] may have changed since the last call, other than by the passing of time. A host
+    /// asks at the end of each call into the engine, and sets its timer anew.
     pub fn take_due_changed(&self) -> bool {
         self.due_changed.take()
     }
@@ -125,7 +124,7 @@ impl<C> Engine<C> {
         [queued, evicted, given_up, bound].into_iter().flatten().min()
     }
 
-    /// A copy of the fence clock, to look at.
+    /// A copy of the fence clock, to read.
     pub fn fences(&self, now: impl FnOnce() -> Monotonic) -> FenceClock {
         let mut fences = self.fences.get();
         if fences.is_quarantined() {
@@ -134,8 +133,7 @@ impl<C> Engine<C> {
         fences
     }
 
-    /// Lends the fence clock out. It is copied and put back, so that a nested call cannot borrow it
-    /// twice.
+    /// Lends the fence clock to `body`. The clock is copied and put back, so that a nested call cannot borrow it twice.
     pub fn with_fences<T>(
         &self,
         now: impl FnOnce() -> Monotonic,
@@ -147,18 +145,18 @@ impl<C> Engine<C> {
         outcome
     }
 
-    /// Lends the queues out. `body` must not call the server, which could call back for them.
+    /// Lends the queues to `body`. `body` must not call the server, which could call back and borrow them again.
     pub fn with_queues<T>(&self, body: impl FnOnce(&mut Queues<C>) -> T) -> T {
         body(&mut self.queues.borrow_mut())
     }
 
-    /// Lends the observer out. `body` must not call the server.
+    /// Lends the observer to `body`. `body` must not call the server.
     pub fn with_observer<T>(&self, body: impl FnOnce(&mut Observer) -> T) -> T {
         body(&mut self.observer.borrow_mut())
     }
 
-    /// Lends out what an operator is shown. `None` if any of it is lent out already, as it may be
-    /// when the server asks in the middle of a crash.
+    /// Lends `body` what an operator is shown. `None` if a part is borrowed already, as may happen while the server
+    /// writes a crash report.
     pub fn peek<T>(&self, body: impl FnOnce(&Queues<C>, &Observer, &Evicted) -> T) -> Option<T> {
         let queues = self.queues.try_borrow().ok()?;
         let observer = self.observer.try_borrow().ok()?;
@@ -166,7 +164,7 @@ impl<C> Engine<C> {
         Some(body(&queues, &observer, &evicted))
     }
 
-    /// How many holds are bound to connections, to show. 0 where that is lent out already.
+    /// How many holds are bound to connections, to show. 0 if the bindings are borrowed already.
     pub fn bindings(&self) -> usize {
         self.bindings.try_borrow().map_or(0, |bindings| bindings.len())
     }
@@ -175,7 +173,7 @@ impl<C> Engine<C> {
         self.queues.borrow().waiters_for(name)
     }
 
-    /// Whether to log what clients can cause: they must not be able to fill the log.
+    /// Whether to log something that a client can cause. The rate is limited, so that clients cannot fill the log.
     fn may_complain(&self, now: Monotonic) -> bool {
         let last = self.complained.get();
         let due = last.is_none_or(|last| now.millis_since(last) >= MILLIS_BETWEEN_COMPLAINTS);
@@ -186,7 +184,7 @@ impl<C> Engine<C> {
     }
 }
 
-/// A grant to a waiter, who may not have heard of it.
+/// A grant to a waiter that may not know of it yet.
 #[derive(Clone, Debug)]
 pub struct WaiterGrant {
     pub names: KeptNames,

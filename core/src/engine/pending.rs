@@ -1,10 +1,10 @@
-//! Holds by grants that nobody has heard of, until they are taken back.
+//! Holds by grants that were not delivered, until they are taken back.
 
 use crate::lock::{Fence, KeptName, KeptOwner, Monotonic, Name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// One of the holds of a grant that nobody has heard of.
+/// One of the holds of a grant that was not delivered.
 #[derive(Clone, Debug)]
 pub(super) struct PendingRelease {
     pub(super) name: KeptName,
@@ -12,7 +12,7 @@ pub(super) struct PendingRelease {
     pub(super) fence: Fence,
 }
 
-/// A fence, and one of the locks that it was granted for: no two holds have both in common.
+/// A fence, and one of the locks that it was granted for: together they identify a hold.
 type Hold = (u64, i32, Rc<[u8]>);
 
 impl PendingRelease {
@@ -21,7 +21,7 @@ impl PendingRelease {
     }
 }
 
-/// By fence; by name, because every command asks whether there is one for its lock; and by when to try next.
+/// Indexed by fence; by name, because every command checks whether its lock has one; and by when to try next.
 #[derive(Debug, Default)]
 pub(super) struct PendingReleases {
     holds: BTreeMap<Hold, (PendingRelease, Monotonic)>,
@@ -54,13 +54,13 @@ impl PendingReleases {
         self.fences_of(name).is_some_and(|fences| fences.contains(&fence_number))
     }
 
-    /// Takes one that is due.
+    /// Takes a pending release that is due.
     pub(super) fn take_due(&mut self, now: Monotonic) -> Option<PendingRelease> {
         let (due, hold) = self.due.first()?.clone();
         if due > now { None } else { self.take(&hold) }
     }
 
-    /// Takes all of this lock.
+    /// Takes all pending releases of this lock.
     pub(super) fn take_all_of(&mut self, name: Name<'_>) -> Vec<PendingRelease> {
         let Some(fences) = self.fences_of(name).cloned() else { return Vec::new() };
         let key: Rc<[u8]> = name.key.into();
@@ -72,7 +72,7 @@ impl PendingReleases {
         self.names.get(&name.db)?.get(name.key)
     }
 
-    /// Nothing with this fence is to be taken back, whatever the lock.
+    /// Nothing with this fence is taken back any more, for any lock.
     pub(super) fn forget(&mut self, number: u64) {
         let first = (number, i32::MIN, Rc::default());
         while let Some((hold, _)) = self.holds.range(&first..).next()
@@ -117,7 +117,7 @@ mod tests {
         Fence::new(Fence::FIRST.number().saturating_add(number)).unwrap()
     }
 
-    /// A hold that is to be taken back after so many milliseconds.
+    /// Adds a hold that is taken back after `millis`.
     fn add(pending: &mut PendingReleases, name: Name<'_>, number: u64, millis: u64) {
         let (name, owner) = (KeptName::from(name), KeptOwner::from(Owner::new(b"a").unwrap()));
         let fence = fence(number);

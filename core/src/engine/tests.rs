@@ -106,7 +106,7 @@ fn all_that_was_evicted_is_put_back_when_slots_begin_to_go() {
 }
 
 mod turns {
-    //! What the request of one whose turn it is comes to.
+    //! The decision about the request of a waiter whose turn it is.
 
     use super::*;
     use crate::command::Error;

@@ -1,15 +1,15 @@
-//! Grants that were published, and that nobody heard of.
+//! Grants that were published, and that no subscriber received.
 //!
-//! The program that asked for the ticket was killed, as a rule. Its hold gets a short lease. If it is not claimed by then,
-//! all places are given up whose grants would be published on the same channel: a killed process with many places costs a
-//! lock one such window, and not one for each place.
+//! Usually the program that asked for the ticket was killed. Its hold gets a short lease. If nobody claims the hold in
+//! that time, all places are given up whose grants would be published on the same channel. So a killed process with
+//! many places costs a lock one such window, and not one for each place.
 //!
 //! ```text
 //!   granted to a, published on "c": nobody hears      b, on "c", too: given up      d, on "e"
 //!   ├──────────── Host::window_millis ───────────────►│─────────────────────────────►│ granted
 //! ```
 //!
-//! Whoever is there after all asks again, and queues anew.
+//! A program that is alive after all asks again, and queues anew.
 
 use super::effort::{Budget, Effort};
 use super::pending::PendingRelease;
@@ -29,13 +29,13 @@ pub(super) struct Unheard {
     due: Monotonic,
 }
 
-/// By fence, which says which was made first; by when they are due; and by channel.
+/// Indexed by fence, in the order of the grants; by when they are due; and by channel.
 #[derive(Debug, Default)]
 pub(super) struct UnheardGrants {
     grants: BTreeMap<u64, Unheard>,
     due: BTreeSet<(Monotonic, u64)>,
     channels: BTreeSet<(Rc<[u8]>, u64)>,
-    /// Channels on which nobody hears, while places are given up because of that.
+    /// Channels without subscribers, while the places of their tickets are given up.
     deaf: Vec<Rc<[u8]>>,
 }
 
@@ -61,9 +61,9 @@ impl UnheardGrants {
         self.grants.insert(number, grant);
     }
 
-    /// Somebody claims it, or gives it back.
+    /// The owner claims the grant, or gives it back.
     pub(super) fn claimed(&mut self, fence_number: u64) {
-        // Nearly always there are none.
+        // Usually no grant is unheard, so this costs one comparison.
         if !self.grants.is_empty() {
             let _claimed = self.take(fence_number);
         }
@@ -76,13 +76,13 @@ impl UnheardGrants {
         Some(grant)
     }
 
-    /// One that nobody has claimed in time.
+    /// Takes a grant that nobody has claimed in time.
     fn take_due(&mut self, now: Monotonic) -> Option<Unheard> {
         let &(_, number) = self.due.first().filter(|(due, _)| *due <= now)?;
         self.take(number)
     }
 
-    /// One that was published on the same channel.
+    /// Takes a grant that was published on this channel.
     fn take_of(&mut self, channel: &Rc<[u8]>) -> Option<Unheard> {
         let first = (Rc::clone(channel), 0);
         let number = self.channels.range(first..).next().filter(|(of, _)| of == channel)?.1;
@@ -91,7 +91,7 @@ impl UnheardGrants {
 }
 
 impl<C> Engine<C> {
-    /// Nobody has heard of this grant. The lease of its holds is short.
+    /// Keeps a grant that no subscriber received, and shortens the leases of its holds.
     pub(super) fn keep_unheard<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -116,7 +116,7 @@ impl<C> Engine<C> {
         self.changes_due();
     }
 
-    /// The lock was handed on in this call, so the module may write it.
+    /// Shortens the lease of one hold. The lock was handed on in this call, so the module may write it.
     fn shorten_unheard<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -135,12 +135,13 @@ impl<C> Engine<C> {
         }
         let outcome = Outcome::Extend(lock::extend_one(&holders, &proof, ttl, now));
         let write = outcome.write(&holders);
-        // Should the server refuse, the lease ends later.
+        // If the server refuses, the lease ends later.
         let _written = key.write(write);
         self.with_queues(|queues| queues.remember(name, key.stored(), now));
     }
 
-    /// Gives up what nobody has claimed in time, and all places of whoever would have, as many as one turn can.
+    /// Gives up the grants that nobody has claimed in time, and all places with the same channels, as many as fit in
+    /// one turn.
     pub(super) fn give_up_unheard<H: Host<Client = C>>(&self, host: &H) {
         let now = host.monotonic();
         loop {
@@ -163,7 +164,7 @@ impl<C> Engine<C> {
         }
     }
 
-    /// The other grants that were published there.
+    /// Takes back the other grants that were published on this channel.
     fn take_back_all_on(&self, channel: &Rc<[u8]>, now: Monotonic) {
         loop {
             let other = self.unheard.borrow_mut().take_of(channel);

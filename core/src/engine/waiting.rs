@@ -8,12 +8,12 @@ use crate::lock::{
 };
 use crate::observe::WaitEnd;
 
-/// What has become of a ticket when the command that asked for it is about to return.
+/// The state of a ticket when the command that asked for it is about to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Taken {
     Queued,
-    /// Its turn has come already, or the server does not decide any more.
+    /// The ticket's turn has come already, or this server no longer decides.
     Over,
 }
 
@@ -26,7 +26,7 @@ pub enum NoRoom {
 }
 
 impl<C> Engine<C> {
-    /// Whether this owner may wait for the lock.
+    /// Whether this owner may wait for the locks.
     pub fn has_room<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -48,7 +48,7 @@ impl<C> Engine<C> {
         Err(if full.is_some() { NoRoom::ForThisLock } else { NoRoom::OnTheServer })
     }
 
-    /// Queues a client that has been blocked, or an owner with a ticket. [`Engine::settle_joined`] is to be called next.
+    /// Queues a blocked client, or an owner with a ticket. Call [`Engine::settle_joined`] next.
     pub fn join<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -72,7 +72,7 @@ impl<C> Engine<C> {
                 }
                 id
             }
-            // It is still the same wait, perhaps on a connection now.
+            // The wait continues, perhaps on a connection now.
             Joined::InPlaceOf(id, Told::Ticket(_)) => {
                 self.with_observer(|observer| observer.wait_on_connections(waiters));
                 return id;
@@ -88,7 +88,7 @@ impl<C> Engine<C> {
         id
     }
 
-    /// The owner of this request waits for other locks now.
+    /// Ends a former wait of an owner that waits for other locks now.
     fn give_up_places<H: Host<Client = C>>(&self, host: &H, name: Name<'_>, former: Waiter<C>) {
         let Waiter { owner, since, told, .. } = former;
         match told {
@@ -100,13 +100,12 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Settles the lock that a client has begun to wait for: nobody may have looked at it on behalf
-    /// of its waiters yet.
+    /// Settles the lock that a client has begun to wait for: the lock may not have been looked at for its waiters yet.
     pub fn settle_joined<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
         self.settle_if_suspect(host, std::slice::from_ref(lock), None);
     }
 
-    /// Keeps the place of an owner that has a ticket already. If it has none, [`Engine::take_ticket`] is to be called next.
+    /// Keeps the place of an owner that has a ticket already. If the owner has none, call [`Engine::take_ticket`] next.
     pub fn renew_ticket<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -166,7 +165,7 @@ impl<C> Engine<C> {
         }
     }
 
-    /// The owner of a ticket does not want the lock any more. Nothing changes if it has none.
+    /// The owner of a ticket does not want the lock any more. Nothing changes if it has no ticket.
     pub(super) fn give_up_ticket<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -181,7 +180,7 @@ impl<C> Engine<C> {
         self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned);
     }
 
-    /// A request found the lock held, and its client cannot wait.
+    /// Notes that a request found the lock held and its client cannot wait.
     pub fn cannot_wait(&self, name: Name<'_>) {
         self.with_observer(|observer| observer.refused(name));
     }

@@ -1,11 +1,12 @@
-//! What to do with the locks that a request names: one of them, or several, all or none.
+//! What to do with the locks that a request names, one or several. Either all of them change, or none does.
 //!
-//! The first look at each lock says how it [stands](Standing) with that lock. All of these together are what a [`Decision`] is
-//! made of, and the decision says what becomes of each lock ([`Decision::outcome`]). So one key is open at a time, and nothing
-//! is written before it is known that everything can be. A single lock is the case of one.
+//! The first look at each lock gives the owner's [standing](Standing) with it. A [`Decision`] is made from the
+//! standings with all locks, and says what happens to each lock ([`Decision::outcome`]). So only one key is open at a
+//! time, and nothing is written before it is known that all can be. A request for a single lock runs the same
+//! functions.
 //!
-//! `holders` are those **in force**, as the owner sees them who asks: time has decided already (see [`Holders`]), so nothing
-//! here asks whether a lease has run out.
+//! `holders` are those **in force**, as the owner who asks sees them. Time has decided already (see [`Holders`]), so
+//! nothing here checks whether a lease has run out.
 
 use super::fence::{Fence, FenceClock, Minted};
 use super::hold::{Grant, Hold, Proof};
@@ -24,21 +25,21 @@ pub struct Wanted<'r> {
     pub share: Share,
 }
 
-/// How it stands with a lock, for the owner who asks.
+/// The standing of the owner who asks with one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     own: Option<Own>,
     is_held: bool,
-    /// Whether the owner may hold the lock with the share that it asks for, among those present.
+    /// Whether the owner may hold the lock with the share that it asks for, among its present holders.
     is_admitted: bool,
-    /// How many others wait for the lock. The one whose turn it is does not count.
+    /// How many others wait for the lock. A waiter whose turn it is does not count itself.
     others: usize,
 }
 
 /// The hold of the owner who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Own {
-    /// A foreign hold has none.
+    /// `None` for a foreign hold.
     fence: Option<Fence>,
     share: Share,
 }
@@ -57,8 +58,8 @@ impl Standing {
         Self { own, is_held: !holders.is_free(), is_admitted, others }
     }
 
-    /// Whether the owner can be given this lock, whatever becomes of the others. A lock for which others wait is theirs (L4).
-    /// The holder may come to tolerate less before them.
+    /// Whether the owner can be given this lock, judged by this lock alone. If others wait for it, their turn comes
+    /// first (L4). Only an owner that holds the lock already may change its share before their turn.
     pub fn may_be_had(&self) -> bool {
         self.is_admitted && (self.own.is_some() || self.others == 0)
     }
@@ -77,44 +78,44 @@ impl Standing {
     }
 }
 
-/// What a request comes to, for all the locks that it names.
+/// The decision about a request, for all the locks that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Decision<'r> {
-    /// The owner holds all of them from now on, by this grant.
+    /// The owner holds all the locks from now on, by this grant.
     Granted(Grant<'r>),
-    /// The owner holds all of them by one grant already: a retry. 0 stands for a foreign lock.
+    /// The owner holds all the locks by one grant already: a retry. Fence 0 stands for a foreign lock.
     Again { wanted: Wanted<'r>, fence_number: u64 },
-    /// They are not to be had now: others have this one, or wait for it already, or nobody is granted anything for a while.
+    /// The locks cannot be granted now: others hold the lock at `at` or wait for it already, or nothing is granted for
+    /// a while.
     Busy { at: usize, owner: Owner<'r> },
-    /// The owner holds some of them, and cannot have this one as it asks. It keeps what it has and does not wait: two of them
-    /// would wait for each other.
+    /// The owner holds some of the locks, and cannot have the lock at `at` as it asks. It keeps what it has and does
+    /// not wait: two such owners would wait for each other.
     NotUpgraded { at: usize, owner: Owner<'r> },
-    /// They could be granted, but no fence is left below 2^53.
+    /// The locks could be granted, but no fence is left below 2^53.
     NoFenceLeft,
-    /// They are not to be had now, and the client is ready to wait.
+    /// The locks cannot be granted now, and the client is ready to wait.
     Wait(Wait<'r>),
-    /// Those that the owner holds are released.
+    /// The locks that the owner holds are released.
     Released(Proof<'r>),
-    /// The owner holds all of them.
+    /// The owner holds all the locks, and their leases get a new end.
     Extended { proof: Proof<'r>, ttl: Ttl },
-    /// The owner does not hold this one, so none is extended.
+    /// The owner does not hold the lock at `at`, so no lease is extended.
     NotExtended { at: usize, not_holder: NotHolder<'r> },
-    /// Of one lock.
+    /// A fence is raised; the request names one lock.
     Raised(Raised<'r>),
 }
 
-/// What a request for locks comes to for one of them.
+/// The outcome of an acquire for one of its locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Acquired<'r> {
-    /// The owner holds the lock from now on. `former` is the fence of the hold that this one takes the place of, which
-    /// tolerated more.
+    /// The owner holds the lock from now on. `former` is the fence of the owner's hold that this grant replaces.
     Granted { grant: Grant<'r>, former: Option<Fence>, company: Company },
-    /// The owner had it already: a retry, so the grant stays the same one. `longer` is the new end of
-    /// the lease if the retry moved it, `share` what was asked for.
+    /// The owner had the lock already: a retry, so the grant stays the same. `longer` is the new end of the lease if
+    /// the retry moved it, `share` is the share that was asked for.
     Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
-    /// It is not for this owner now, who may not hold it.
+    /// The owner does not hold the lock, and cannot be granted it now.
     Refused(Owner<'r>),
 }
 
@@ -122,13 +123,13 @@ pub enum Acquired<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
     Nobody,
-    /// Others held it, and go on.
+    /// Others held the lock, and still do.
     Others,
 }
 
-/// All of these locks for an owner, if it is admitted to each or holds them already.
+/// Grants all of these locks to an owner, if it is admitted to each or holds it already.
 ///
-/// One that holds some of them is given all by a new grant, or keeps what it has and never waits for the others.
+/// An owner that holds some of the locks gets all by a new grant, or keeps what it has; it never waits for the others.
 #[inline]
 pub fn acquire<'r>(
     standings: &[Standing],
@@ -147,7 +148,7 @@ pub fn acquire<'r>(
             Decision::Busy { at, owner }
         }
     };
-    // Nobody can be let in beside a foreign hold, nor take its place.
+    // Nobody can be let in beside a foreign hold, or replace it.
     let not_to_be_had = |standing: &Standing| !standing.may_be_had() || standing.is_foreign();
     if let Some(at) = standings.iter().position(not_to_be_had) {
         return refused(at);
@@ -161,8 +162,8 @@ pub fn acquire<'r>(
     }
 }
 
-/// The fence by which the owner holds all the locks, if it holds them by one and no tighter than it asks. A foreign hold of one
-/// lock tolerates nobody, whatever is asked.
+/// The fence by which the owner holds all the locks, if one grant covers them all and no share is larger than the owner
+/// asks now. A foreign hold of a single lock gives 0, whatever share is asked for: it tolerates nobody.
 fn common_fence(standings: &[Standing], share: Share) -> Option<u64> {
     if let [Standing { own: Some(Own { fence: None, .. }), .. }] = standings {
         return Some(0);
@@ -173,7 +174,7 @@ fn common_fence(standings: &[Standing], share: Share) -> Option<u64> {
     others.iter().all(|other| fence_of(other) == Some(fence)).then(|| fence.number())
 }
 
-/// New ends for the leases of all of these locks, if the owner holds every one of them.
+/// New ends for the leases of all of these locks, if the owner holds every one.
 #[inline]
 pub fn extend<'r>(standings: &[Standing], proof: &Proof<'r>, ttl: Ttl) -> Decision<'r> {
     let missing = standings.iter().enumerate().find(|(_, standing)| !standing.is_of(proof));
@@ -186,8 +187,8 @@ pub fn extend<'r>(standings: &[Standing], proof: &Proof<'r>, ttl: Ttl) -> Decisi
     }
 }
 
-/// Lifts the fence of a hold to one that another server gave out, and the fence clock with it, so that whoever is granted
-/// any lock here later has a larger one (L2).
+/// Raises the fence of a hold to a fence that another server gave out, and the fence clock with it, so that every later
+/// grant of any lock here has a larger fence (L2).
 pub fn raise<'r>(
     standing: &Standing,
     owner: Owner<'r>,
@@ -210,8 +211,8 @@ pub fn raise<'r>(
 }
 
 impl<'r> Decision<'r> {
-    /// What it comes to for the lock at this place, which these hold. `None` if the lock is left as it is, and there is nothing
-    /// to tell of it.
+    /// The outcome for the lock at this place in the request, which has these holders. `None` if the lock stays as it
+    /// is, and there is nothing to report.
     #[inline(always)]
     pub fn outcome(&self, at: usize, holders: &Holders<'_>, now: Moment) -> Option<Outcome<'r>> {
         Some(match *self {
@@ -243,10 +244,10 @@ impl<'r> Decision<'r> {
     }
 }
 
-/// The hold that the owner has already, and the later of its end and this one.
+/// The hold that the owner has already, with the later of its end and `asked`.
 fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Acquired<'r> {
     let Wanted { owner, share, .. } = *wanted;
-    // A hold without deadline already outlasts every ttl.
+    // A hold without a deadline already outlasts every ttl.
     let longer = own.deadline.and_then(|deadline| (deadline < asked).then_some(asked));
     Acquired::Again { owner, fence_number: own.fence_number(), longer, share }
 }
@@ -254,14 +255,14 @@ fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Acquired<'
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Released<'r> {
-    /// This grant is over; a foreign lock has no fence.
+    /// This grant is over. A foreign lock has no fence.
     Released {
         fence: Option<Fence>,
     },
     NotHolder(NotHolder<'r>),
 }
 
-/// The proof is of no hold in force; nothing changes (L3).
+/// The proof matches no hold in force; nothing changes (L3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotHolder<'r> {
     pub proof: Proof<'r>,
@@ -286,7 +287,7 @@ pub fn release<'r>(holders: &Holders<'_>, proof: &Proof<'r>) -> Released<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Extended<'r> {
-    /// The lease of this grant now ends here: earlier than before, if that was asked.
+    /// The lease of this grant now ends at `deadline`, which may be earlier than before.
     Until {
         fence: Option<Fence>,
         deadline: Deadline,
@@ -314,7 +315,7 @@ pub fn extend_one<'r>(
 pub enum Checked {
     /// The proof is of a hold in force, which has this fence.
     Holds { fence_number: u64 },
-    /// It is not.
+    /// The proof matches no hold in force.
     NotHolder,
 }
 
@@ -330,11 +331,11 @@ pub fn check(holders: &Holders<'_>, proof: &Proof<'_>) -> Checked {
 pub enum Raised<'r> {
     /// The hold has this fence from now on.
     To { owner: Owner<'r>, former: Fence, fence: Fence },
-    /// It has this one already, which is no smaller. A foreign lock has none, and keeps none.
+    /// The hold's fence is no smaller already. A foreign lock has no fence, and gets none.
     Already { fence_number: u64 },
     /// The owner does not hold the lock; nothing changes (L3).
     NotHolder,
-    /// No server's clock is wrong by so much: nothing changes.
+    /// No server's clock is wrong by this much, so nothing changes.
     TooFarAhead,
 }
 

@@ -1,30 +1,30 @@
-//! Numbers as digits, as many as there is room for: how values have them. They are read and written eight digits at a time,
-//! because every command passes here.
+//! Numbers as digits of a fixed width, as values have them. They are read and written eight digits at a time, because
+//! every command passes here.
 
-/// What eight digits say.
+/// The number that eight digits stand for; `None` if a byte is not a digit.
 pub(super) fn eight_digits(digits: [u8; 8]) -> Option<u64> {
     let ones = u64::from_le_bytes(digits) ^ 0x3030_3030_3030_3030;
-    // The upper half of what was a digit is 0, also with 6 added.
+    // For a digit, the upper half of the byte is now 0, even with 6 added.
     if (ones | ones.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
         return None;
     }
-    // Each joins with the one behind it: digits to pairs, pairs to fours, fours to all eight.
+    // Neighbours are joined: digits to pairs, pairs to fours, fours to all eight.
     let pairs = ones.wrapping_mul(10).wrapping_add(ones >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
     Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
 }
 
-/// The last digits of a number below 10^16, as many as there is room for.
+/// The last `WIDTH` digits of a number below 10^16.
 pub(super) fn decimal<const WIDTH: usize>(number: u64) -> [u8; WIDTH] {
     let (high, low) = (word(number / 100_000_000), word(number % 100_000_000));
     let digits = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
     digits.last_chunk().copied().unwrap_or([b'0'; WIDTH])
 }
 
-/// A number below 10^8 in eight digits, the first in the highest byte.
+/// A number below 10^8 as eight digits, the first in the highest byte.
 pub(super) const fn word(number: u64) -> u64 {
-    // Each is divided into two, one behind the other: all eight into fours, fours into pairs, pairs into digits. Multiplied and
-    // shifted, numbers of so few digits are divided exactly, two or four at a time.
+    // Each step splits every part in two: eight digits into fours, fours into pairs, pairs into digits. For numbers
+    // this small, multiplying and shifting divides exactly, two or four parts at a time.
     let fours = ((number / 10_000) << 32) | (number % 10_000);
     let hundreds = fours.wrapping_mul(10_486) >> 20 & 0x0000_007f_0000_007f;
     let pairs = hundreds << 16 | fours.wrapping_sub(hundreds.wrapping_mul(100));

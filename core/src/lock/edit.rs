@@ -1,9 +1,9 @@
-//! A change of a value with several holds: in its place, or of all of it at once.
+//! A change of a value with several holds: in its place, or of the whole value.
 //!
 //! A change in place costs as much to write and to replicate with a thousand holders as with two. When a hold is added,
-//! the lines of holds that ran out are ended too, as if they had been released: on a clock that is behind they would be
-//! in force again. Lines that were ended stay until they take more than half the room of those in force. Then the whole
-//! value is written without them.
+//! the lines of holds that ran out are ended too, as if they had been released: by a clock that is behind they would be
+//! in force again. Ended lines stay until they take more than half the room of the holds in force. Then the whole value
+//! is written without them.
 
 use super::digits::decimal;
 use super::fence::Fence;
@@ -23,11 +23,11 @@ pub struct Edit<'r> {
     pub(super) clearing: Clearing,
 }
 
-/// What becomes of the lines of holds that are over.
+/// What happens to the lines of holds that are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clearing {
     Nothing,
-    /// Those with an earlier deadline are ended in their place.
+    /// Lines with an earlier deadline are ended in their place.
     End(Moment),
     Rewrite(Rewriting),
 }
@@ -46,15 +46,15 @@ pub(super) enum Change {
     Fence(Fence),
 }
 
-/// A rewrite of the whole value: it keeps only the holds that are in force at this moment, and none for longer than the key
-/// would have lasted.
+/// A rewrite of the whole value. It keeps only the holds in force at `now`, and none for longer than the key would have
+/// lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rewriting {
     pub(super) now: Moment,
     pub(super) limit: Option<Deadline>,
 }
 
-/// Bytes to be written over those that are there.
+/// Bytes to be written over a part of the value.
 #[derive(Debug)]
 pub struct Patch {
     bytes: [u8; line::LEASE_LEN],
@@ -80,7 +80,7 @@ impl Patch {
 }
 
 impl Change {
-    /// What is to be written where, if the line begins here.
+    /// What to write, and where, if the line begins at `line_at`.
     fn patch(self, line_at: usize) -> (usize, Patch) {
         let (at, patch) = match self {
             Self::End => (line::DEADLINE_AT, Patch::new(line::ENDED)),
@@ -94,12 +94,12 @@ impl Change {
 }
 
 impl Edit<'_> {
-    /// What is to be written where, over what is there: this for the hold of the owner who asks.
+    /// What to write over the value, and where, for the hold of the owner who asks.
     pub fn over(&self) -> Option<(usize, Patch)> {
         self.over.map(|over| over.change.patch(over.line_at))
     }
 
-    /// The same for each hold that ran out.
+    /// What to write over the value, and where, for each hold that ran out.
     pub fn ends<'v>(&'v self, value: &'v [u8]) -> impl Iterator<Item = (usize, Patch)> + 'v {
         let mut from = 0;
         std::iter::from_fn(move || {
@@ -109,7 +109,7 @@ impl Edit<'_> {
         })
     }
 
-    /// Writes all this over what is there.
+    /// Writes all of these changes over the value.
     pub fn patch(&self, value: &mut [u8]) {
         let mut from = 0;
         while let Some(run_out) = self.next_run_out(value, from) {
@@ -122,7 +122,7 @@ impl Edit<'_> {
         }
     }
 
-    /// The first line that is to be ended from this line on.
+    /// The first line at or behind `from` that must be ended.
     fn next_run_out(&self, value: &[u8], from: usize) -> Option<Range<usize>> {
         let Clearing::End(now) = self.clearing else { return None };
         let (now, mut start) = (line::digits_of(Deadline::from_millis(now.millis())), from);
@@ -136,12 +136,12 @@ impl Edit<'_> {
         }
     }
 
-    /// What is to be written behind the end.
+    /// What to write behind the end.
     pub fn appended(&self) -> Option<Value> {
         self.added.map(|grant| Value::of_line(&grant))
     }
 
-    /// All of the new value, if it is not to be edited in its place.
+    /// The whole new value, if the value is not edited in its place.
     pub fn rewritten(&self, value: &[u8]) -> Option<Vec<u8>> {
         let Clearing::Rewrite(Rewriting { now, limit }) = self.clearing else { return None };
         let now = line::digits_of(Deadline::from_millis(now.millis()));

@@ -1,4 +1,4 @@
-//! Holds that are to end with a connection.
+//! Holds that end with a connection.
 
 use super::lease::{Monotonic, Patience, Ttl};
 
@@ -9,7 +9,7 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// As bounded as patience, and for the same reason.
+    /// Bounded like patience, so that adding it to a time cannot overflow.
     pub const LONGEST_MILLIS: u64 = Patience::LONGEST_MILLIS;
 
     /// 0 ends the hold with the connection. `None` above [`Grace::LONGEST_MILLIS`].
@@ -21,16 +21,16 @@ impl Grace {
         self.millis
     }
 
-    /// What is left of it, if the connection ended at `since`. `None` if it is over.
+    /// What is left of the grace, if the connection ended at `since`. `None` if it is over.
     pub fn left(self, since: Monotonic, now: Monotonic) -> Option<Ttl> {
         Ttl::from_millis(self.millis.saturating_sub(now.millis_since(since)))
     }
 }
 
-/// The connection that a hold is to be bound to.
+/// The connection that a hold is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ephemeral {
-    /// The server gives no number twice.
+    /// A client id. The server gives no id twice.
     pub connection: u64,
     pub grace: Grace,
 }

@@ -1,13 +1,12 @@
 //! Locks that the server evicted although they were held, kept until they are put back.
 //!
-//! Nothing is kept for a lock that is in the keyspace. When the server evicts one, its value and
-//! its deadline are kept here, and the caller writes them back soon after: see [`Evicted::next`].
-//! Until then every command of the module treats the lock as held.
+//! Nothing is kept for a lock that is in the keyspace. When the server evicts a lock, its value and its deadline are
+//! kept here, and the caller writes them back soon after: see [`Evicted::next`]. Until then every command of the module
+//! treats the lock as held.
 //!
-//! A server that has nothing but locks to evict takes each of them again as soon as it is back. So
-//! only [`BURST`] locks are put back at once, and then one per millisecond; what is not put back
-//! yet stays here. The server moves slots without what is kept here, so all of it is put back when
-//! that begins: see [`Evicted::hurry`].
+//! A server that has nothing but locks to evict evicts each again as soon as it is back. So only [`BURST`] locks are
+//! put back at once, and then one per millisecond; the others stay here. The server moves slots without what is kept
+//! here, so all of it is put back when such a move begins: see [`Evicted::hurry`].
 
 use super::hold::Stored;
 use super::holders::newest_fence;
@@ -20,16 +19,16 @@ use std::rc::Rc;
 /// How many locks are put back at once after a while without evictions.
 const BURST: u64 = 64;
 
-/// How long to wait when as many were put back as may be, or when nothing could be written.
+/// How long to wait when the allowance is used up, or when nothing could be written.
 const PAUSE_MILLIS: u64 = 10;
 
-/// How often the log may be told that locks cannot be put back in time.
+/// How often the log may say that locks cannot be put back in time.
 const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
 
 #[derive(Debug)]
 pub struct Evicted {
     dbs: BTreeMap<i32, BTreeMap<Rc<[u8]>, Kept>>,
-    /// Every lock that is kept, the one evicted first first.
+    /// Every lock that is kept, in the order of eviction.
     order: BTreeMap<u64, KeptName>,
     evictions: u64,
     /// How many may be put back now: one more each millisecond since `counted`.
@@ -64,9 +63,8 @@ impl Evicted {
         self.order.len()
     }
 
-    /// The server evicts what this key holds. Whether it is kept: a grant is, and a foreign lock if
-    /// somebody waits for it, because without anybody waiting it cannot be told from any other
-    /// string.
+    /// Keeps what this key holds, because the server evicts it. Returns whether it is kept. A grant always is. A
+    /// foreign lock is kept only if somebody waits for it: otherwise it looks like any other string.
     pub fn keep(
         &mut self,
         name: Name<'_>,
@@ -81,7 +79,7 @@ impl Evicted {
         if !is_a_lock || !lasts(deadline, now) {
             return false;
         }
-        // Not before: most of what is evicted is no lock, and may be large.
+        // Copied only now: most evicted keys are not locks, and may be large.
         let seen = Seen { value: value.into(), deadline };
         let name = KeptName::from(name);
         let place = self.evictions;
@@ -96,14 +94,13 @@ impl Evicted {
         self.dbs.get(&name.db)?.get(name.key).map(|kept| &kept.seen)
     }
 
-    /// Keeps the lock no longer. Returns what is to be written, if the key still holds nothing and
-    /// the lease lasts.
+    /// Stops keeping the lock. Returns what to write if the key still holds nothing and the lease lasts.
     pub fn take(&mut self, name: Name<'_>, stored: Stored<'_>, now: Moment) -> Option<Seen> {
         let seen = self.remove(name)?;
         (matches!(stored, Stored::Nothing) && lasts(seen.deadline, now)).then_some(seen)
     }
 
-    /// Keeps the lock no longer, whatever it was.
+    /// Stops keeping the lock, and returns what was kept.
     pub fn remove(&mut self, name: Name<'_>) -> Option<Seen> {
         let Name { db, key } = name;
         let keys = self.dbs.get_mut(&db)?;
@@ -115,7 +112,7 @@ impl Evicted {
         Some(seen)
     }
 
-    /// Keeps nothing of this database any more (`None`: of any).
+    /// Stops keeping the locks of this database (`None`: of all).
     pub fn forget(&mut self, db: Option<i32>) {
         self.dbs.retain(|of, _| db.is_some_and(|db| db != *of));
         self.order.retain(|_, name| db.is_some_and(|db| db != name.db));
@@ -144,8 +141,7 @@ impl Evicted {
         (!self.is_empty()).then_some(next)
     }
 
-    /// A lock to put back now, the one that was evicted first: the caller takes it or removes it,
-    /// or waits.
+    /// The lock to put back now, the earliest evicted first. The caller takes it, removes it, or waits.
     pub fn next(&mut self, now: Moment) -> Option<KeptName> {
         let (_, name) = self.order.first_key_value()?;
         if now.millis_since(self.counted) > 0 || now < self.counted {
@@ -155,13 +151,13 @@ impl Evicted {
         Some(name.clone())
     }
 
-    /// Puts everything back that is kept now, however much that is: it would not be moved with its slot.
+    /// Lets everything that is kept now be put back, however much that is: the server would not move it with its slot.
     pub fn hurry(&mut self) {
         let all = u64::try_from(self.len()).unwrap_or(u64::MAX);
         self.allowance = self.allowance.max(all);
     }
 
-    /// Nothing can be written now: puts nothing back for a moment.
+    /// Nothing can be written now: pauses putting back.
     pub fn wait(&mut self, now: Moment) {
         (self.allowance, self.counted) = (0, now);
     }

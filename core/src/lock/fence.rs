@@ -1,8 +1,7 @@
 //! Fences, and the clock that gives them out.
 //!
-//! A fence must grow for ever (L2), also over deletion, restart and failover, and without leaving a
-//! counter behind for every lock name ever used. So there is one clock per server, half time and half
-//! counter:
+//! A fence must grow for ever (L2), also over deletion, restart and failover, and without a counter left behind for
+//! every lock name ever used. So there is one clock per server, half time and half counter:
 //!
 //! ```text
 //!     fence = max(last + 1, unix microseconds)
@@ -12,24 +11,23 @@
 //!     fence        ──●────●────────●──●──●──●────●──────────●───   never back
 //! ```
 //!
-//! While the process lives, `last + 1` alone keeps the order. What outlives the process is time: a
-//! new process starts at its own clock plus a margin (see [`FenceClock::raise`]), and learns from every
-//! fence it meets in a value (see [`FenceClock::observe`]). A replica that takes over also knows the fences of its
-//! primary, up to the last few. These may have been ahead of all clocks, for the same reason, so it starts above what it
-//! knows, too (see [`FenceClock::raise_above_known`]). What remains is a fence that was never met, and is ahead of the
-//! server's clock by more than the margin.
+//! While the process lives, `last + 1` alone keeps the order. Time outlives the process: a new process starts at its
+//! own clock plus a margin (see [`FenceClock::raise`]), and learns from every fence that it meets in a value (see
+//! [`FenceClock::observe`]). A replica that takes over also knows the fences of its primary, up to the last few. The
+//! last few may have been ahead of all clocks, for the same reason, so the replica starts above what it knows, too (see
+//! [`FenceClock::raise_above_known`]). One gap remains: a fence that this server never met, and that is ahead of its
+//! clock by more than the margin.
 //!
-//! Without a fence there is no grant. So this is also where a server is kept from granting anything for a
-//! while: see [`FenceClock::quarantine`].
+//! Without a fence there is no grant. So this is also where a server is kept from granting anything for a while: see
+//! [`FenceClock::quarantine`].
 
 use super::lease::{Moment, Monotonic};
 use std::num::NonZeroU64;
 
 /// The number of a grant.
 ///
-/// Always sixteen digits: from September 2001, as microseconds, to 2^53 - 1 in the year 2255, the
-/// largest integer JavaScript holds exactly. The fixed width is what tells a value written by
-/// Leasehold from an older client's `pid:uuid`.
+/// Always sixteen digits: from September 2001, as microseconds, to 2^53 - 1 in the year 2255, the largest integer that
+/// JavaScript holds exactly. The fixed width tells a value that Leasehold wrote from an older client's `pid:uuid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(NonZeroU64);
 
@@ -43,7 +41,7 @@ impl Fence {
         (Self::FIRST <= fence && fence <= Self::LAST).then_some(fence)
     }
 
-    /// None is 0, so an `Option` of a fence takes no more room than a fence.
+    /// No fence is 0, so an `Option` of a fence takes no more room than a fence.
     const fn of(number: u64) -> Self {
         match NonZeroU64::new(number) {
             Some(number) => Self(number),
@@ -56,19 +54,19 @@ impl Fence {
     }
 }
 
-/// Gives out fences, each larger than every one it gave or met before.
+/// Gives out fences, each larger than every fence that it gave or met before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FenceClock {
-    /// The highest that was given out here, or met.
+    /// The highest fence that was given out here, or met.
     known: u64,
-    /// Up to here others may have given them out.
+    /// Other servers may have given out fences up to here.
     floor: u64,
     refused: u64,
     quarantine: Option<Quarantine>,
 }
 
-/// A duration, so it goes by the clock that cannot be set: the holders that it waits for have their
-/// own clocks, and setting the clock of this server ends none of their leases.
+/// A quarantine is a duration, so it goes by the clock that cannot be set: the holders that it waits for have their own
+/// clocks, and setting this server's clock ends none of their leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Quarantine {
     end: Monotonic,
@@ -76,28 +74,28 @@ struct Quarantine {
     left_micros: u64,
 }
 
-/// What comes of asking for a fence.
+/// The result of asking for a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Minted {
     Fence(Fence),
-    /// None before this moment.
+    /// No fence before this moment.
     NotBefore(Moment),
-    /// None is left below 2^53, as with a wall clock set past the year 2255.
+    /// No fence is left below 2^53, as with a wall clock set past the year 2255.
     NoneLeft,
 }
 
 impl FenceClock {
     /// How far ahead of the wall clock a fence in a value may be and still be learned: one day.
     ///
-    /// Anyone who may SET a key can plant a fence near the end of the range. Were it learned, every
-    /// later fence would have to be larger, and a restart without data, which begins again at the
-    /// wall clock, would go back. So beyond the bound the value is what it says (held by that
-    /// owner, with that fence), but the clock stays where it is. Clocks that are wrong by hours, as by
-    /// a time zone, remain inside the bound.
+    /// Any client that may SET a key can plant a fence near the end of the range. If the clock learned that fence,
+    /// every later fence would have to be larger, and a restart without data, which begins again at the wall clock,
+    /// would go back. So the value counts (it is held by that owner, with that fence), but the clock does not learn a
+    /// fence beyond the bound. Clocks that are wrong by hours, as by a time zone, remain inside the bound.
     pub const HORIZON_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
-    /// While a fence clock is ahead of the time it advances by a microsecond with each grant: so far in ten thousand.
+    /// While a fence clock is ahead of time, it advances by a microsecond with each grant: this far in ten thousand
+    /// grants.
     const UNHEARD_MILLIS: u64 = 10;
 
     pub const fn new() -> Self {
@@ -124,8 +122,8 @@ impl FenceClock {
         }
     }
 
-    /// Gives no fence for so long: a server that may not know of grants that are still in force waits until
-    /// they have run out. 0 ends the quarantine that there is.
+    /// Gives no fence for `millis`: a server that may not know of grants still in force waits until they have run out.
+    /// 0 ends a running quarantine.
     pub fn quarantine(&mut self, now: Monotonic, millis: u64) {
         let end = now.plus_millis(millis);
         let left_micros = end.micros_since(now);
@@ -136,8 +134,8 @@ impl FenceClock {
         self.quarantine.is_some()
     }
 
-    /// Lets time pass for the quarantine. To be called before every use while there is one; the wall clock
-    /// cannot tell when it is over.
+    /// Lets time pass for the quarantine. Call it before every use during a quarantine; the wall clock cannot tell when
+    /// the quarantine is over.
     pub fn pass(&mut self, now: Monotonic) {
         self.quarantine = self
             .quarantine
@@ -155,7 +153,7 @@ impl FenceClock {
         Some(now.plus_micros(quarantine.left_micros))
     }
 
-    /// Takes note of a fence met in a value, unless it lies beyond the horizon.
+    /// Learns a fence met in a value, unless it lies beyond the horizon.
     pub fn observe(&mut self, fence: Fence, now: Moment) {
         if fence.number() <= self.known {
             return;
@@ -167,25 +165,26 @@ impl FenceClock {
         }
     }
 
-    /// Whether some server may have given it out: clocks that are wrong by hours do occur.
+    /// Whether some server may have given out this fence: clocks that are wrong by hours do occur.
     pub fn is_credible(fence: Fence, now: Moment) -> bool {
         fence.number() <= now.plus_millis(Self::HORIZON_MILLIS).micros()
     }
 
-    /// Makes every later fence larger than `floor`. Called wherever grants may have been made that
-    /// this process does not know of: its start, the end of loading, the arrival of a slot.
+    /// Makes every later fence larger than `floor`. Called wherever grants may have been made that this process does
+    /// not know of: at its start, at the end of loading, at the arrival of a slot.
     pub fn raise(&mut self, floor: Moment) {
         if floor.micros() < Fence::LAST.number() {
             self.floor = self.floor.max(floor.micros());
         }
     }
 
-    /// The same for a server that takes over from another one, most of whose fences it knows. The last of them may never
-    /// have come here: they are above those that did, and as a rule not above the time plus the margin. Only if what is known
-    /// is beyond that, this server's clock is behind the other's, and how many were given out since is anybody's guess.
+    /// Raises the floor of a server that takes over from another server and knows most of its fences. The last of them
+    /// may never have been replicated here: they are above those that were, and usually not above the time plus the
+    /// margin. If a known fence is beyond that, this server's clock is behind the other's, and nobody knows how many
+    /// fences were given out since.
     ///
-    /// How often it is done makes no difference, as long as no fence is given out or met in between. And it goes no higher
-    /// than needed: the floor of a server that is started anew, without its data, is to be above it soon.
+    /// Repeating the call makes no difference, as long as no fence is given out or met in between. It raises no higher
+    /// than needed: the floor of a server that is started anew, without its data, must soon be above it.
     pub fn raise_above_known(&mut self, now: Moment, margin_millis: u64) {
         let (known, usual) = (Moment::from_micros(self.known), now.plus_millis(margin_millis));
         self.raise(if known > usual {
@@ -209,7 +208,7 @@ impl FenceClock {
         }
     }
 
-    /// The highest that may have been given out, here or elsewhere, if any may.
+    /// The highest fence that may have been given out, here or elsewhere, if any.
     pub fn highest(&self) -> Option<Fence> {
         Fence::new(self.last())
     }
@@ -219,7 +218,7 @@ impl FenceClock {
         self.known >= Fence::FIRST.number()
     }
 
-    /// No fence up to here is given out any more.
+    /// Every later fence is larger than this.
     const fn last(&self) -> u64 {
         if self.known > self.floor { self.known } else { self.floor }
     }

@@ -7,9 +7,9 @@
 //!         16 digits     1–255 bytes
 //! ```
 //!
-//! Several holds are a line each: see [`line`](mod@super::line). Any other string is a *foreign* lock: an older
-//! client's `SET key value NX PX ttl`. Its holder is the owner equal to the whole value, and it has no fence. So old
-//! and new clients exclude each other.
+//! If there are several holds, each is a line: see [`line`](mod@super::line). Any other string is a *foreign* lock: an
+//! older client's `SET key value NX PX ttl`. Its holder is the owner equal to the whole value, and it has no fence. So
+//! old and new clients exclude each other.
 
 use super::digits::{decimal, eight_digits};
 use super::fence::{Fence, FenceClock};
@@ -44,7 +44,7 @@ pub struct Hold<'v> {
 }
 
 impl<'v> Hold<'v> {
-    /// What a value says that is not made of lines. Every such string says something.
+    /// The hold in a value that is not made of lines. Every such string is a hold.
     pub(super) fn read(value: &'v [u8], deadline: Option<Deadline>) -> Self {
         let share = Share::EXCLUSIVE;
         match split(value) {
@@ -55,10 +55,10 @@ impl<'v> Hold<'v> {
         }
     }
 
-    /// Lets time decide: a hold whose deadline has passed is none, whatever the key still says.
+    /// Lets time decide: a hold whose deadline has passed does not count, whatever the key still says.
     ///
-    /// The server removes expired keys itself, but by a clock it may have read at the start of a
-    /// transaction or script; the lease ends by the clock of this moment.
+    /// The server removes expired keys itself, but by a clock that it may have read at the start of a transaction or
+    /// script. The lease ends by the clock of this moment.
     pub fn in_force(self, now: Moment) -> Option<Self> {
         match self.deadline {
             Some(deadline) if deadline.has_passed(now) => None,
@@ -66,7 +66,7 @@ impl<'v> Hold<'v> {
         }
     }
 
-    /// The fence as clients see it: 0 says that there is none.
+    /// The fence as clients see it: 0 if there is none.
     pub fn fence_number(&self) -> u64 {
         self.fence.map_or(0, Fence::number)
     }
@@ -89,13 +89,13 @@ pub enum Stored<'v> {
     OtherType,
 }
 
-/// The key holds something that is no string, and so no lock.
+/// The key holds something that is not a string, and so not a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotALock;
 
 impl<'v> Stored<'v> {
-    /// The holders of the lock, as this owner sees them. Whatever fences the value carries are noted, so that nobody looks at a
-    /// value without the clock learning from it.
+    /// The holders of the lock, as this owner sees them. The fence clock learns the fences of the value, so that no
+    /// look at a value misses them.
     #[inline]
     pub fn holders(
         self,
@@ -112,7 +112,7 @@ impl<'v> Stored<'v> {
         }
     }
 
-    /// The holds in force, the oldest first. The fences are noted, too.
+    /// The holds in force, oldest first. The fence clock learns their fences, too.
     pub fn holds(self, now: Moment, fences: &mut FenceClock) -> Result<Holds<'v>, NotALock> {
         match self {
             Self::Nothing => Ok(Holds::NONE),
@@ -125,7 +125,7 @@ impl<'v> Stored<'v> {
         }
     }
 
-    /// Whether nobody holds the lock, as far as can be told at a glance.
+    /// Whether nobody holds the lock, judged by the key's expiry alone.
     pub fn is_free(self, now: Moment) -> bool {
         match self {
             Self::Nothing => true,
@@ -134,7 +134,8 @@ impl<'v> Stored<'v> {
         }
     }
 
-    /// Whether the lock may be had, as far as can be told at a glance: nobody holds it, or those who do may tolerate others.
+    /// Whether the lock may be granted, judged without reading the holds: nobody holds it, or its holders may tolerate
+    /// others.
     pub fn may_be_granted(self, now: Moment) -> bool {
         match self {
             Self::Nothing => true,
@@ -146,8 +147,8 @@ impl<'v> Stored<'v> {
         }
     }
 
-    /// The text as it is, to be kept and compared. `None` for a long one that is no list of holds: no client locks with that, and
-    /// keeping it would copy the data of others each time that they change them.
+    /// The text as it is, to be kept and compared. `None` for a long text that is not a list of holds: no client locks
+    /// with such a text, and keeping it would copy other programs' data each time that they change it.
     pub fn seen(self) -> Option<(&'v [u8], Option<Deadline>)> {
         match self {
             Self::Text { value, deadline } => {
@@ -159,20 +160,20 @@ impl<'v> Stored<'v> {
     }
 }
 
-/// What a client shows to be taken for the holder: its owner and, if it wants to be exact, the fence of
-/// its grant. A number, not a [`Fence`]: clients may show any, and 0 for a foreign lock.
+/// What a client shows to be taken for the holder: its owner and, to be exact, the fence of its grant. The fence is a
+/// number, not a [`Fence`]: clients may show any number, and 0 for a foreign lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof<'r> {
     pub owner: Owner<'r>,
     pub fence: Option<u64>,
 }
 
-/// Notes the fences of a value.
+/// Teaches the fence clock the fences of a value.
 pub fn learn_from(value: &[u8], now: Moment, fences: &mut FenceClock) {
     learn(value, newest_fence(value), now, fences);
 }
 
-/// A fence that is not credible must not hide those that are.
+/// If the newest fence is not credible, the others are learned one by one: it must not hide them.
 pub(super) fn learn(value: &[u8], newest: Option<Fence>, now: Moment, fences: &mut FenceClock) {
     let Some(newest) = newest else { return };
     fences.observe(newest, now);
@@ -182,7 +183,7 @@ pub(super) fn learn(value: &[u8], newest: Option<Fence>, now: Moment, fences: &m
     }
 }
 
-/// The value of a grant, in place: granting a lock allocates nothing of ours.
+/// The value of a grant, without a heap allocation.
 pub struct Value {
     bytes: [u8; Self::LONGEST],
     len: usize,
@@ -191,12 +192,12 @@ pub struct Value {
 impl Value {
     const LONGEST: usize = line::LONGEST;
 
-    /// Every value of ours has this length at least.
+    /// Every value that the module writes has at least this length.
     pub const SHORTEST: usize = Fence::DIGITS + 2;
 
     const EMPTY: Self = Self { bytes: [0; Self::LONGEST], len: 0 };
 
-    /// Of a hold that tolerates no other.
+    /// The value of an exclusive hold.
     pub fn new(fence: Fence, owner: Owner<'_>) -> Self {
         let mut value = Self::EMPTY;
         value.append(&decimal::<{ Fence::DIGITS }>(fence.number()));
@@ -205,7 +206,7 @@ impl Value {
         value
     }
 
-    /// Of a hold that is the only one for now. A key without an expiry has none.
+    /// The value of a hold that has no other beside it yet. A key without an expiry gives a hold without an end.
     pub fn of_hold(
         fence: Fence,
         owner: Owner<'_>,
@@ -243,7 +244,7 @@ fn split(value: &[u8]) -> Option<(Fence, Owner<'_>)> {
     let (b':', owner) = rest.split_first()? else { return None };
     let (first, last) =
         (eight_digits(*digits.first_chunk()?)?, eight_digits(*digits.last_chunk()?)?);
-    // A leading zero puts the number below the first fence, so each fence is written in one way only.
+    // A leading zero puts the number below the first fence, so each fence has only one spelling.
     Some((Fence::new(first.wrapping_mul(100_000_000).wrapping_add(last))?, Owner::new(owner)?))
 }
 

@@ -1,9 +1,8 @@
-//! The holders of a lock: what its value says of them, as one owner sees them, and what is to be written so that it says
-//! something else.
+//! The holders of a lock: what its value says of them, as one owner sees them, and the write that changes what it says.
 //!
-//! A hold ends at its own deadline or with the key, whichever is sooner. A value with a line that is not written as the
-//! module writes it is no list of holds: it is a foreign lock, held by its whole value. So nobody is let in beside a
-//! hold that was torn.
+//! A hold ends at its own deadline or with the key, whichever is sooner. If one line is not written as the module
+//! writes lines, the value is not a list of holds: it is a foreign lock, and the whole value is its owner. So nobody is
+//! let in beside a hold whose line was torn.
 
 use super::decision::Company;
 use super::edit::{Change, Clearing, Edit, Over, Rewriting};
@@ -15,15 +14,15 @@ use super::outcome::Write;
 use super::owner::Owner;
 use super::share::Share;
 
-/// How many bytes of holds that are over are left where they are, however few are in force.
+/// How many bytes of holds that are over may stay in the value, however few holds are in force.
 const DEAD_BYTES_LEFT: u32 = 256;
 
-/// How many holds that ran out are ended in their place at once. If there are more, it is quicker to write the value anew.
+/// How many holds that ran out are ended in their place at once. If there are more, rewriting the value is quicker.
 const MOST_ENDED: u32 = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Holders<'v> {
-    /// The hold of the owner who looks. In a value without lines, the only hold, whose ever it is.
+    /// The hold of the owner who looks. In a value without lines, the only hold, no matter whose.
     hold: Option<Hold<'v>>,
     /// How many others hold the lock.
     others: u32,
@@ -32,17 +31,17 @@ pub struct Holders<'v> {
     lines: Option<Lines>,
 }
 
-/// What is known of a value with a line for each hold.
+/// What is known of a value that has a line for each hold.
 #[derive(Clone, Copy, Debug)]
 struct Lines {
-    /// Where the line of the own hold begins.
+    /// Where the line of the owner's hold begins.
     own_at: u32,
-    /// How many bytes the lines take that are in force, and the others.
+    /// How many bytes the lines of holds in force take, and the other lines.
     live: u32,
     dead: u32,
     /// The latest deadline of the others, whatever the key's expiry.
     others_end: Deadline,
-    /// How many lines are over by their deadline alone: by a clock that is behind they are in force once more.
+    /// How many lines are over by their deadline alone: by a clock that is behind, they are in force once more.
     run_out: u32,
     /// When the first hold ends, if there is one.
     next_end: Option<Deadline>,
@@ -54,10 +53,10 @@ impl<'v> Holders<'v> {
     pub const NOBODY: Self =
         Self { hold: None, others: 0, tolerance: Share::UNLIMITED, lines: None };
 
-    /// What a key's value and expiry say at this moment. The fences are noted.
+    /// What a key's value and expiry say at this moment. Teaches the fence clock their fences.
     ///
-    /// Time decides here: a hold whose deadline has passed is none, whatever the key still says. The server removes expired
-    /// keys itself, but by a clock it may have read at the start of a transaction or script.
+    /// Time decides here: a hold whose deadline has passed does not count, whatever the key still says. The server
+    /// removes expired keys itself, but by a clock that it may have read at the start of a transaction or script.
     pub(super) fn read(
         value: &'v [u8],
         limit: Option<Deadline>,
@@ -85,7 +84,7 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// Whether the value may have a line for each hold, as far as can be told at a glance.
+    /// Whether the value may have a line for each hold, judged by one byte.
     pub(super) fn may_be_several(value: &[u8]) -> bool {
         value.get(Fence::DIGITS) == Some(&b' ')
     }
@@ -98,7 +97,7 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// The hold of a lock that nobody else can hold beside it.
+    /// The only hold of a lock whose value has no lines, no matter whose.
     pub const fn sole(&self) -> Option<&Hold<'v>> {
         match &self.hold {
             Some(hold) if self.lines.is_none() => Some(hold),
@@ -119,19 +118,19 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// **The rule** (L1): one more may hold the lock if there are then no more than each of them tolerates. The hold that the
-    /// owner has already does not count.
+    /// **The rule** (L1): an owner may hold the lock if the number of holders is then no more than each of them
+    /// tolerates. A hold that the owner has already does not count.
     pub fn admit(&self, share: Share, max_holders: usize) -> bool {
         let holders = usize::try_from(self.others).unwrap_or(usize::MAX).saturating_add(1);
         holders <= max_holders && share.min(self.tolerance).tolerates(holders)
     }
 
-    /// Who else holds the lock when the owner who looks is granted it.
+    /// Whether others hold the lock when the owner who looks is granted it.
     pub(super) const fn company(&self) -> Company {
         if self.others > 0 { Company::Others } else { Company::Nobody }
     }
 
-    /// What gives the lock to the owner who looks, in place of the hold that it has, if it has one.
+    /// The write that grants the lock to the owner who looks. The grant replaces the owner's hold, if it has one.
     pub(super) fn granted<'r>(&self, grant: &Grant<'r>) -> Write<'r> {
         match &self.lines {
             Some(lines) if self.others > 0 => {
@@ -145,7 +144,7 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// What ends the hold of the owner who looks.
+    /// The write that ends the hold of the owner who looks.
     pub(super) fn ended<'r>(&self) -> Write<'r> {
         match &self.lines {
             Some(lines) if self.others > 0 => lines.edit(Some(Change::End), None, None),
@@ -153,7 +152,7 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// What gives the hold of the owner who looks another end.
+    /// The write that gives the hold of the owner who looks another end.
     pub(super) fn extended<'r>(&self, deadline: Deadline) -> Write<'r> {
         match (&self.lines, self.own()) {
             (Some(lines), Some(own)) => lines.lease(deadline, own.share),
@@ -161,7 +160,7 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// What gives the hold of the owner who looks a longer lease, or a looser share.
+    /// The write that gives the hold of the owner who looks a longer lease, or a larger share.
     pub(super) fn renewed<'r>(
         &self,
         owner: Owner<'r>,
@@ -177,7 +176,7 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// A key without expiry gets one that is as far away as can be.
+    /// The write for a larger share. A key without an expiry gets the latest expiry there is.
     fn loosened<'r>(
         &self,
         own: &Hold<'_>,
@@ -193,7 +192,7 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// What gives the hold of the owner who looks another fence.
+    /// The write that gives the hold of the owner who looks another fence.
     pub(super) fn raised<'r>(&self, owner: Owner<'r>, fence: Fence) -> Write<'r> {
         let deadline = self.own().and_then(|own| own.deadline);
         match &self.lines {
@@ -208,9 +207,9 @@ impl Lines {
         self.edit(Some(Change::Lease(deadline, share)), None, Some(deadline))
     }
 
-    /// The key expires with the last hold. If somebody gave the key an earlier end, the others must not outlast that. Nobody is
-    /// let in beside a line that could come into force again, on a server whose clock is set back or that is promoted with a
-    /// clock behind this one (L1).
+    /// The key expires with the last hold. If somebody gave the key an earlier expiry, the other holds must not outlast
+    /// it. Nobody is let in beside a line that could come into force again, on a server whose clock is set back or on a
+    /// promoted replica whose clock is behind (L1).
     fn edit<'r>(
         &self,
         change: Option<Change>,
@@ -235,7 +234,7 @@ impl Lines {
     }
 }
 
-/// One look at every line.
+/// The result of reading every line once.
 struct Survey<'v> {
     newest: Digits,
     own: Option<(usize, Line<'v>)>,
@@ -249,7 +248,7 @@ struct Survey<'v> {
 }
 
 impl<'v> Survey<'v> {
-    /// `None` if any line is not written as the module writes it.
+    /// `None` if any line is not written as the module writes lines.
     fn of(value: &'v [u8], limit: Option<Deadline>, asker: Owner<'_>, now: Moment) -> Option<Self> {
         let mut survey = Self {
             newest: 0,
@@ -273,7 +272,8 @@ impl<'v> Survey<'v> {
             } else if line.is_of(asker) {
                 let at = value.len().saturating_sub(rest.len());
                 survey.next_end = survey.next_end.min(line.deadline);
-                // A stranger may have written an owner twice: then the earlier of the two holds is another one's.
+                // A foreign client may have written an owner twice: the earlier line then counts as another owner's
+                // hold.
                 if let Some((_, former)) = survey.own.replace((at, line)) {
                     survey.count_other(&former);
                 }
@@ -319,12 +319,12 @@ impl<'v> Survey<'v> {
     }
 }
 
-/// Of a place in a string or a count of its lines. No server's string is longer than 4 GB.
+/// For a place in a string, or a count of its lines. No server's string is longer than 4 GB.
 fn narrow(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A line with an earlier deadline is over.
+/// The time before which a deadline is over.
 fn over_at(limit: Option<Deadline>, now: Moment) -> Digits {
     let is_over = limit.is_some_and(|limit| limit.has_passed(now)) || now.millis() > line::LATEST;
     if is_over { Digits::MAX } else { line::digits_of(Deadline::from_millis(now.millis())) }
@@ -338,7 +338,7 @@ fn until<'v>(hold: Hold<'v>, limit: Option<Deadline>) -> Hold<'v> {
     Hold { deadline, ..hold }
 }
 
-/// Holds, one after the other.
+/// Iterates over holds.
 #[derive(Clone, Debug)]
 pub struct Holds<'v> {
     sole: Option<Hold<'v>>,
@@ -350,7 +350,7 @@ pub struct Holds<'v> {
 impl<'v> Holds<'v> {
     pub const NONE: Self = Self { sole: None, lines: &[], limit: None, over_at: 0 };
 
-    /// Those of a value that are in force at this moment, and the newest fence of all.
+    /// The holds of a value that are in force at this moment, and the newest fence of all holds.
     pub(super) fn read(
         value: &'v [u8],
         limit: Option<Deadline>,
@@ -364,12 +364,12 @@ impl<'v> Holds<'v> {
         (Self { sole: hold.in_force(now), ..Self::NONE }, hold.fence)
     }
 
-    /// Those of a value that are in force at this moment.
+    /// The holds of a value that are in force at this moment.
     pub fn in_force(value: &'v [u8], limit: Option<Deadline>, now: Moment) -> Self {
         Self::read(value, limit, now).0
     }
 
-    /// Those of a value, whether they are over or not.
+    /// All holds of a value, over or not.
     pub fn all(value: &'v [u8]) -> Self {
         if newest_of_lines(value).is_some() {
             return Self { lines: value, ..Self::NONE };
@@ -379,7 +379,7 @@ impl<'v> Holds<'v> {
 }
 
 impl Holds<'_> {
-    /// The same holds, of a key that expires then.
+    /// These holds, in a key with this expiry.
     pub(super) fn until(self, limit: Option<Deadline>) -> Self {
         let sole = self.sole.map(|hold| Hold { deadline: limit, ..hold });
         Self { sole, limit, ..self }
@@ -403,7 +403,7 @@ impl<'v> Iterator for Holds<'v> {
     }
 }
 
-/// The newest fence in a value, if it is one of ours.
+/// The newest fence in a value, if the module wrote the value.
 pub fn newest_fence(value: &[u8]) -> Option<Fence> {
     match newest_of_lines(value) {
         Some(newest) => line::fence_of(newest),
@@ -411,7 +411,7 @@ pub fn newest_fence(value: &[u8]) -> Option<Fence> {
     }
 }
 
-/// `None` if any line is not written as the module writes it, or there is none.
+/// `None` if the value is empty, or any line is not written as the module writes lines.
 fn newest_of_lines(value: &[u8]) -> Option<Digits> {
     let (mut rest, mut newest) = (value, None);
     while !rest.is_empty() {

@@ -1,15 +1,15 @@
-//! Instants and durations of a lease. A type each, because all of them are "some milliseconds".
+//! Instants and durations of a lease. Each has its own type, because all of them are "some milliseconds".
 //!
-//! There are two kinds of instant. What clients and replicas agree on, the end of a lease, is a
-//! [`Moment`] of the server's wall clock, which may be set back or forward. What lasts for some time
-//! here, such as patience or a quarantine, goes by [`Monotonic`], which cannot be set.
+//! There are two kinds of instant. The end of a lease, which clients and replicas agree on, is a [`Moment`] of the
+//! server's wall clock, which may be set back or forward. What lasts for some time on this server, such as patience or
+//! a quarantine, goes by [`Monotonic`], which cannot be set.
 
 use std::num::NonZeroU64;
 
 const MICROS_PER_MILLI: u64 = 1_000;
 
-/// A point on the server's wall clock. Microseconds, because fences are made of them; leases count
-/// milliseconds, as the server's own expiry does.
+/// A point on the server's wall clock. In microseconds, because fences are made of them; leases count milliseconds, as
+/// the server's own expiry does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     micros: u64,
@@ -32,7 +32,7 @@ impl Moment {
         Self { micros: self.micros.saturating_add(micros) }
     }
 
-    /// Whole milliseconds from `earlier` to this; 0 if that is later.
+    /// Whole milliseconds from `earlier` to this; 0 if `earlier` is later.
     pub const fn millis_since(self, earlier: Self) -> u64 {
         self.micros.saturating_sub(earlier.micros) / MICROS_PER_MILLI
     }
@@ -51,7 +51,7 @@ impl Moment {
     }
 }
 
-/// A point on a clock that only moves forward, at the speed of time. Its start means nothing.
+/// A point on a clock that only moves forward, at the speed of time. Its zero has no meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic {
     micros: u64,
@@ -81,7 +81,7 @@ impl Monotonic {
     }
 }
 
-/// One instant, as both clocks tell it.
+/// One instant on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     pub wall: Moment,
@@ -89,24 +89,24 @@ pub struct Now {
 }
 
 impl Now {
-    /// What the wall clock will tell at `then`, unless it is set meanwhile.
+    /// The wall time at `then`, unless the wall clock is set meanwhile.
     pub const fn wall_at(self, then: Monotonic) -> Moment {
         self.wall.plus_micros(then.micros_since(self.monotonic))
     }
 }
 
-/// How long a lease is asked for.
+/// The length of a lease that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ttl {
     millis: NonZeroU64,
 }
 
 impl Ttl {
-    /// A hundred years. Any moment of the server's clock plus this fits the signed 64 bits in which
-    /// the server keeps a deadline.
+    /// A hundred years. Any time of the server's clock plus this fits the signed 64 bits in which the server keeps a
+    /// deadline.
     pub const LONGEST: Self = Self::days(100 * 365);
 
-    /// The longest that may be asked for unless an operator allows more.
+    /// The longest ttl that a client may ask for unless an operator allows more.
     pub const USUAL_LIMIT: Self = Self::days(1);
 
     /// `None` for zero and above [`Ttl::LONGEST`].
@@ -135,7 +135,7 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// As bounded as a lease, and for the same reason.
+    /// Bounded like a lease, so that adding it to a time cannot overflow.
     pub const LONGEST_MILLIS: u64 = Ttl::LONGEST.millis();
 
     /// 0 means without limit. `None` above [`Patience::LONGEST_MILLIS`].
@@ -144,7 +144,7 @@ impl Patience {
             .then(|| NonZeroU64::new(millis).map_or(Self::Unlimited, Self::Millis))
     }
 
-    /// When it ends, if it began now.
+    /// When patience ends, if it begins now.
     pub fn ends(self, now: Monotonic) -> Option<Monotonic> {
         match self {
             Self::Unlimited => None,
@@ -172,14 +172,14 @@ impl Deadline {
         self.millis
     }
 
-    /// The server's own rule, so that the module and the server never disagree on whether a key is
-    /// still there: the millisecond of the deadline itself still belongs to the lease.
+    /// The server's own rule, so that the module and the server never disagree on whether a key is still there: the
+    /// millisecond of the deadline itself still belongs to the lease.
     pub fn has_passed(self, now: Moment) -> bool {
         now.millis() > self.millis
     }
 
     /// Whether a key that is gone may be gone because its lease is over. When Redis 7.2 and newer look for expired
-    /// keys, they take them in the millisecond of the deadline already.
+    /// keys, they remove a key already in the millisecond of its deadline.
     pub const fn may_have_passed(self, now: Moment) -> bool {
         now.millis() >= self.millis
     }

@@ -1,4 +1,4 @@
-//! What an operator allows.
+//! The limits that an operator sets.
 
 use super::lease::Ttl;
 

@@ -6,9 +6,9 @@
 //!         fence           deadline    share  length, owner
 //! ```
 //!
-//! All numbers are of fixed width, so that a field can be overwritten in its place, and so that two of them can be compared as
-//! they are, without being read: digits sort as their numbers do. Every command reads every line of its lock, so
-//! this is where the time goes.
+//! All numbers have a fixed width, so that a field can be overwritten in its place, and so that two numbers can be
+//! compared without being read: digits sort as their numbers do. Every command reads every line of its lock, so most of
+//! the time goes here.
 
 use super::digits::{self, decimal, eight_digits};
 use super::fence::Fence;
@@ -23,7 +23,7 @@ pub(super) type Digits = u128;
 /// The longest line there is.
 pub(super) const LONGEST: usize = HEAD + Owner::LONGEST + 1;
 
-/// What is in front of the owner.
+/// Length of the part before the owner.
 const HEAD: usize = 42;
 
 pub(super) const DEADLINE_AT: usize = 17;
@@ -35,13 +35,13 @@ const LENGTH_AT: usize = 38;
 /// The deadline of a hold that was ended.
 pub(super) const ENDED: &[u8] = &[b'0'; DEADLINE_DIGITS];
 
-/// What the deadline of such a hold is.
+/// The deadline of an ended hold, as a [`Line`] has it.
 const ENDED_AT: Digits = 0x3030_3030_3030_3030_3030_3030_3030_3030;
 
 /// From the deadline to the end of the share.
 pub(super) const LEASE_LEN: usize = SHARE_AT + SHARE_DIGITS - DEADLINE_AT;
 
-/// The latest deadline that can be written: in the year 5138. A lock without an end has it.
+/// The latest deadline that can be written: in the year 5138. A hold without an end has it.
 pub(super) const LATEST: u64 = 99_999_999_999_999;
 
 const LAST_FENCE: Digits = Digits::from_be_bytes(*b"9007199254740991");
@@ -49,9 +49,10 @@ const LAST_FENCE: Digits = Digits::from_be_bytes(*b"9007199254740991");
 /// What eight bytes of a line must look like: a `0` stands for any digit.
 struct Form {
     template: u64,
-    /// Added to what a byte differs by from its template, so that whatever is no digit shows in the upper half.
+    /// Added to the difference between a byte and its template, so that a byte that is not a digit shows in the upper
+    /// half.
     six: u64,
-    /// What must then be 0.
+    /// The bits that must then be 0.
     mask: u64,
 }
 
@@ -78,17 +79,17 @@ impl Form {
         }
     }
 
-    /// 0 if the bytes look like that. A sum that carries comes of a byte that is wrong already.
+    /// 0 if the bytes look like that. A sum only carries from a byte that is wrong already.
     const fn differs(&self, bytes: [u8; 8]) -> u64 {
         let apart = u64::from_le_bytes(bytes) ^ self.template;
         (apart | apart.wrapping_add(self.six)) & self.mask
     }
 }
 
-/// Of a fence and a deadline.
+/// For a fence and a deadline.
 const DIGITS: &Form = &Form::new(*b"00000000");
 
-/// From in front of the share on.
+/// From the space before the share.
 const SHARE: &Form = &Form::new(*b" 00000 0");
 
 /// To the end of the head.
@@ -97,14 +98,15 @@ const LENGTH: &Form = &Form::new(*b"000 000:");
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'v> {
     pub(super) fence: Digits,
-    /// The first eight digits and the last eight of the fourteen. They sort as all of them do.
+    /// The first eight and the last eight of the fourteen digits. They sort as all fourteen do.
     pub(super) deadline: Digits,
     share: u64,
     pub(super) owner: &'v [u8],
 }
 
 impl<'v> Line<'v> {
-    /// The line at the beginning of these bytes, and what is behind it. `None` if it is not written as the module writes it.
+    /// The line at the beginning of these bytes, and what is behind it. `None` if it is not written as the module
+    /// writes lines.
     #[inline(always)]
     pub(super) fn first_of(bytes: &'v [u8]) -> Option<(Self, &'v [u8])> {
         let (head, tail) = bytes.split_first_chunk::<HEAD>()?;
@@ -119,7 +121,7 @@ impl<'v> Line<'v> {
             return None;
         }
         let (fence, deadline) = (wide(fence), wide(deadline));
-        // What begins with a zero is below the first fence.
+        // A number that begins with a zero is below the first fence.
         if part::<0, 1>(head) == *b"0" || fence > LAST_FENCE {
             return None;
         }
@@ -136,23 +138,23 @@ impl<'v> Line<'v> {
         Some((Self { fence, deadline, share, owner }, behind))
     }
 
-    /// Owners mostly differ in their last byte, which spares the call that compares all of them.
+    /// Owners mostly differ in their last byte. Comparing it first spares the call that compares all bytes.
     pub(super) fn is_of(&self, owner: Owner<'_>) -> bool {
         let bytes = owner.as_bytes();
         self.owner.last() == bytes.last() && self.owner == bytes
     }
 
-    /// How many bytes it takes, its end included.
+    /// How many bytes the line takes, its end included.
     pub(super) fn len(&self) -> usize {
         HEAD.saturating_add(self.owner.len()).saturating_add(1)
     }
 
-    /// Whether its hold was over at this time, and was not ended before.
+    /// Whether the lease of its hold ran out before `now`. An ended hold did not run out.
     pub(super) fn has_run_out(&self, now: Digits) -> bool {
         self.deadline < now && self.deadline != ENDED_AT
     }
 
-    /// Smaller shares are smaller, and no limit is the largest.
+    /// Sorts like the share; no limit is the largest.
     pub(super) const fn tolerance(&self) -> Tolerance {
         Tolerance(self.share.wrapping_sub(1))
     }
@@ -192,7 +194,7 @@ fn wide([high, low]: [[u8; 8]; 2]) -> Digits {
     high << 64 | low
 }
 
-/// The digits of a deadline. Those beyond the latest one are all the same.
+/// The digits of a deadline. All deadlines beyond [`LATEST`] have its digits.
 pub(super) fn digits_of(deadline: Deadline) -> Digits {
     let millis = deadline.millis().min(LATEST);
     wide([millis / 1_000_000, millis % 100_000_000].map(|half| digits::word(half).to_be_bytes()))
@@ -200,7 +202,7 @@ pub(super) fn digits_of(deadline: Deadline) -> Digits {
 
 pub(super) fn deadline_of(digits: Digits) -> Deadline {
     let (high, low) = halves(digits);
-    // Two digits are in both.
+    // The two parts share two digits.
     let (first, last) = (number(high), number(low).checked_rem(1_000_000).unwrap_or(0));
     Deadline::from_millis(first.wrapping_mul(1_000_000).wrapping_add(last))
 }

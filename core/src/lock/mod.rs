@@ -1,4 +1,4 @@
-//! The lock, as a thing of its own: no server, no clock, no randomness, no unsafe code.
+//! The lock by itself: no server, no clock, no randomness, no unsafe code.
 //!
 //! ```text
 //!                     acquire → a grant with a new fence
@@ -12,23 +12,23 @@
 //!                 release by the holder, or the lease runs out
 //! ```
 //!
-//! Several may hold a lock at a time, if each of them tolerates it (see [`Share`]): then the lines of the figure are
-//! those of each.
+//! Several owners may hold a lock at a time, if each hold tolerates the others (see [`Share`]). The drawing then shows
+//! each hold by itself.
 //!
-//! The only state of a lock is a string key with an expiry (see [`Hold`] and [`Holders`]); what is here decides what
-//! to do with it. Everything is a function of what the key holds, the request and the moment.
+//! The only state of a lock is a string key with an expiry (see [`Hold`] and [`Holders`]). This module decides what to
+//! do with the key. Everything is a function of what the key holds, the request and the time.
 //!
 //! What must hold, cited by number in code, tests and docs:
 //!
-//! - **L1 mutual exclusion.** On one primary, a grant takes effect only while the holds of the lock that are in force, with it,
-//!   are no more than any one of them tolerates (its share). With exclusive holds: only after the grant before it was
-//!   released, deleted, or its lease had run out.
-//! - **L2 fences grow.** Per lock name, for ever: if a grant was answered before another was asked for,
-//!   its fence is smaller.
+//! - **L1 mutual exclusion.** On one primary, a grant takes effect only if the holds in force, counting it, are then no
+//!   more than any one of them tolerates (its share). With exclusive holds: only after the grant before it was released
+//!   or deleted, or its lease had run out.
+//! - **L2 fences grow.** Per lock name, for ever: if a grant was answered before another was asked for, its fence is
+//!   smaller.
 //! - **L3 owner.** Release and extend by anyone but the holder change nothing.
 //! - **L4 first come, first served** among waiters; a try never overtakes a queue.
 //! - **L5 no lost wake-up.** A lock that can be granted to a live waiter is granted at once.
-//! - **L6 the server lives.** No input, timing or fault crashes or hangs it, or leaks.
+//! - **L6 the server lives.** No input, timing or fault crashes or hangs the server, or makes it leak memory.
 //! - **L7 one truth.** Primary, replicas, AOF replay and RDB reload agree.
 //! - **L8 honest limits.** What asynchronous replication cannot promise is said, never hidden.
 

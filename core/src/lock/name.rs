@@ -1,4 +1,4 @@
-//! Which lock.
+//! The names of locks.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ impl<'k> Name<'k> {
     }
 }
 
-/// The locks that one request asks for: one at least, each once, and all of one database.
+/// The locks that one request names: at least one, each once, all in one database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names<'k> {
     pub first: Name<'k>,
@@ -39,7 +39,7 @@ impl<'k> From<Name<'k>> for Names<'k> {
     }
 }
 
-/// The same, kept.
+/// [`Names`] as a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptNames {
     pub first: KeptName,
@@ -58,7 +58,7 @@ impl From<Name<'_>> for KeptNames {
     }
 }
 
-/// A name, kept. A copy shares the bytes of the key.
+/// A [`Name`] as a copy. A clone shares the bytes of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptName {
     pub db: i32,

@@ -1,4 +1,4 @@
-//! What a request came to. The reply, the write, the counters, the events and the log are all made from it.
+//! The outcome of a request. The reply, the write, the counters, the events and the log are all made from it.
 
 use super::decision::{Acquired, Extended, Raised, Released};
 use super::edit::Edit;
@@ -9,7 +9,7 @@ use super::owner::Owner;
 use super::queue::Seen;
 use super::share::Share;
 
-/// What a request came to for one of the locks that it names.
+/// What a request did to one of the locks that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome<'r> {
@@ -19,11 +19,10 @@ pub enum Outcome<'r> {
     Raise(Raised<'r>),
 }
 
-/// What is to be written into the key, and told to replicas and the append-only file.
+/// The write to the key, which is also replicated and appended to the append-only file.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Write<'r> {
-    /// Nothing is written.
     Keep,
     /// This hold, in place of whatever the key holds.
     Hold {
@@ -32,26 +31,26 @@ pub enum Write<'r> {
         deadline: Option<Deadline>,
         share: Share,
     },
-    /// The value stays, the lease ends here.
+    /// The value stays, the lease ends at this deadline.
     Expire(Deadline),
-    /// One of several holds has changed, has come or has ended.
+    /// One of several holds is changed, added or ended.
     Edit(Edit<'r>),
-    /// What the key held before.
+    /// What the key held before it was evicted.
     Restore(&'r Seen),
     Delete,
 }
 
-/// What is another than before when something is written.
+/// What a write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     Nothing,
     Lease,
-    /// If there was one.
+    /// The value, if the key held one.
     Value,
 }
 
 impl<'r> Outcome<'r> {
-    /// What makes the key say so, if these were the holders that it was decided of.
+    /// The write that makes the key show this outcome. `holders` are the holders that the outcome was decided from.
     pub fn write(&self, holders: &Holders<'_>) -> Write<'r> {
         match *self {
             Self::Acquire(Acquired::Granted { grant, .. }) => holders.granted(&grant),
@@ -70,8 +69,8 @@ impl<'r> Outcome<'r> {
         }
     }
 
-    /// The fence of the grant that the key held before, if the client is told that this grant is its own, or was. It knows of
-    /// the grant from now on. 0 stands for a foreign lock.
+    /// The fence of the grant that the key held before, if the client is now told that this grant is its own, or was.
+    /// From now on it knows of the grant. 0 stands for a foreign lock.
     pub fn confirmed(&self) -> Option<u64> {
         match *self {
             Self::Acquire(Acquired::Again { fence_number, .. })

@@ -1,10 +1,10 @@
-//! The identity a client presents.
+//! The identity that a client presents.
 
 use std::borrow::Borrow;
 use std::rc::Rc;
 
-/// 1 to 255 bytes of anything; nothing assumes text. An identity, not a secret: who may run the
-/// commands at all is the server's ACL's business.
+/// 1 to 255 bytes of anything; nothing assumes text. An owner is an identity, not a secret: the server's ACL decides
+/// who may run the commands at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a>(&'a [u8]);
 
@@ -20,7 +20,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// An owner that outlives the request it came with: that of a waiter.
+/// An owner that outlives its request, such as a waiter's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeptOwner(Rc<[u8]>);
 
@@ -36,7 +36,7 @@ impl From<Owner<'_>> for KeptOwner {
     }
 }
 
-/// Lets a map of kept owners be asked for plain bytes.
+/// Lets a map of kept owners be searched by plain bytes.
 impl Borrow<[u8]> for KeptOwner {
     fn borrow(&self) -> &[u8] {
         &self.0

@@ -1,4 +1,4 @@
-//! Who waits for what: a queue for every contended lock.
+//! Who waits for which lock: a queue for every contended lock.
 //!
 //! ```text
 //!   names     (db 0, "orders:42") ─► queue 3      ends      12:00:02.001  queue 3: the lease may be over
@@ -11,25 +11,24 @@
 //!   waiters   7, "a"             9, "b" ─► its place in queue 8
 //! ```
 //!
-//! Waiters, their places and the queues live in slabs and point at each other by index, so that joining, leaving
-//! from the middle and handing on take the same time with ten waiters and with ten thousand.
+//! Waiters, their places and the queues live in slabs and point at each other by index. So joining, leaving from the
+//! middle and handing on take the same time with ten waiters and with ten thousand.
 //!
-//! **One who waits for several locks has a place in the queue of each**, and all of them were taken at once. It is
-//! granted all the locks when it is first in every queue, and until then it holds none. Of any two who meet in several
-//! queues the same one came first in all of them, so nobody waits in a circle.
+//! **A waiter for several locks has a place in the queue of each**, and it takes all places at once. It is granted all
+//! the locks when it is first in every queue, and holds none until then. Of any two waiters that meet in several
+//! queues, the same one is ahead in all of them, so waiters never wait in a circle.
 //!
-//! **One mechanism decides who is next:** [`Queues::settle`]. Whatever may have freed a lock (a
-//! release, a deletion, an expiry, a flush, a timer) only marks its queue; the caller then looks at the key of
-//! each marked queue ([`Queues::look`]) and, if there is something to do, settles the queue against what the key
-//! holds at that moment. So no event needs to be understood, a superfluous mark costs one look, and there is
-//! one place in which a lock can be given away.
+//! **One mechanism decides who is next:** [`Queues::settle`]. Whatever may have freed a lock (a release, a deletion, an
+//! expiry, a flush, a timer) only marks its queue. The caller then looks at the key of each marked queue
+//! ([`Queues::look`]). If there is something to do, it settles the queue against what the key holds at that moment. So
+//! no event needs to be understood, a superfluous mark costs one look, and a lock can be given away in only one place.
 //!
-//! A queue exists only while somebody waits in it. It remembers what its key held when last seen, to
-//! tell how a hold has ended, and for servers that tell of an eviction only when the value is gone:
-//! see [`Evicted`](super::Evicted).
+//! A queue exists only while somebody waits in it. It remembers what its key held when it was last looked at: to tell
+//! how a hold has ended, and for servers that announce an eviction only when the value is gone (see
+//! [`Evicted`](super::Evicted)).
 //!
-//! Time is an argument, and the waiting connections are the caller's: `C` is whatever it needs to
-//! find one again.
+//! Time is an argument. The waiting connections belong to the caller: `C` is whatever it needs to find a connection
+//! again.
 
 mod channels;
 mod contended;
@@ -79,29 +78,29 @@ struct PlaceId(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct QueueId(usize);
 
-/// One who waits.
+/// An owner that waits.
 #[derive(Debug)]
 pub struct Waiter<C> {
     pub owner: KeptOwner,
     pub ttl: Ttl,
     pub share: Share,
     pub since: Monotonic,
-    /// When its patience ends; `None` for one that waits without limit.
+    /// When its patience ends; `None` if it waits without limit.
     pub gives_up: Option<Monotonic>,
-    /// To what its hold is to be bound, if to anything.
+    /// The connection that its hold will be bound to, if to any.
     pub ephemeral: Option<Ephemeral>,
     pub told: Told<C>,
 }
 
-/// One who waits, and where.
+/// A waiter, and its places.
 #[derive(Debug)]
 struct Waiting<C> {
     waiter: Waiter<C>,
     places: Places,
-    /// When to see whether its patience has ended; also in `patience`. It may be earlier than that: who asks again all
-    /// the time only puts it off.
+    /// When to check whether its patience has ended; also in `patience`. It may be earlier than `gives_up`: an owner
+    /// that keeps asking only moves `gives_up`.
     asked_at: Option<Monotonic>,
-    /// Who came right before it and right behind it, for whatever locks.
+    /// The waiters that joined right before and right after this waiter, for whatever locks.
     earlier: Option<WaiterId>,
     later: Option<WaiterId>,
 }
@@ -123,35 +122,36 @@ pub struct Queues<C> {
     waiters: Slab<Waiting<C>>,
     places: Slab<Place>,
     names: QueueNames,
-    /// Who has waited longest, and shortest.
+    /// The waiter that has waited longest, and the newest.
     oldest: Option<WaiterId>,
     newest: Option<WaiterId>,
-    /// How many wait on a connection, and how many places they have.
+    /// How many waiters are on a connection, and how many places they have.
     blocked: usize,
     blocked_places: usize,
-    /// How many places there are of those who wait by a ticket.
+    /// How many places belong to tickets.
     tickets: usize,
-    /// Whose patience may end when.
+    /// When to check each waiter's patience, soonest first for each kind.
     patience: BTreeSet<(WaitKind, Monotonic, WaiterId)>,
     /// When a lock may change by itself, such as at the end of a lease.
     ends: Looks,
-    /// When to look again at a lock that was named, or is new: the command that changes it may be executed later.
+    /// When to look again at a lock that was named, or whose queue is new: the command that changes the lock may be
+    /// executed after the look.
     follow_ups: Looks,
     rechecks: Rechecks,
     marks: Marks,
     channels: Channels,
-    /// Where the next round goes on, see [`Queues::doubt_next_slots`].
+    /// Where the next round continues, see [`Queues::doubt_next_slots`].
     next: usize,
-    /// The latest time from which a look was counted since time last passed.
+    /// Latest wall time seen; an earlier `now` means the clock was set back.
     latest: Moment,
-    /// The latest time that the queues were told.
+    /// Latest monotonic time seen.
     told: Monotonic,
 }
 
-/// A contended lock is looked at again after so long, unless very many are contended: see [`rechecks`].
+/// How long until a contended lock is looked at again, unless very many locks are contended: see [`rechecks`].
 const RECHECK_MILLIS: u64 = 1_000;
 
-/// How many new queues may be looked at again in each millisecond: many may begin at once.
+/// Recheck budget for new queues, per millisecond: many queues may begin at once.
 const NEW_IN_A_MILLI: usize = 50;
 
 impl<C> Queues<C> {
@@ -191,27 +191,27 @@ impl<C> Queues<C> {
         self.queue_named(name).map_or(0, |(_, queue)| queue.length)
     }
 
-    /// Those who wait for this lock, oldest first, and for how many locks each waits.
+    /// The waiters for this lock, oldest first, and for how many locks each waits.
     pub fn queue(&self, name: Name<'_>) -> impl Iterator<Item = (&Waiter<C>, usize)> {
         let queue = self.queue_named(name).map(|(_, queue)| queue);
         let waiting = queue.into_iter().flat_map(|queue| self.along(queue)).map(|(_, at)| at);
         waiting.map(|waiting| (&waiting.waiter, waiting.places.count()))
     }
 
-    /// Since when the one has waited that has waited longest.
+    /// Since when the oldest waiter has waited.
     pub fn longest_since(&self) -> Option<Monotonic> {
         self.waiter(self.oldest?).map(|waiter| waiter.since)
     }
 
-    /// The module itself has freed the lock or given it another fence: it was not taken from its holder.
+    /// Forgets what the key held: the module itself has freed the lock or changed its fence, so no holder lost it.
     pub fn forget_seen(&mut self, name: Name<'_>) {
         if let Some(id) = self.id_of(name) {
             self.with_queue(id, |queue| queue.seen = None);
         }
     }
 
-    /// What the key of a lock holds that is looked at for the sake of another. Which of the holds are over that were last
-    /// seen.
+    /// Notes what the key of a lock holds, when it is looked at for a waiter for several locks. Returns the holds that
+    /// were last seen and are over.
     pub fn see(&mut self, name: Name<'_>, stored: Stored<'_>, now: Moment) -> Vec<Lost> {
         let Some(id) = self.id_of(name) else { return Vec::new() };
         let lost = self.lost(id, stored, now);
@@ -219,14 +219,15 @@ impl<C> Queues<C> {
         lost
     }
 
-    /// This is what the key holds, although the next waiter may be admitted: others have their turn first.
+    /// Notes what the key holds, although the next waiter may be admitted: other locks have their turn first.
     pub fn remember(&mut self, name: Name<'_>, stored: Stored<'_>, now: Moment) {
         if let Some(id) = self.id_of(name) {
             self.with_queue(id, |queue| queue.remember(stored.seen(), now));
         }
     }
 
-    /// The lock was found to be held until then at least, when it was looked at for the sake of another.
+    /// Looks at this lock no later than `moment`. It was found held when it was looked at for a waiter for several
+    /// locks.
     pub fn look_no_later(&mut self, name: Name<'_>, moment: Moment) {
         let Some(id) = self.id_of(name) else { return };
         if self.queues.get(id.0).is_some_and(|queue| queue.end.is_none_or(|end| moment < end)) {
@@ -234,13 +235,13 @@ impl<C> Queues<C> {
         }
     }
 
-    /// What the key of a lock that somebody waits for held when it was last looked at.
+    /// What the key of a contended lock held when it was last looked at.
     pub fn seen(&self, name: Name<'_>) -> Option<&Seen> {
         self.queue_named(name)?.1.seen.as_ref()
     }
 
-    /// How many wait for the lock. `None` if it is to be settled before anybody looks at it. That is so when it is marked or in
-    /// doubt, and while a command that touched it may still be queued in the transaction that is being executed.
+    /// How many wait for the lock. `None` if the lock must be settled before a command looks at it: when it is marked
+    /// or in doubt, and while a command that touched it may still be queued in the running transaction.
     pub fn waiters_if_settled(&self, name: Name<'_>) -> Option<usize> {
         let Some((_, queue)) = self.queue_named(name) else { return Some(0) };
         let is_settled =
@@ -248,7 +249,7 @@ impl<C> Queues<C> {
         is_settled.then_some(queue.length)
     }
 
-    /// When [`Queues::wake`] next has something to do, as the wall clock will tell it.
+    /// When [`Queues::wake`] next has something to do, in wall time.
     pub fn next_due(&self, now: Now) -> Option<Moment> {
         let of_blocked = self.first_patience(WaitKind::Blocked).map(|(_, end, _)| end);
         let of_tickets = self.first_patience(WaitKind::Ticket).map(|(_, end, _)| end);
@@ -261,9 +262,9 @@ impl<C> Queues<C> {
         [self.ends.first(), self.follow_ups.first(), unset].into_iter().flatten().min()
     }
 
-    /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended.
-    /// So many locks are marked at most, and `at_most` of those who wait are asked whether it has. Call again while
-    /// [`Queues::next_due`] is not in the future.
+    /// Lets time pass: marks the locks that are due for a look, and takes out the waiters whose patience has ended. It
+    /// marks a limited number of locks for each cause, and checks the patience of `at_most` waiters. Call it again
+    /// while [`Queues::next_due`] is not in the future.
     pub fn wake(&mut self, now: Now, at_most: usize) -> Vec<Departed<C>> {
         if now.wall < self.latest {
             // The clock was set back, and a look that was a second away may now be an hour away.
@@ -296,8 +297,8 @@ impl<C> Queues<C> {
         ended
     }
 
-    /// Looks at the lock again after so long, and not before: it cannot be settled now. What keeps it from being settled
-    /// may also hold back the command that touched it, so the touch counts from now on.
+    /// The lock cannot be settled now: looks at it again after `millis`, and not before. Whatever keeps it from being
+    /// settled may also delay the command that touched it, so the touch counts from now on.
     pub fn postpone(&mut self, name: Name<'_>, now: Moment, millis: u64) {
         if let Some(id) = self.id_of(name) {
             self.unmark(id);
@@ -308,8 +309,8 @@ impl<C> Queues<C> {
         }
     }
 
-    /// Whether there is anything to do about the lock, from what the key holds now. Most locks that are marked
-    /// are held as before, and then nobody needs to be asked whether the module may write.
+    /// Whether there is anything to do about the lock, judged by what the key holds now. Most marked locks are still
+    /// held, and then the server is not asked whether the module may write.
     pub fn look(
         &mut self,
         name: Name<'_>,
@@ -334,8 +335,8 @@ impl<C> Queues<C> {
         Look::Held { lost }
     }
 
-    /// Decides who is next, from what the key holds now. The caller takes that one out, carries out what its request comes to, and
-    /// asks again, until it is nobody's turn.
+    /// Decides who is next, from what the key holds now. The caller takes that waiter out, carries out the decision
+    /// about its request, and calls again until it is nobody's turn.
     pub fn settle<'v>(
         &mut self,
         name: Name<'_>,
@@ -345,7 +346,7 @@ impl<C> Queues<C> {
         fences: &mut FenceClock,
     ) -> Settled<'v> {
         let Some(id) = self.id_of(name) else { return Settled { lost: Vec::new(), turn: None } };
-        self.mark_queue(id, Cause::Due); // until it is found to be held, whatever goes wrong on the way
+        self.mark_queue(id, Cause::Due); // until it is found held, whatever goes wrong on the way
         self.told = self.told.max(now.monotonic);
         let found = self.turn(id, stored, now.wall, limits, fences);
         let lost = self.lost(id, stored, now.wall);
@@ -366,19 +367,19 @@ impl<C> Queues<C> {
         self.queues.get_mut(id.0).map_or_else(Vec::new, |queue| queue.lost(stored, now))
     }
 
-    /// Nobody is served now. The lock is looked at again when that may change.
+    /// Nobody gets the lock now. It is looked at again when that may change.
     fn wait_on(&mut self, id: QueueId, found: &Found<'_>, stored: Stored<'_>, now: Moment) {
         match found {
             Found::Quarantined { end } => self.wait_out_quarantine(id, now, *end),
             Found::Held { may_change } => self.keep_waiting(id, stored.seen(), *may_change, now),
-            // The first waits for other locks, too.
+            // The first waiter waits for other locks, too.
             Found::TurnOf(_) => self.keep_waiting(id, stored.seen(), None, now),
-            // Not a lock at all: nobody can be granted it, and it may be gone again soon.
+            // The key is not a lock: nobody can be granted it, and it may soon be gone.
             Found::NotALock => self.keep_waiting(id, None, None, now),
         }
     }
 
-    /// The lock is free, but nothing is granted before this moment.
+    /// The lock is free, but nothing is granted before `end`.
     fn wait_out_quarantine(&mut self, id: QueueId, now: Moment, end: Moment) {
         self.unmark(id);
         self.count_from(now);
@@ -426,8 +427,8 @@ impl<C> Queues<C> {
         }
     }
 
-    /// A look is about to be counted from this time. If the clock is set back before it comes, all locks
-    /// are looked at anew: see [`Queues::wake`].
+    /// Remembers that a look is counted from this time. If the clock is set back before the look is due, all locks are
+    /// looked at anew: see [`Queues::wake`].
     fn count_from(&mut self, now: Moment) {
         self.latest = self.latest.max(now);
     }
@@ -452,7 +453,7 @@ impl<C> Queues<C> {
         self.rechecks.looked(&mut self.queues, id, self.told);
     }
 
-    /// Who has this place.
+    /// The waiter that has this place.
     fn waiting_at(&self, id: PlaceId) -> Option<(WaiterId, &Waiting<C>)> {
         let waiter = self.places.get(id.0)?.waiter;
         Some((waiter, self.waiters.get(waiter.0)?))

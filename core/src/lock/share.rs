@@ -1,20 +1,20 @@
 //! How many may hold a lock at a time.
 
-/// The most holders at a time that a hold tolerates, itself included. The smallest share of all holds is the one that counts.
+/// The most holders at a time that a hold tolerates, itself included. The smallest share of all holds counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u32);
 
 impl Share {
-    /// Nobody else.
+    /// No other holder.
     pub const EXCLUSIVE: Self = Self(1);
 
     /// Any number of others.
     pub const UNLIMITED: Self = Self(u32::MAX);
 
-    /// The largest number that stands for itself.
+    /// The largest share with a limit.
     pub const LARGEST: u32 = 99_999;
 
-    /// 0 says that there is no limit. `None` above [`Share::LARGEST`].
+    /// 0 means no limit. `None` above [`Share::LARGEST`].
     pub fn new(number: u32) -> Option<Self> {
         match number {
             0 => Some(Self::UNLIMITED),
@@ -23,12 +23,12 @@ impl Share {
         }
     }
 
-    /// As clients give it, and as it is written.
+    /// The number that clients give, and that is written.
     pub const fn number(self) -> u32 {
         if self.0 == Self::UNLIMITED.0 { 0 } else { self.0 }
     }
 
-    /// Whether so many may hold the lock.
+    /// Whether this many may hold the lock.
     pub fn tolerates(self, holders: usize) -> bool {
         self == Self::UNLIMITED || u32::try_from(holders).is_ok_and(|holders| holders <= self.0)
     }

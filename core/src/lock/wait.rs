@@ -1,29 +1,29 @@
-//! The two ways to wait: on a connection that is parked, or by a ticket.
+//! The two ways to wait: on a blocked connection, or by a ticket.
 
 use super::ephemeral::Ephemeral;
 use super::lease::{Monotonic, Patience, Ttl};
 use std::rc::Rc;
 
-/// How a client that asks is ready to wait.
+/// How a client is ready to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait<'r> {
     /// Its connection waits for the reply, this long.
     Block(Patience),
-    /// It has its answer at once, and asks again.
+    /// It gets a reply at once, and asks again later.
     Ticket(Ticket<'r>),
 }
 
-/// A place in a queue that no connection is parked for. The owner is all that one shows to claim it.
+/// A place in a queue that no connection is parked for. The owner alone identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket<'r> {
-    /// How long the place is kept for an owner that does not ask again, and how long the lock is then.
+    /// How long the place is kept for an owner that does not ask again. After the grant, the lock is kept for as long.
     pub lasts: Ttl,
-    /// Where its grant is published.
+    /// The channel that its grant is published on.
     pub channel: Option<&'r [u8]>,
 }
 
 impl Ticket<'_> {
-    /// When the place is given up, if it is asked for now.
+    /// When the place is given up, if the owner asks now.
     pub const fn ends(&self, now: Monotonic) -> Monotonic {
         now.plus_millis(self.lasts.millis())
     }
@@ -35,11 +35,11 @@ pub struct TicketRequest<'r> {
     pub ticket: Ticket<'r>,
     /// The connection that asks.
     pub client: u64,
-    /// To what the hold is to be bound.
+    /// The connection that the hold will be bound to.
     pub ephemeral: Option<Ephemeral>,
 }
 
-/// The same as a ticket, kept.
+/// A [`Ticket`] as a copy that outlives the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTicket {
     pub lasts: Ttl,
@@ -54,7 +54,7 @@ impl KeptTicket {
         Self { lasts, channel: channel.map(Rc::from), client }
     }
 
-    /// It was asked for again.
+    /// The owner asked again.
     pub(super) fn renew(&mut self, ticket: Ticket<'_>, client: u64) {
         let Ticket { lasts, channel } = ticket;
         (self.lasts, self.client) = (lasts, client);
@@ -64,7 +64,7 @@ impl KeptTicket {
     }
 }
 
-/// How a waiter is told that its turn has come.
+/// How a waiter learns that its turn has come.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Told<C> {
     /// On its connection, as the caller knows it.
@@ -73,8 +73,7 @@ pub enum Told<C> {
     Ticket(KeptTicket),
 }
 
-/// Those who wait either way have limits of their own. Whoever waits on a connection comes first when patience ends: it is
-/// told so.
+/// Each kind of waiter has its own limits. When patience ends, blocked waiters come first, because they get a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WaitKind {
     Blocked,
@@ -89,7 +88,8 @@ impl<C> Told<C> {
         }
     }
 
-    /// The lease of a grant to one who asked for this ttl: nobody may come to claim that of a ticket.
+    /// The lease of a grant to a waiter that asked for this ttl. For a ticket it is no longer than the ticket lasts:
+    /// nobody may come to claim the grant.
     pub fn lease(&self, ttl: Ttl) -> Ttl {
         match self {
             Self::Blocked(_) => ttl,

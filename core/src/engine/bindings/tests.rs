@@ -30,7 +30,7 @@ fn bind(bindings: &mut Bindings, name: Name<'_>, owner: &str, fence_number: u64,
     bindings.bind(binding(name, owner, fence_number, ephemeral, at(9).wall));
 }
 
-/// The fences of what was taken.
+/// The fences of the bindings taken.
 fn fences(taken: impl IntoIterator<Item = (Binding, Monotonic)>) -> Vec<u64> {
     taken.into_iter().map(|(binding, _)| binding.fence_number).collect()
 }
@@ -171,8 +171,8 @@ fn what_a_crowd_needed_is_not_kept_when_it_has_gone() {
     assert_eq!(bindings.all.capacity(), 0);
 }
 
-/// Keys that somebody has looked for: a hash that multiplies, and has no secret, is 0 behind their first bytes, whatever
-/// the next ones are.
+/// Keys that an attacker has searched for: a multiplying hash without a secret is 0 after their first bytes, whatever
+/// the next bytes are.
 fn keys_that_fall_together(count: u64) -> impl Iterator<Item = Vec<u8>> {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     const LENGTH: u64 = 32;
@@ -215,7 +215,7 @@ fn a_flush_makes_the_holds_of_its_database_be_looked_at_and_of_no_other() {
     looked.sort_unstable();
     assert_eq!(looked, [2, 3]);
     assert_eq!(bindings.next_due(at(0)), None);
-    // In doubt again while they are looked at: each is looked at since.
+    // Doubted again during the looks: each hold must be looked at since.
     bindings.doubt(None);
     let first = look(&mut bindings);
     bindings.doubt(Some(0));

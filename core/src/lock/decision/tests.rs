@@ -17,7 +17,7 @@ fn in_ms(millis: u64) -> Deadline {
     Deadline::after(NOW, ttl(millis))
 }
 
-/// The holders as this owner sees them, if this one holds the lock for itself.
+/// The holders as `asker` sees them, if `holder` has an exclusive hold.
 fn held_by(holder: &'static str, deadline: Option<Deadline>, asker: &str) -> Holders<'static> {
     let value = Value::new(Fence::FIRST, owner(holder)).as_bytes().to_vec();
     Holders::read(value.leak(), deadline, owner(asker), NOW, &mut FenceClock::new())
@@ -38,7 +38,7 @@ fn wanted(name: &str, millis: u64, share: u32) -> Wanted<'_> {
     Wanted { owner: owner(name), ttl: ttl(millis), share }
 }
 
-/// One lock for itself, of a server that allows many holders.
+/// Acquires one lock exclusively, on a server that allows many holders.
 fn ask<'r>(
     holders: &Holders<'_>,
     others: usize,

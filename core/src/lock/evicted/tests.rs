@@ -12,7 +12,7 @@ fn until(end: Moment) -> Option<Deadline> {
     Some(Deadline::from_millis(end.millis()))
 }
 
-/// A grant as it is written.
+/// A grant as the module writes it.
 fn grant(owner: &str) -> Vec<u8> {
     Value::new(Fence::FIRST, Owner::new(owner.as_bytes()).unwrap()).as_bytes().to_vec()
 }
@@ -21,7 +21,7 @@ fn keep(evicted: &mut Evicted, name: Name<'_>, value: &[u8], end: Moment) -> boo
     evicted.keep(name, Stored::Text { value, deadline: until(end) }, false, NOW)
 }
 
-/// Whoever is put back at this moment, as the caller would do it.
+/// The owners of the locks put back at this moment, as the caller would put them back.
 fn put_back(evicted: &mut Evicted, now: Moment) -> Vec<(i32, String)> {
     std::iter::from_fn(|| {
         let KeptName { db, key } = evicted.next(now)?;
@@ -137,7 +137,7 @@ fn what_was_evicted_moves_with_its_database() {
     assert_eq!(put_back(&mut evicted, NOW), names);
 }
 
-/// So many locks, the first evicted first.
+/// `count` locks, the first evicted first.
 fn many(count: u64) -> Evicted {
     let mut evicted = Evicted::new();
     for number in 0..count {

@@ -1,4 +1,4 @@
-//! What values say, what edits make of them, and the slow and obvious way to say the same.
+//! What values say, what edits change in them, and the slow and obvious way to do both.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
@@ -26,7 +26,7 @@ fn grant(name: &str, number: u64, left: i64, tolerates: u32) -> Grant<'_> {
     Grant { owner: owner(name), fence, deadline: in_ms(left), share: share(tolerates) }
 }
 
-/// A line for each: the owner, what is left of the lease, and the share. Fences count from 0.
+/// A line for each hold: the owner, what is left of the lease, and the share. Fences count from 0.
 fn list(holds: &[(&str, i64, u32)]) -> Vec<u8> {
     let grants = holds.iter().zip(0..);
     let lines = grants.map(|(&(name, left, share), number)| grant(name, number, left, share));
@@ -37,7 +37,7 @@ fn holders<'v>(value: &'v [u8], limit: Option<Deadline>, asker: &str) -> Holders
     Holders::read(value, limit, owner(asker), NOW, &mut FenceClock::new())
 }
 
-/// What the value is after this write.
+/// The value after this write.
 fn written(value: &[u8], write: Write<'_>) -> (Vec<u8>, Deadline) {
     let Write::Edit(edit) = write else { panic!("not an edit: {write:?}") };
     if let Some(rewritten) = edit.rewritten(value) {
@@ -132,7 +132,7 @@ fn a_change_of_the_own_hold_writes_nothing_else() {
     let value = list(&[("a", 50, 0), ("b", 20, 0), ("c", -1, 0)]);
     let extended = holders(&value, Some(in_ms(50)), "a").extended(in_ms(60));
     assert_eq!(clearing(extended), Clearing::Nothing, "what has run out may stay");
-    // Somebody has given the key an earlier end, and it keeps that.
+    // Somebody gave the key an earlier expiry, which it keeps.
     let fence = Fence::new(Fence::FIRST.number() + 9).unwrap();
     let raised = holders(&value, Some(in_ms(10)), "a").raised(owner("a"), fence);
     assert_eq!(clearing(raised), Clearing::Nothing);
@@ -266,7 +266,7 @@ fn an_owner_that_looks_like_a_line_is_an_owner() {
     assert!(holders(&value, None, "a").own().is_none());
 }
 
-/// Some lines, of few owners, some of them over.
+/// Some lines with few owners; some of the holds are over.
 fn some_list() -> impl Strategy<Value = Vec<(&'static str, i64, u32)>> {
     let owners = prop::sample::select(vec!["a", "bb", "c\n", "1763000000000000 "]);
     prop::collection::vec((owners, -20..40_i64, 0..7_u32), 1..12)

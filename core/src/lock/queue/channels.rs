@@ -1,4 +1,5 @@
-//! On which channel the grant of whom is to be published. If nobody hears there, all of them are gone.
+//! Which channel each ticket's grant will be published on. If a channel has no subscriber, all its tickets are given
+//! up.
 
 use super::{Departed, Queues, WaiterId};
 use crate::lock::wait::{KeptTicket, Told};
@@ -33,7 +34,7 @@ fn entry<C>(id: WaiterId, told: &Told<C>) -> Option<(Rc<[u8]>, WaiterId)> {
 }
 
 impl<C> Queues<C> {
-    /// Takes out one whose grant was to be published there.
+    /// Takes out a ticket whose grant would have been published on this channel.
     pub fn leave_by_channel(&mut self, channel: &Rc<[u8]>) -> Option<Departed<C>> {
         let first = (Rc::clone(channel), WaiterId(0));
         let &(_, id) = self.channels.0.range(first..).next().filter(|(of, _)| of == channel)?;

@@ -1,4 +1,4 @@
-//! What is always true of the queues, whatever has happened; for tests to ask after every step.
+//! The invariants of the queues, for tests to check after every step.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
@@ -7,7 +7,7 @@ use crate::lock::name::Name;
 use crate::lock::wait::{KeptTicket, Told, WaitKind};
 
 impl<C> Queues<C> {
-    /// How many wait, for whatever lock.
+    /// How many wait, for any lock.
     pub(crate) fn waiters(&self) -> usize {
         self.waiters.len()
     }

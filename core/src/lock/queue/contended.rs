@@ -14,40 +14,40 @@ pub(super) struct Queue {
     pub(super) name: KeptName,
     pub(super) head: Option<PlaceId>,
     pub(super) tail: Option<PlaceId>,
-    /// How many wait.
+    /// How many waiters there are.
     pub(super) length: usize,
     /// Every waiter by its owner, if there are many.
     pub(super) owners: Option<Box<Index>>,
-    /// How many of them wait by a ticket.
+    /// How many of the waiters wait by a ticket.
     pub(super) tickets: usize,
     /// When the lock may change by itself; also in `ends`.
     pub(super) end: Option<Moment>,
-    /// When to look at the key again for what was named or came before; also in `follow_ups`.
+    /// When to look at the key again because of a touch, or because the queue is new; also in `follow_ups`.
     pub(super) follow_up: Option<Moment>,
     pub(super) recheck: Recheck,
-    /// When the key was last looked at because of a touch, and the lock found to be held.
+    /// When the key was last looked at because of a touch, and the lock was found held.
     pub(super) looked: Option<Moment>,
-    /// Whether the lock is to be looked at now; also in `marks`.
+    /// Whether to look at the lock now; also in `marks`.
     pub(super) mark: Option<Mark>,
     pub(super) ownership: Ownership,
-    /// What the key held when last seen, and when that was.
+    /// What the key held at the last look, and when that was.
     pub(super) seen: Option<Seen>,
     seen_at: Moment,
-    /// What somebody's command may do to the key, and when it named the key:
-    /// see [`Queues::suspect`](super::Queues::suspect).
+    /// What a client's command may do to the key, and when it named the key: see
+    /// [`Queues::suspect`](super::Queues::suspect).
     pub(super) touched: Option<(Suspicion, Moment)>,
     repeats: Repeats,
-    /// When it was first found that there is something to wait for: see [`Queue::next_while_new`].
+    /// When the lock was first found held: see [`Queue::next_while_new`].
     pub(super) begun: Option<Moment>,
 }
 
-/// What another touch by a command that only rewrites the lock is to the queue.
+/// What another touch by a command that only rewrites the lock means to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeats {
-    /// It may bring the next look forward, for which the time must be known.
+    /// The touch may bring the next look forward, so its time must be known.
     Matter,
-    /// A look is due within the gap of a rewriting touch, so there is no need to know the time: that
-    /// look counts as the moment of those that have come meanwhile.
+    /// A look is due within the gap of a rewriting touch. So the time of the touch need not be known: the look counts
+    /// as the time of all such touches before it.
     Wait { any: bool },
 }
 
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// Which of the holds that were last seen have ended since, and how. Told once.
+    /// The holds that were last seen and have ended since, and how each ended. Each end is returned once.
     pub(super) fn lost(&mut self, stored: Stored<'_>, now: Moment) -> Vec<Lost> {
         let Some(seen) = self.seen.as_ref() else { return Vec::new() };
         let stands = stored.seen().filter(|(value, _)| **value == *seen.value);
@@ -108,7 +108,7 @@ impl Queue {
         lost
     }
 
-    /// Whether the touch is one that only waits to be counted by the next look.
+    /// Whether this touch only waits to be counted by the next look.
     pub(super) fn is_repeated_by(&mut self, suspicion: Suspicion) -> bool {
         match &mut self.repeats {
             Repeats::Wait { any } if suspicion == Suspicion::Rewritten => {
@@ -119,30 +119,30 @@ impl Queue {
         }
     }
 
-    /// Takes note that somebody's command names the key. When the lock may be looked at for that, if it may not be
-    /// now: it was just looked at. The caller sees to it that it is looked at then.
+    /// Notes that a client's command names the key. If the lock was looked at too recently to be looked at now, returns
+    /// when it may be; the caller must schedule that look.
     pub(super) fn touch(&mut self, suspicion: Suspicion, now: Moment) -> Option<Moment> {
-        // What may free the lock is not forgotten over what may only rewrite it.
+        // A touch that may free the lock outranks a touch that may only rewrite it.
         match self.touched {
             Some((Suspicion::Freed, _)) if suspicion == Suspicion::Rewritten => {}
             _ => self.touched = Some((suspicion, now)),
         }
         self.repeats = Repeats::Wait { any: false };
         let next = self.looked?.plus_millis(suspicion.gap_millis());
-        // Further away than that it can only be because the clock was set back.
+        // A longer wait than the gap means that the clock was set back.
         (now < next && next <= now.plus_millis(suspicion.gap_millis())).then_some(next)
     }
 
-    /// The command that touched the lock may not have been executed yet.
+    /// Counts the last touch from now on: the command may not have been executed yet.
     pub(super) fn touch_again(&mut self, now: Moment) {
         self.repeats = Repeats::Matter;
         self.touched = self.touched.map(|(suspicion, _)| (suspicion, now));
     }
 
-    /// When to look again because of a touch, if that was not so long ago that the routine comes as soon.
+    /// When to look again because of a touch. `None` once the routine would come as soon.
     pub(super) fn next_after_touch(&mut self, now: Moment, routine_millis: u64) -> Option<Moment> {
         let passed = |&(_, touched): &(_, Moment)| now.millis_since(touched);
-        // If the clock was set back since, it counts from now on.
+        // If the clock was set back since, the touch counts from now on.
         let touch = self.touched.map(|(suspicion, touched)| (suspicion, touched.min(now)));
         self.touched = touch.filter(|touch| passed(touch) < routine_millis);
         let is_repeated = self.repeats == Repeats::Wait { any: true };
@@ -155,11 +155,11 @@ impl Queue {
         Some(now.plus_millis(passed(&touch).max(touch.0.gap_millis())))
     }
 
-    /// When to look again for the sake of commands that came before there was a queue, so that nobody heard of them, and are
-    /// executed only now: from a transaction, or after a pause. As with a touch, that is after as much time as has passed, and
-    /// after no less than `least` milliseconds.
+    /// When to look again for commands that came before the queue, so that they touched nothing, and are executed only
+    /// now: from a transaction, or after a pause. As after a touch, the wait is as long as the time that has passed,
+    /// but at least `least` milliseconds.
     pub(super) fn next_while_new(&mut self, now: Moment, least: u64) -> Option<Moment> {
-        // If the clock was set back since, it counts from now on.
+        // If the clock was set back since, the queue counts as new from now on.
         let begun = self.begun.map_or(now, |begun| begun.min(now));
         self.begun = Some(begun);
         let passed = now.millis_since(begun);
@@ -167,7 +167,7 @@ impl Queue {
         (passed < RECHECK_MILLIS && least < RECHECK_MILLIS).then(|| now.plus_millis(next))
     }
 
-    /// Keeps the value only if it is another one: a queue is settled far more often than its lock
+    /// Notes what the key holds. Copies the value only if it differs: a queue is settled far more often than its lock
     /// changes hands.
     pub(super) fn remember(&mut self, seen: Option<(&[u8], Option<Deadline>)>, now: Moment) {
         self.seen_at = now;
@@ -194,7 +194,7 @@ mod tests {
         Queue::new(KeptName::from(Name::new(0, b"k")))
     }
 
-    /// After how many milliseconds each look comes, if each says when the next one is due.
+    /// The times of the looks in milliseconds, if each look schedules the next.
     fn looks(mut next: impl FnMut(Moment) -> Option<Moment>, from: Moment) -> Vec<u64> {
         let moments = std::iter::successors(next(from), |&moment| next(moment));
         moments.map(|moment| moment.millis_since(from)).collect()

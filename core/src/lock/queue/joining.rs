@@ -13,9 +13,9 @@ use std::rc::Rc;
 impl<C> Queues<C> {
     /// Queues a waiter for these locks.
     ///
-    /// An owner waits once for a lock: a second request for the same locks takes over the places of the first, and one for
-    /// others ends the first. Whoever lost its connection and asks again must neither queue up behind its own former self
-    /// nor be granted the lock twice.
+    /// An owner waits once for a lock: a second request for the same locks takes over the places of the first, and a
+    /// request for other locks ends the first. A client that lost its connection and asks again must neither queue up
+    /// behind its own former request nor be granted the lock twice.
     pub fn join<'n>(&mut self, names: impl Into<Names<'n>>, waiter: Waiter<C>) -> Joined<C> {
         let names = names.into();
         let formers = self.formers(names, waiter.owner.as_owner().as_bytes());
@@ -38,7 +38,7 @@ impl<C> Queues<C> {
         formers
     }
 
-    /// In the same places, and for as long as before.
+    /// Puts the new request in the places of the former, with the time waited so far.
     fn replace(&mut self, former: WaiterId, waiter: Waiter<C>) -> Joined<C> {
         let Some(waiting) = self.waiters.get_mut(former.0) else { return Joined::Queued(former) };
         let since = waiting.waiter.since;
@@ -58,7 +58,7 @@ impl<C> Queues<C> {
             }
         }
         if share != left.share {
-            // It may be admitted with the share that it asks for now.
+            // The waiter may be admitted with its new share.
             for queue in self.queues_of(former) {
                 self.mark_queue(queue, Cause::Due);
             }
@@ -66,8 +66,8 @@ impl<C> Queues<C> {
         Joined::InPlaceOf(former, left.told)
     }
 
-    /// Keeps the places of an owner that asks again for its ticket, for the same locks and for the same share, until the
-    /// ticket would end. So it is with nearly every request for a ticket, and nothing but the place changes.
+    /// Keeps the places of an owner that asks again for its ticket, for the same locks and with the same share, until
+    /// the ticket would end. Nearly every request for a ticket ends here, and nothing but the place changes.
     pub fn renew<'n>(
         &mut self,
         names: impl Into<Names<'n>>,
@@ -143,7 +143,7 @@ impl<C> Queues<C> {
         id
     }
 
-    /// Locks for which connections wait are looked at before others by routine, from the next look on.
+    /// Marks locks for which the first connection waits: the look moves them to the front of the routine.
     fn see_connections(&mut self, id: WaiterId) {
         for queue in self.queues_of(id) {
             let is_first = |queue: &Queue| {
@@ -155,7 +155,7 @@ impl<C> Queues<C> {
         }
     }
 
-    /// The last place in the queue of this lock.
+    /// Takes the last place in the queue of this lock.
     fn take_place(&mut self, name: Name<'_>, waiter: WaiterId) -> PlaceId {
         let queue = self.id_of(name).unwrap_or_else(|| self.open(name));
         let tail = self.queues.get(queue.0).and_then(|queue| queue.tail);
@@ -170,7 +170,7 @@ impl<C> Queues<C> {
         id
     }
 
-    /// A new queue is marked: nobody has looked at the key on its behalf yet.
+    /// Opens a queue. It is marked: nobody has looked at the key for its waiters yet.
     fn open(&mut self, name: Name<'_>) -> QueueId {
         let name = KeptName::from(name);
         let (db, key) = (name.db, Rc::clone(&name.key));
@@ -181,7 +181,7 @@ impl<C> Queues<C> {
         id
     }
 
-    /// Counts one more, or one fewer, who waits in this way.
+    /// Counts one waiter of this kind more, or fewer.
     fn count(&mut self, id: WaiterId, kind: WaitKind, change: impl Fn(usize, usize) -> usize) {
         match kind {
             WaitKind::Blocked => {

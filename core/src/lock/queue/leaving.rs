@@ -1,4 +1,4 @@
-//! The ways out of a queue. Whoever takes one waits no more, and is the caller's to tell.
+//! The ways out of a queue. A waiter that leaves waits no more; the caller must tell it.
 
 use super::{Cause, Departed, Place, PlaceId, Queues, WaiterId, Waiting};
 use crate::lock::name::Name;
@@ -6,7 +6,7 @@ use crate::lock::owner::{KeptOwner, Owner};
 use crate::lock::wait::WaitKind;
 
 impl<C> Queues<C> {
-    /// Takes a waiter out, wherever it stands. `None` if it is not there any more.
+    /// Takes a waiter out, wherever it stands. `None` if it has left already.
     pub fn leave(&mut self, id: WaiterId) -> Option<Departed<C>> {
         let Waiting { waiter, places, asked_at, earlier, later } = self.waiters.try_remove(id.0)?;
         match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0)) {
@@ -57,12 +57,12 @@ impl<C> Queues<C> {
         if queue.head.is_none() {
             self.close(queue_id);
         } else if before.is_none() {
-            // Another one is the head now, and may be admitted although the former one was not.
+            // Another waiter is the head now, and may be admitted although the former head was not.
             self.mark_queue(queue_id, Cause::Due);
         }
     }
 
-    /// Takes out the owner of a ticket, who does not want the lock any more.
+    /// Takes out the owner of a ticket that does not want the lock any more.
     pub fn leave_by_ticket(&mut self, name: Name<'_>, owner: Owner<'_>) -> Option<Departed<C>> {
         let waiter = self.waiting_as(self.id_of(name)?, owner.as_bytes())?;
         if self.waiter(waiter)?.told.kind() != WaitKind::Ticket {
@@ -71,7 +71,7 @@ impl<C> Queues<C> {
         self.leave(waiter)
     }
 
-    /// Takes everybody out.
+    /// Takes every waiter out.
     pub fn leave_all(&mut self) -> Vec<Departed<C>> {
         let all =
             std::mem::replace(self, Self { latest: self.latest, told: self.told, ..Self::new() });
@@ -86,7 +86,7 @@ impl<C> Queues<C> {
         all.waiters.into_iter().filter_map(|(_, waiting)| left(waiting)).collect()
     }
 
-    /// Takes the one at the head of this queue out.
+    /// Takes out the waiter at the head of this queue.
     pub fn leave_first(&mut self, name: Name<'_>) -> Option<Departed<C>> {
         let (_, queue) = self.queue_named(name)?;
         let (first, _) = self.waiting_at(queue.head?)?;

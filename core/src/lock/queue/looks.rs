@@ -1,10 +1,10 @@
-//! At which moments to look at the keys of which locks.
+//! When to look at which keys.
 
 use super::super::lease::Moment;
 use super::QueueId;
 use std::collections::BTreeSet;
 
-/// Each queue has one look at most, and knows its moment, too.
+/// Each queue has at most one scheduled look, and knows its time, too.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     schedule: BTreeSet<(Moment, QueueId)>,
@@ -15,7 +15,7 @@ impl Looks {
         self.schedule.first().map(|&(moment, _)| moment)
     }
 
-    /// Gives the queue another moment, or none. `current` is the one that the queue knows.
+    /// Gives the queue another time to look, or none. `current` is the time that the queue knows.
     pub(super) fn set(
         &mut self,
         id: QueueId,
@@ -28,7 +28,7 @@ impl Looks {
         self.schedule.extend(moment.map(|moment| (moment, id)));
     }
 
-    /// The queue that was to be looked at first, if it was to be by now.
+    /// Takes the queue with the earliest look, if that is due by now.
     pub(super) fn take_due(&mut self, now: Moment) -> Option<QueueId> {
         self.schedule.first().filter(|(moment, _)| *moment <= now)?;
         self.schedule.pop_first().map(|(_, id)| id)

@@ -1,4 +1,4 @@
-//! Which locks are to be looked at: something has happened to them, or nobody knows whether it has.
+//! Which locks to look at: something has happened to them, or may have.
 //!
 //! ```text
 //!   cause       marked by                                        served
@@ -13,12 +13,11 @@
 //!
 //! Doubts and the routine are for all locks at once, and have an order of their own: see [`rechecks`](super::rechecks).
 //!
-//! Within a cause, locks are served in the order in which they were marked, and a mark that is there
-//! already keeps its place. So a lock waits for one round of the others at most, however often they
-//! are marked again meanwhile (L5).
+//! Within a cause, locks are served in the order in which they were marked, and a second mark keeps the place of the
+//! first. So a lock waits for at most one round of the others, however often they are marked again meanwhile (L5).
 //!
-//! Anybody can name a lock, also clients that the server is about to refuse. So a suspicion costs one
-//! look at the key, and there is a least time between two looks at one lock: see [`Suspicion`].
+//! Any client can name a lock, even a client that the server is about to refuse. So a suspicion costs one look at the
+//! key, and there is a least time between two looks at one lock: see [`Suspicion`].
 
 use super::super::lease::Moment;
 use super::super::name::{KeptName, Name};
@@ -26,12 +25,12 @@ use super::rechecks::IN_A_TICK;
 use super::{QueueId, Queues};
 use std::collections::BTreeSet;
 
-/// What a command may do that names a lock.
+/// What a command that names a lock may do to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspicion {
     /// It may free the lock.
     Freed,
-    /// It may put another value in place of the lock, and the key stays, without an expiry.
+    /// It may replace the lock's value. The key stays, without an expiry.
     Rewritten,
 }
 
@@ -45,7 +44,7 @@ impl Suspicion {
     }
 }
 
-/// Why a lock is to be looked at.
+/// Why to look at a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     Due,
@@ -55,8 +54,9 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// How many locks are looked at for this cause in one turn. Nearly all of them are held as before, and a look costs a tenth
-    /// of a hand-off. Anybody may make all locks doubted again and again, in a cluster also clients that have not logged in.
+    /// How many locks are looked at for this cause in one turn. Nearly all of them are still held, and a look costs a
+    /// tenth of a hand-off. Any client may cause doubts about all locks again and again; in a cluster, even a client
+    /// that has not logged in.
     pub const fn looks_in_a_turn(self) -> usize {
         match self {
             Self::Due | Self::Suspected => 5_000,
@@ -66,7 +66,7 @@ impl Cause {
     }
 }
 
-/// Where a lock stands among those to be looked at.
+/// Where a lock stands among the locks to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mark {
     cause: Cause,
@@ -80,11 +80,11 @@ pub struct Marked {
     pub ownership: Ownership,
 }
 
-/// Whose the slot is that a lock is in. Outside of a cluster it never matters.
+/// Which node has the slot of a lock. Outside of a cluster it never matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
     Ours,
-    /// It may have gone to another node, and the key need not have gone with it.
+    /// The slot may have gone to another node, and the key may still be here.
     InDoubt,
 }
 
@@ -138,12 +138,13 @@ impl Marks {
 }
 
 impl<C> Queues<C> {
-    /// Somebody's command, which has these words, names locks and may free them: at once or, queued in a transaction, after
-    /// a while. No event says when. So the locks are suspected now. As long as they are found held, they are looked at
-    /// again after as much time as has passed since: whatever the delay is, it is noticed after twice that.
+    /// A client's command has these words. It may name locks, and free them: at once or, if it is queued in a
+    /// transaction, after a while. No event says when. So the locks are suspected now. As long as they are found held,
+    /// each look comes after as much time as has passed since the touch: whatever the delay is, its end is noticed
+    /// within twice the delay.
     ///
-    /// Nearly every word is no name. What the command may do is asked at the first that is, and the time when it matters.
-    /// True if any lock is to be looked at sooner than before.
+    /// Nearly every word is not a name. So `ask` is called only at the first word that is a name, and `clock` only when
+    /// the time matters. Returns true if any lock is looked at sooner than before.
     pub fn suspect<'w>(
         &mut self,
         mut words: impl Iterator<Item = &'w [u8]>,
@@ -190,7 +191,7 @@ impl<C> Queues<C> {
         })
     }
 
-    /// Any lock of these databases (`None`: of all) may have become free.
+    /// Any lock of this database (`None`: of all) may have become free.
     pub fn mark_all(&mut self, db: Option<i32>) {
         self.rechecks.doubt(db);
     }
@@ -200,8 +201,9 @@ impl<C> Queues<C> {
         self.rechecks.doubt_slots();
     }
 
-    /// The slots of so many locks may have gone, and the next time those of so many others: each has its turn. Where a crowd
-    /// has left gaps, these have none: whoever waits behind them would wait for it as long as the crowd would have.
+    /// The slots of the next `count` locks may have gone. Each call continues where the last one ended, so that each
+    /// lock has its turn. Gaps that a crowd has left in the slab do not count: otherwise a lock behind them would wait
+    /// for its turn as long as if the crowd were still there.
     pub fn doubt_next_slots(&mut self, count: usize) {
         let mut left = count;
         for _ in 0..self.queues.capacity() {
@@ -218,7 +220,7 @@ impl<C> Queues<C> {
         }
     }
 
-    /// The lock that has waited longest to be looked at for this cause, which is taken to be done now.
+    /// Takes the lock that has waited longest to be looked at for this cause. The caller looks at it now.
     pub fn take_marked(&mut self, cause: Cause) -> Option<Marked> {
         let id = self.marks.first(cause).or_else(|| match cause {
             Cause::Due | Cause::Suspected => None,
@@ -233,12 +235,12 @@ impl<C> Queues<C> {
         Some(Marked { name, ownership })
     }
 
-    /// The looks of this turn took longer than those that nothing calls for may take: no more of them for a while.
+    /// The looks of this turn took longer than routine looks may take: no more of them for a while.
     pub fn rest(&mut self) {
         self.rechecks.rest();
     }
 
-    /// Whether any lock is to be looked at for what has happened.
+    /// Whether any lock must be looked at because of something that has happened.
     pub fn has_marks(&self) -> bool {
         !self.marks.is_empty() || self.rechecks.has_doubts(&self.queues)
     }

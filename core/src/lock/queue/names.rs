@@ -1,4 +1,4 @@
-//! The names of contended locks: to which queue each belongs, and whether a word is any of them.
+//! The names of contended locks: which queue each belongs to, and whether a word is one of them.
 
 use super::QueueId;
 use crate::lock::name::Name;
@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 #[derive(Debug, Default)]
 pub(super) struct QueueNames {
-    /// Few, as a rule one, so the one that is meant is soon found.
+    /// Few entries, usually one, so the search is short.
     dbs: Vec<(i32, Keys)>,
     sieve: Sieve,
 }
 
-/// Words of everybody's commands are looked up here, so the hash is a fast one.
+/// Words of every client's commands are looked up here, so the hash is a fast one.
 type Keys = HashMap<Rc<[u8]>, QueueId, RandomState>;
 
 impl QueueNames {
@@ -48,13 +48,13 @@ impl QueueNames {
         }
         self.dbs.retain(|(_, keys)| !keys.is_empty());
         if self.dbs.is_empty() {
-            // What a crowd needed is not kept when the crowd has gone.
+            // Frees the room of a crowd that has gone.
             *self = Self::default();
         }
     }
 
-    /// The queues of the locks of this name, of whatever database. Asked of every word of every command, so
-    /// nearly all are turned away by the sieve.
+    /// The queues of the locks with this key, in any database. Every word of every command is looked up here, so the
+    /// sieve rejects nearly all words first.
     pub(super) fn in_any_db(&self, key: &[u8]) -> impl Iterator<Item = QueueId> {
         let dbs = if self.sieve.may_have(key) { &*self.dbs } else { &[] };
         dbs.iter().filter_map(move |(_, keys)| keys.get(key).copied())
@@ -65,11 +65,11 @@ impl QueueNames {
     }
 }
 
-/// Tells most words that are no name from names, in a time that does not depend on how long they are: each name
-/// counts in one of many holes, and a word that falls into an empty hole is none.
+/// Rejects most words that are not names, in a time that does not depend on their length: each name is counted in one
+/// of many holes, and a word that falls into an empty hole is not a name.
 #[derive(Debug, Default)]
 struct Sieve {
-    /// A power of two. What has come to [`Sieve::FULL`] is not counted any more, and stays.
+    /// The length is a power of two. A hole that has reached [`Sieve::FULL`] is not counted any more, and stays full.
     holes: Vec<u8>,
     /// No name was longer since the sieve was last empty.
     longest: usize,
@@ -77,16 +77,16 @@ struct Sieve {
 
 impl Sieve {
     const FEWEST: usize = 4_096;
-    /// For each name, so that no more than one word in so many is looked up in vain.
+    /// Holes per name, so that no more than one word in this many is looked up in vain.
     const HOLES_FOR_EACH: usize = 8;
     const FULL: u8 = u8::MAX;
 
-    /// Whether there are too few holes for so many names.
+    /// Whether there are too few holes for this many names.
     fn is_too_small_for(&self, names: usize) -> bool {
         self.holes.len() < names.saturating_mul(Self::HOLES_FOR_EACH).max(Self::FEWEST)
     }
 
-    /// An empty one for so many names, and as many again.
+    /// An empty sieve for this many names, and as many again.
     fn for_names(names: usize) -> Self {
         let holes = names.saturating_mul(2 * Self::HOLES_FOR_EACH).max(Self::FEWEST);
         Self { holes: vec![0; holes.next_power_of_two()], longest: 0 }
@@ -118,7 +118,7 @@ impl Sieve {
             word.first_chunk().map_or_else(|| packed(word), |head| u64::from_le_bytes(*head));
         let tail = word.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
         let length = u64::try_from(word.len()).unwrap_or(u64::MAX);
-        // Fibonacci hashing: the product spreads what differs anywhere to the upper bits.
+        // Fibonacci hashing: the product spreads any difference to the upper bits.
         let mixed = (head ^ tail.rotate_left(29) ^ length.rotate_left(56))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let bits = self.holes.len().trailing_zeros();
@@ -176,7 +176,7 @@ mod tests {
             let sieve = Sieve::for_names(1);
             let holes: HashSet<_> =
                 (0..most).map(|number| sieve.hole(family(number).as_bytes())).collect();
-            // By chance alone one in seventeen would share one.
+            // By chance alone, one word in seventeen would share a hole.
             assert!(holes.len() * 10 > most * 8, "{}: {} of {most}", family(7), holes.len());
         }
     }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_hole_that_is_full_lets_every_name_through() {
         let mut names = QueueNames::default();
-        // They differ in the middle only, where nobody looks.
+        // The names differ only in the middle, which the sieve ignores.
         let key = |number: usize| format!("orders:1{number:04}1:orders");
         (0..300).for_each(|id| insert(&mut names, 0, &key(id), id));
         for id in 0..299 {

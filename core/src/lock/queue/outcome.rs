@@ -1,4 +1,4 @@
-//! What may come of a request to wait, and of a lock for which somebody waits.
+//! The results of a request to wait, and of a look at a lock that somebody waits for.
 
 use super::{Waiter, WaiterId};
 use crate::lock::fence::Fence;
@@ -13,62 +13,64 @@ use crate::lock::wait::Told;
 pub enum Joined<C> {
     /// At the tail.
     Queued(WaiterId),
-    /// In the places of a former request of the same owner, which is not told any more.
+    /// In the places of a former request of the same owner, which waits no more. `Told` is how that request could be
+    /// answered.
     InPlaceOf(WaiterId, Told<C>),
-    /// At the tail, because these former requests of the same owner, which wait no more, were for other locks, too.
+    /// At the tail. The owner's former requests named other locks, too; they wait no more.
     Anew(WaiterId, Vec<Departed<C>>),
 }
 
-/// Whether an owner that asks for a ticket had one, which is kept.
+/// Whether an owner that asks for a ticket had one already, which it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Renewed {
     Yes,
-    /// And it ends sooner than it would have.
+    /// It had a ticket, which now ends sooner than before.
     Sooner,
-    /// It has no place, or is to be asked anew whether it is admitted.
+    /// The owner has no place, or must be checked for admission again.
     No,
 }
 
-/// One who waits no more.
+/// A waiter that has left.
 #[derive(Debug)]
 pub struct Departed<C> {
-    /// The lock that it waited for. Of several, the first.
+    /// The lock that it waited for; of several, the first.
     pub name: KeptName,
     pub waiter: Waiter<C>,
 }
 
-/// What a look at a lock for which somebody waits comes to.
+/// The result of a look at a lock that somebody waits for.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Look {
-    /// It is held, or nobody waits: nothing is to be done.
+    /// The lock is held, or nobody waits: there is nothing to do.
     Held {
-        /// The holds that were last seen and are over, and that nobody released.
+        /// The holds that were last seen and are over, without a release.
         lost: Vec<Lost>,
     },
     /// There may be something to do.
     ToSettle,
 }
 
-/// What was found out about a lock for which somebody waits.
+/// The result of settling a lock that somebody waits for.
 #[derive(Debug)]
 #[must_use]
 pub struct Settled<'v> {
-    /// The holds that were last seen and are over, and that nobody released.
+    /// The holds that were last seen and are over, without a release.
     pub lost: Vec<Lost>,
-    /// `None` if the lock is held, nobody waits, or nobody is granted anything for a while. The queue is marked again when that
+    /// `None` if the lock is held, nobody waits, or nothing is granted for a while. The queue is marked again when this
     /// may change.
     pub turn: Option<Turn<'v>>,
 }
 
-/// Whose turn it is. It still waits.
+/// The waiter whose turn it is. It is still queued.
 #[derive(Debug)]
 pub struct Turn<'v> {
     pub waiter: WaiterId,
-    /// As this one sees them.
+    /// The holders as this waiter sees them.
     pub holders: Holders<'v>,
-    /// Whether it waits for other locks, too, and is first in all queues. It is to be left there unless it can have all.
+    /// Whether the waiter waits for other locks, too, and is first in all queues. Leave it queued unless it can have
+    /// all the locks.
     pub is_for_several: bool,
 }
 
@@ -90,15 +92,15 @@ impl Lost {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostBy {
-    /// The end of its lease.
+    /// Its lease ran out.
     RunningOut,
-    /// Somebody who deleted the key.
+    /// Somebody deleted the key.
     Deletion,
-    /// Somebody who put something else in its place.
+    /// Somebody overwrote the key.
     Overwriting,
 }
 
-/// A value and its expiry, kept.
+/// A value and its expiry, as a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub value: Box<[u8]>,

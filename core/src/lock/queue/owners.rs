@@ -1,7 +1,7 @@
 //! The waiters of a lock by their owners: each owner waits once.
 //!
-//! Most locks have a few waiters or none, and one of a few is found by walking along the queue. A crowd has an
-//! index, which takes memory for each of them.
+//! Most locks have a few waiters or none, and a waiter among a few is found by walking along the queue. A crowd has an
+//! index, which takes memory for each waiter.
 
 use super::contended::Queue;
 use super::{PlaceId, QueueId, Queues, WaiterId, Waiting};
@@ -9,7 +9,7 @@ use crate::lock::owner::KeptOwner;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// More than this have an index.
+/// A queue with more waiters than this has an index.
 const FEW: usize = 4;
 
 pub(super) type Index = HashMap<KeptOwner, PlaceId, RandomState>;
@@ -34,14 +34,14 @@ impl<C> Queues<C> {
         }
     }
 
-    /// The places in a queue, from head to tail, and who has them.
+    /// The places in a queue, from head to tail, and the waiter of each.
     pub(super) fn along(&self, queue: &Queue) -> impl Iterator<Item = (PlaceId, &Waiting<C>)> {
         let behind = |id: &PlaceId| self.places.get(id.0)?.behind;
         let places = std::iter::successors(queue.head, behind);
         places.filter_map(|place| Some((place, self.waiting_at(place)?.1)))
     }
 
-    /// This place is the last in the queue.
+    /// Counts and indexes a waiter whose place is the last in the queue.
     pub(super) fn index(&mut self, id: QueueId, place: PlaceId) {
         let Some(queue) = self.queues.get_mut(id.0) else { return };
         queue.length = queue.length.saturating_add(1);
@@ -64,13 +64,13 @@ impl<C> Queues<C> {
 }
 
 impl Queue {
-    /// This one has left the queue.
+    /// Removes a waiter that has left from the count and the index.
     pub(super) fn unindex(&mut self, owner: &KeptOwner) {
         self.length = self.length.saturating_sub(1);
         if let Some(index) = &mut self.owners {
             index.remove(owner);
         }
-        // Not when there are just as few: the next one may be about to come.
+        // Only below half of the limit: the next waiter may be about to come.
         if self.length < FEW / 2 {
             self.owners = None;
         }

@@ -1,11 +1,11 @@
-//! Whose patience may end when. Those who wait on a connection come before those with tickets, who are told nothing.
+//! When to check each waiter's patience. Blocked waiters come first: they get a reply, and a ticket's owner gets none.
 
 use super::{Queues, WaiterId};
 use crate::lock::lease::Monotonic;
 use crate::lock::wait::WaitKind;
 
 impl<C> Queues<C> {
-    /// The one of those who wait in this way whose patience may end first.
+    /// The waiter of this kind whose patience must be checked first.
     pub(super) fn first_patience(&self, kind: WaitKind) -> Option<(WaitKind, Monotonic, WaiterId)> {
         let first = (kind, Monotonic::default(), WaiterId(0));
         self.patience.range(first..).next().filter(|(of, ..)| *of == kind).copied()
@@ -16,19 +16,19 @@ impl<C> Queues<C> {
         kinds.find_map(|kind| self.first_patience(kind).filter(|(_, end, _)| *end <= now))
     }
 
-    /// Whether anybody is to be asked whether its patience has ended.
+    /// Whether the patience of any waiter must be checked now.
     pub fn is_patience_due(&self, now: Monotonic) -> bool {
         self.first_impatient(now).is_some()
     }
 
-    /// The first whose patience may have ended by now.
+    /// Takes the first waiter whose patience may have ended by now.
     pub(super) fn take_impatient(&mut self, now: Monotonic) -> Option<(Monotonic, WaiterId)> {
         let first = self.first_impatient(now)?;
         self.patience.remove(&first);
         Some((first.1, first.2))
     }
 
-    /// Sees to it that somebody asks whether the patience of this one has ended, no later than it ends.
+    /// Makes sure that this waiter's patience is checked no later than it ends.
     pub(super) fn expect_patience(&mut self, id: WaiterId) {
         let Some(waiting) = self.waiters.get_mut(id.0) else { return };
         let (kind, end) = (waiting.waiter.told.kind(), waiting.waiter.gives_up);

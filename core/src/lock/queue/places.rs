@@ -1,4 +1,4 @@
-//! The places of one who waits: one in the queue of each lock that it asked for.
+//! The places of a waiter: one in the queue of each lock that it asked for.
 
 use super::{PlaceId, QueueId, Queues, Waiter, WaiterId, Waiting};
 use crate::lock::name::{KeptName, Name, Names};
@@ -13,10 +13,10 @@ pub(super) enum Places {
 #[derive(Debug)]
 pub(super) struct Several {
     places: Box<[PlaceId]>,
-    /// The lock at this one was not to be had when it was last looked at, and is looked at first the next time. So one
-    /// that is held does not make others be looked at in vain.
+    /// The lock at this place could not be granted when it was last looked at, and is looked at first the next time. So
+    /// a lock that stays held costs one look, and the others are not looked at in vain.
     refused: usize,
-    /// Whether that was because somebody holds it.
+    /// Whether that was because somebody holds the lock.
     is_held: bool,
 }
 
@@ -50,7 +50,7 @@ impl<C> Queues<C> {
         self.waiters.get(id.0).map(|waiting| &waiting.waiter)
     }
 
-    /// The locks that it waits for, the one first that was last found not to be had.
+    /// The locks that this waiter waits for. The lock that could not be granted last time comes first.
     pub fn names_of(&self, id: WaiterId) -> Vec<KeptName> {
         let Some(waiting) = self.waiters.get(id.0) else { return Vec::new() };
         let places = waiting.places.all();
@@ -62,7 +62,7 @@ impl<C> Queues<C> {
         in_turn.filter_map(|&place| self.name_at(place)).cloned().collect()
     }
 
-    /// This one of the locks that it waits for is not to be had now, while it is first in all its queues.
+    /// Notes that this lock cannot be granted now, while the waiter is first in all its queues.
     pub fn refused(&mut self, id: WaiterId, name: Name<'_>, is_held: bool) {
         let Some(waiting) = self.waiters.get(id.0) else { return };
         let is_it =
@@ -75,9 +75,10 @@ impl<C> Queues<C> {
         }
     }
 
-    /// Whether another of its locks was found to be held, and nobody has touched that since. Then nothing needs to be
-    /// done for this one: that lock is looked at in time, as every contended lock is, and from there all are granted. Without
-    /// this, each look at a free lock would become a look at all of them, although nothing has happened.
+    /// Whether another of the waiter's locks was found held, and nobody has touched that lock since. Then nothing needs
+    /// to be done for this lock: the other lock is looked at in time, as every contended lock is, and that look grants
+    /// all of them. Without this check, each look at a free lock would become a look at all the waiter's locks,
+    /// although nothing has happened.
     pub(super) fn waits_for_another(&self, waiter: WaiterId, id: QueueId) -> bool {
         let Some(waiting) = self.waiters.get(waiter.0) else { return false };
         let Places::Several(several) = &waiting.places else { return false };
@@ -89,13 +90,13 @@ impl<C> Queues<C> {
             .is_some_and(|other| other.touched.is_none())
     }
 
-    /// Whether nobody stands before it in any of its queues.
+    /// Whether nobody stands before this waiter in any of its queues.
     pub(super) fn is_first_everywhere(&self, waiting: &Waiting<C>) -> bool {
         let places = waiting.places.all().iter();
         places.filter_map(|place| self.places.get(place.0)).all(|place| place.before.is_none())
     }
 
-    /// Whether one who waits for any of these locks waits for all of them, in whatever order, and for no others.
+    /// Whether the waiter waits for exactly these locks, in any order.
     pub(super) fn is_for(&self, id: WaiterId, names: Names<'_>) -> bool {
         let Some(waiting) = self.waiters.get(id.0) else { return false };
         let owner = waiting.waiter.owner.as_owner().as_bytes();
@@ -104,7 +105,7 @@ impl<C> Queues<C> {
             && (names.also.is_empty() || names.iter().all(is_at))
     }
 
-    /// The queues that it stands in.
+    /// The queues that the waiter stands in.
     pub(super) fn queues_of(&self, id: WaiterId) -> Vec<QueueId> {
         let Some(waiting) = self.waiters.get(id.0) else { return Vec::new() };
         let places = waiting.places.all().iter();

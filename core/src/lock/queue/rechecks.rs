@@ -1,15 +1,15 @@
-//! Looks at locks to which nothing is known to have happened: the one comes first that was looked at the longest ago.
+//! Looks at locks to which nothing is known to have happened. The lock that was looked at the longest ago comes first.
 //!
-//! - **A doubt**: a flush, a swap of databases, slots that moved, a clock set back. All locks of a database are in doubt
-//!   that were last looked at before. Noting that takes one step, however many they are.
-//! - **The routine**: a lock is looked at again a second after the last time, if there is time for that: no more than
-//!   [`IN_A_TICK`] locks in each [`TICK_MILLIS`], so that a million of them take some percent of the server's time. Those
-//!   come first for which anybody waits on a connection: a crowd of tickets does not keep them waiting. Whoever has a ticket
-//!   asks again, and then the lock is looked at anyway. The routine notices what no filter and no event tells:
-//!   1. a command that was queued in a transaction, or held back by a pause, for longer than touches and new queues are
+//! - **A doubt**: a flush, a swap of databases, slots that moved, a clock set back. It covers all locks of a database
+//!   that were last looked at before. Noting a doubt takes one step, however many locks there are.
+//! - **The routine**: a lock is looked at again a second after the last look, if there is time: at most [`IN_A_TICK`]
+//!   locks in each [`TICK_MILLIS`], so that a million locks take some percent of the server's time. Locks that clients
+//!   wait for on connections come first, so a crowd of tickets does not keep them waiting. An owner with a ticket asks
+//!   again, and then its lock is looked at anyway. The routine notices what no filter and no event announces:
+//!   1. a command that was queued in a transaction, or delayed by a pause, for longer than touches and new queues are
 //!      followed (see [`Queue::next_after_touch`] and [`Queue::next_while_new`]);
 //!   2. another module that writes a key, and calls no command that names it;
-//!   3. an event that was lost by a mistake of ours or of the server's.
+//!   3. an event that was lost by a bug in this module or in the server.
 //!
 //! ```text
 //!   db 0   connections    queue 4 ◄──► queue 1 ◄──► queue 9        a look, for whatever cause,
@@ -27,21 +27,21 @@ use slab::Slab;
 pub(super) const IN_A_TICK: usize = 100;
 const TICK_MILLIS: u64 = 10;
 
-/// One whose time comes so soon is looked at along with others, so that the timer rings less often.
+/// A lock that is due this soon is looked at along with others, so that the timer fires less often.
 const EARLY_MILLIS: u64 = 20;
 
-/// Where a queue stands among those of its database, by when its lock was last looked at.
+/// Where a queue stands among the queues of its database, ordered by the last look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recheck {
     crowd: Crowd,
     earlier: Option<QueueId>,
     later: Option<QueueId>,
-    /// At which step of [`Rechecks::steps`].
+    /// The step of [`Rechecks::steps`] at the last look.
     looked: u64,
     looked_at: Monotonic,
 }
 
-/// Who waits in a queue, as far as was known when its lock was last looked at.
+/// Who waits in a queue, as known at the last look.
 #[derive(Clone, Copy, Debug, Default)]
 enum Crowd {
     #[default]
@@ -49,7 +49,7 @@ enum Crowd {
     TicketsOnly,
 }
 
-/// From the queue whose lock was looked at the longest ago to the one whose lock was looked at last.
+/// Queues in the order of their last looks.
 #[derive(Debug, Default)]
 struct Line {
     oldest: Option<QueueId>,
@@ -61,13 +61,13 @@ struct Database {
     number: i32,
     connections: Line,
     tickets_only: Line,
-    /// What was last looked at before this step is in doubt.
+    /// Locks that were last looked at before this step are in doubt.
     doubted: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Rechecks {
-    /// Few, as a rule one. None is without a queue.
+    /// Few entries, usually one. Each database here has a queue.
     dbs: Vec<Database>,
     /// Where the search for the next database begins, so that each has its turn.
     next: usize,
@@ -81,7 +81,7 @@ pub(super) struct Rechecks {
 }
 
 impl Rechecks {
-    /// The latest that a lock is looked at again by routine, if there are so many queues.
+    /// The longest time between two routine looks at a lock, with this many queues.
     pub(super) fn millis_between(queues: usize) -> u64 {
         let ticks = u64::try_from(queues.div_euclid(IN_A_TICK)).unwrap_or(u64::MAX);
         ticks.saturating_mul(TICK_MILLIS).max(RECHECK_MILLIS)
@@ -130,7 +130,7 @@ impl Rechecks {
         Some(number)
     }
 
-    /// The lock is looked at, for whatever cause.
+    /// The lock is looked at, for any cause.
     pub(super) fn looked(&mut self, queues: &mut Slab<Queue>, id: QueueId, now: Monotonic) {
         if self.unlink(queues, id).is_some() {
             self.add(queues, id, now);
@@ -192,12 +192,12 @@ impl Rechecks {
         Some(id)
     }
 
-    /// What was looked at by routine took longer than it may in a tick.
+    /// The routine looks took longer than they may in a tick.
     pub(super) fn rest(&mut self) {
         self.left = 0;
     }
 
-    /// When a lock is to be looked at by routine.
+    /// When the next routine look is due.
     pub(super) fn next_due(&self, queues: &Slab<Queue>) -> Option<Monotonic> {
         let oldest = self.dbs.iter().flat_map(Database::oldest);
         let oldest = oldest.filter_map(|id| due_at(queues, id));
@@ -205,7 +205,7 @@ impl Rechecks {
         oldest.min().map(|due| due.max(not_before))
     }
 
-    /// The next of the databases has its turn.
+    /// Searches the databases in turn, beginning behind the last one found.
     fn next_of(&mut self, first: impl Fn(&Database) -> Option<QueueId>) -> Option<QueueId> {
         let (behind, ahead) = self.dbs.split_at_checked(self.next).unwrap_or((&self.dbs, &[]));
         let in_turn = ahead.iter().chain(behind);
@@ -240,7 +240,7 @@ impl Database {
         }
     }
 
-    /// The first of either line.
+    /// The oldest queue of each line.
     fn oldest(&self) -> impl Iterator<Item = QueueId> {
         [self.connections.oldest, self.tickets_only.oldest].into_iter().flatten()
     }

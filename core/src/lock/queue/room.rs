@@ -1,16 +1,16 @@
-//! How many may wait. Those who wait on a connection and those who wait by a ticket have limits of their own.
+//! How many may wait. Waiters on connections and waiters by ticket have limits of their own.
 
 use super::Queues;
 use crate::lock::name::{Name, Names};
 use crate::lock::owner::Owner;
 use crate::lock::wait::WaitKind;
 
-/// How many may wait in one way.
+/// The limits for one kind of waiter.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Of those who wait on one.
+    /// The most clients that wait on a connection.
     pub connections: usize,
-    /// Places, for all locks together and for each.
+    /// The most places, for all locks together and for each.
     pub for_all: usize,
     pub per_lock: usize,
 }
@@ -21,8 +21,8 @@ impl<C> Queues<C> {
         self.blocked
     }
 
-    /// How many places those have who wait in this way: one for each lock that each waits for. Each takes memory, and makes a
-    /// lock contended.
+    /// How many places the waiters of this kind have: one for each lock that each waits for. A place takes memory, and
+    /// makes a lock contended.
     pub const fn places(&self, kind: WaitKind) -> usize {
         match kind {
             WaitKind::Ticket => self.tickets,
@@ -30,7 +30,7 @@ impl<C> Queues<C> {
         }
     }
 
-    /// How many wait for this lock in this way.
+    /// How many waiters of this kind wait for this lock.
     pub fn waiting_for(&self, name: Name<'_>, kind: WaitKind) -> usize {
         self.queue_named(name).map_or(0, |(_, queue)| match kind {
             WaitKind::Ticket => queue.tickets,
@@ -38,8 +38,8 @@ impl<C> Queues<C> {
         })
     }
 
-    /// Whether `owner` may wait for these locks without exceeding a limit. One that waits for them already, and in the same
-    /// way, takes its own places.
+    /// Whether `owner` may wait for these locks without exceeding a limit. An owner that waits for the same locks
+    /// already, in the same way, takes its own places.
     pub fn has_room<'n>(
         &self,
         names: impl Into<Names<'n>>,

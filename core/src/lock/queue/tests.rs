@@ -29,12 +29,12 @@ fn after_ms(millis: u64) -> Monotonic {
     START.plus_millis(millis)
 }
 
-/// The instant at which the wall clock tells this moment, if nobody has set it.
+/// The instant at which the wall clock shows this time, if nobody has set the clock.
 fn at(wall: Moment) -> Now {
     Now { wall, monotonic: after_ms(wall.millis_since(NOW)) }
 }
 
-/// As a server that has no limit of its own.
+/// Settles as on a server without limits.
 fn settle_with<'v>(
     queues: &mut Queues<Connection>,
     stored: Stored<'v>,
@@ -48,7 +48,7 @@ fn touch(queues: &mut Queues<Connection>, key: &[u8], suspicion: Suspicion, now:
     let _is_sooner = queues.suspect([key].into_iter(), || Some(suspicion), || now);
 }
 
-/// Any lock that is to be looked at.
+/// A lock marked for any cause.
 fn take_marked(queues: &mut Queues<Connection>) -> Option<KeptName> {
     let due = [Cause::Due, Cause::Suspected, Cause::Doubted, Cause::Routine];
     let due = due.into_iter().find_map(|cause| queues.take_marked(cause))?;
@@ -67,7 +67,7 @@ fn waiter(owner: &str, connection: Connection) -> Waiter<Connection> {
     }
 }
 
-/// Of a ticket, the one that asked for it.
+/// For a ticket, the connection that asked for it.
 fn connection_of(waiter: &Waiter<Connection>) -> Connection {
     match &waiter.told {
         Told::Blocked(connection) => *connection,
@@ -79,7 +79,7 @@ fn with_patience(millis: u64, waiter: Waiter<Connection>) -> Waiter<Connection> 
     Waiter { gives_up: Some(after_ms(millis)), ..waiter }
 }
 
-/// In a queue that is not new.
+/// Joins a queue, which then no longer counts as new.
 #[track_caller]
 fn join(queues: &mut Queues<Connection>, waiter: Waiter<Connection>) -> WaiterId {
     let Joined::Queued(id) = queues.join(Name::new(0, KEY), waiter) else {
@@ -114,7 +114,7 @@ fn held_by(owner: &str, deadline: Option<Moment>) -> Stored<'_> {
     Stored::Text { value: owner.as_bytes(), deadline }
 }
 
-/// Takes out the one whose turn it is, as far as it is anybody's.
+/// Takes out the waiter whose turn it is, if there is one.
 fn settle_at(
     queues: &mut Queues<Connection>,
     stored: Stored<'_>,
@@ -384,7 +384,7 @@ fn a_held_lock_is_looked_at_every_second_at_the_latest() {
 #[test]
 fn a_clock_set_back_makes_every_lock_be_looked_at() {
     let (mut queues, _) = queue_of(&["a"]);
-    // A request looks at it, and time has not passed since.
+    // A request looks at the lock, and no time has passed since.
     let _ = settle_at(&mut queues, held_by("x", None), in_ms(3_600_000));
     let _ = queues.wake(at(NOW), usize::MAX);
     assert!(queues.is_marked(Name::new(0, KEY)));

@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! Finds the waiter whose turn it is.
 
 use super::{QueueId, Queues, Turn, Waiter};
 use crate::lock::fence::FenceClock;
@@ -6,15 +6,15 @@ use crate::lock::hold::Stored;
 use crate::lock::lease::{Deadline, Moment};
 use crate::lock::limits::Limits;
 
-/// Whether it is anybody's turn.
+/// The result of looking for the waiter whose turn it is.
 pub(super) enum Found<'v> {
     TurnOf(Turn<'v>),
-    /// It is the turn of those who hold the lock, at least until then; or of nobody, while the first waits for other
-    /// locks, too.
+    /// The holders keep the lock, at least until `may_change`. Or the first waiter waits for other locks, too, and is
+    /// not first in their queues.
     Held {
         may_change: Option<Moment>,
     },
-    /// It is nobody's turn before this moment.
+    /// Nothing is granted before this moment.
     Quarantined {
         end: Moment,
     },
@@ -22,8 +22,8 @@ pub(super) enum Found<'v> {
 }
 
 impl<C> Queues<C> {
-    /// Whose turn it is. That is the head's if it is admitted. Or it holds the lock already, as when it was written by
-    /// hand; one that holds it alone is told so wherever it stands.
+    /// Finds the waiter whose turn it is. That is the head, if it is admitted. Or it is a waiter that holds the lock
+    /// already, as when the value was written by hand: the head, or a waiter in any place that holds the lock alone.
     pub(super) fn turn<'v>(
         &self,
         id: QueueId,

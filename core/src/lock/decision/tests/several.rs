@@ -1,4 +1,4 @@
-//! Of several locks.
+//! Decisions about several locks.
 
 use super::*;
 use crate::lock::{Company, Stored};
@@ -35,7 +35,7 @@ fn wanted(number: u32) -> Wanted<'static> {
     Wanted { owner: owner("me"), ttl: ttl(5), share: share(number) }
 }
 
-/// The holders as "me" sees them, if these hold the lock.
+/// The holders as "me" sees them, if the key holds this value.
 fn held(value: Vec<u8>) -> Holders<'static> {
     let stored = Stored::Text { value: value.leak(), deadline: Some(in_ms(9)) };
     stored.holders(owner("me"), NOW, &mut FenceClock::new()).unwrap()

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What settling says about the hold that was seen before.
+/// How the hold that was seen last was lost, as settling reports it.
 fn lost(queues: &mut Queues<Connection>, stored: Stored<'_>, now: Moment) -> Option<LostBy> {
     settle_with(queues, stored, now, &mut FenceClock::new()).lost.first().map(|lost| lost.by)
 }
@@ -15,7 +15,7 @@ fn how_a_hold_ended_that_nobody_released_is_told_once() {
         (held_by("x", Some(in_ms(5))), 6, Some(LostBy::RunningOut)),
         (Stored::Nothing, 51, Some(LostBy::RunningOut)),
         (held_by("y", None), 51, Some(LostBy::RunningOut)),
-        // The server may have taken the key already.
+        // The server may have deleted the key already.
         (seen, 50, None),
         (Stored::Nothing, 50, Some(LostBy::RunningOut)),
         (held_by("y", None), 50, Some(LostBy::RunningOut)),
@@ -56,7 +56,7 @@ fn what_a_key_held_when_last_looked_at_is_known_while_somebody_waits() {
     assert_eq!(queues.seen(Name::new(0, KEY)), None);
 }
 
-/// As where the lock is one of several that somebody waits for.
+/// As for a lock that a waiter for several locks waits for.
 #[test]
 fn what_a_key_holds_is_remembered_when_it_is_looked_at_for_another_lock() {
     let (mut queues, ids) = queue_of(&["a"]);

@@ -5,7 +5,7 @@ use super::*;
 use std::cell::Cell;
 use std::collections::HashSet;
 
-/// None of which is to be looked at.
+/// None of these locks is marked.
 fn three_locks() -> Queues<Connection> {
     let mut queues = Queues::new();
     for key in [b"a", b"b", b"c"] {
@@ -66,7 +66,7 @@ fn locks_are_served_in_the_order_in_which_they_were_marked() {
     for key in [b"c", b"a", b"b"] {
         touch(&mut queues, key, Suspicion::Freed, NOW);
     }
-    // Marked again, they keep their place, and one that was served stands behind the others.
+    // Locks that are marked again keep their places; a lock that was served goes behind the others.
     assert_eq!(queues.take_marked(Cause::Suspected).unwrap().name.key[0], b'c');
     for key in [b"c", b"b", b"a"] {
         touch(&mut queues, key, Suspicion::Freed, NOW);
@@ -100,7 +100,7 @@ fn what_is_suspected_is_not_behind_all_that_is_doubted() {
     assert!(!queues.has_marks());
 }
 
-/// How often a lock is looked at that is held and named so often, and how often the clock is read for that.
+/// How often a lock that is held is looked at, if it is named this often, and how often the clock is read for that.
 fn looks_and_readings(
     suspicion: Suspicion,
     held: Stored<'_>,
@@ -183,7 +183,7 @@ fn touches_between_two_looks_count_from_the_second_look() {
     let gap = Suspicion::Rewritten.gap_millis();
     assert_held(&mut queues, held);
     touch(&mut queues, KEY, Suspicion::Rewritten, NOW);
-    // Queued in a transaction, and executed later than the look that it caused.
+    // The command is queued in a transaction, and executed after the look that it caused.
     touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(1));
     let mut due = NOW;
     for expected in [0, gap, 2 * gap, 4 * gap, 8 * gap] {
@@ -300,7 +300,7 @@ fn a_clock_set_back_before_any_look_was_due_makes_the_lock_be_looked_at() {
     queues.check();
 }
 
-/// So many, none of which is to be looked at.
+/// `count` locks, none of them marked.
 fn crowd(count: usize) -> Queues<Connection> {
     let mut queues = Queues::new();
     for number in 0..count {
@@ -312,7 +312,8 @@ fn crowd(count: usize) -> Queues<Connection> {
     queues
 }
 
-/// The others are due in the next turn: they wait longer for their look, and everybody else waits no longer for the server.
+/// The other locks are due in the next turn. They wait longer for their look, and all other clients wait no longer for
+/// the server.
 #[test]
 fn no_more_locks_are_marked_in_one_turn_than_are_looked_at_in_it() {
     let most = Cause::Due.looks_in_a_turn();
@@ -391,7 +392,7 @@ fn each_database_in_doubt_has_its_turn() {
     assert!(queues.waiters_if_settled(Name::new(7, b"x")).is_none(), "it is settled before");
     let first = [(); 2].map(|()| queues.take_marked(Cause::Doubted).unwrap().name.db);
     assert!(first.contains(&7), "{first:?}");
-    // Those that were looked at since are not looked at again, unless they are in doubt again.
+    // Locks that were looked at since are not looked at again, unless they are doubted again.
     assert_eq!(marked(&mut queues, Cause::Doubted).len(), 999);
     queues.mark_all(Some(0));
     let _ = queues.take_marked(Cause::Doubted);

@@ -1,4 +1,4 @@
-//! Those who wait for several locks: a place in each queue, and all of them or none.
+//! Waiters for several locks: a place in each queue, and all of the locks or none.
 
 use super::tickets::ticket;
 use super::*;
@@ -31,7 +31,7 @@ fn queue(queues: &Queues<Connection>, key: &[u8]) -> Vec<Connection> {
     queues.queue(Name::new(0, key)).map(|(waiter, _)| connection_of(waiter)).collect()
 }
 
-/// Whose turn it is, and whether it waits for others, too.
+/// The waiter whose turn it is, and whether it waits for other locks, too.
 fn turn(
     queues: &mut Queues<Connection>,
     key: &[u8],
@@ -300,9 +300,9 @@ fn while_one_lock_is_held_a_look_at_another_that_is_free_comes_to_nothing() {
     assert_eq!(look(&mut queues, B, held_by("b", None)), held());
     assert_eq!(look(&mut queues, A, Stored::Nothing), held());
     assert!(!queues.has_marks());
-    // From the one that was held all are granted.
+    // The look at the lock that was held grants all of them.
     assert_eq!(look(&mut queues, B, Stored::Nothing), Look::ToSettle);
-    // Whoever touched that may have freed it.
+    // The client that touched the lock may have freed it.
     touch(&mut queues, B, Suspicion::Freed, NOW);
     assert_eq!(look(&mut queues, A, Stored::Nothing), Look::ToSettle);
 }

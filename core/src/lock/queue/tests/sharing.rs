@@ -1,4 +1,4 @@
-//! Several that hold a lock at a time, and those who wait for them.
+//! Several holders at a time, and the waiters behind them.
 
 use super::*;
 use crate::lock::hold::{Grant, Value};
@@ -7,7 +7,7 @@ fn tolerating(share: u32, waiter: Waiter<Connection>) -> Waiter<Connection> {
     Waiter { share: Share::new(share).unwrap(), ..waiter }
 }
 
-/// A lock that these hold: the owner, when it ends, and how many it tolerates.
+/// A lock with these holds: owner, end of the lease, share.
 fn held_by_all(holds: &[(&str, u64, u32)]) -> Stored<'static> {
     let value: Vec<u8> = holds
         .iter()

@@ -1,11 +1,11 @@
-//! Those who wait by a ticket: places that are kept by asking again.
+//! Waiters by ticket: they keep their places by asking again.
 
 use super::*;
 use crate::lock::wait::{KeptTicket, WaitKind};
 
 const LASTS: u64 = 20;
 
-/// A ticket that was asked for at this moment.
+/// A ticket that was asked for at `asked`.
 pub(super) fn ticket(owner: &str, client: Connection, asked: u64) -> Waiter<Connection> {
     let lasts = Ttl::from_millis(LASTS).unwrap();
     let told = Told::Ticket(KeptTicket { lasts, channel: None, client: client.into() });
