@@ -70,7 +70,7 @@ pub(crate) enum Hold {
         holders: u64,
     },
     Free,
-    /// Why the server was not asked.
+    /// The server was not asked, or did not say. The text says why.
     Unknown(&'static str),
 }
 

@@ -89,7 +89,7 @@ fn the_selected_lock_stays_in_sight_and_selected_where_it_goes() {
         screen.iter().find(|line| line.starts_with('>')).cloned().unwrap_or_default()
     };
     assert!(marked(&model, &view).contains("lock-09"), "{}", marked(&model, &view));
-    // Another order: it now has the most waiters.
+    // The selected lock moves to the top: it now has the most waiters.
     let mut told = round(now);
     told.locks =
         (0..40).map(|number| lock(&format!("lock-{number:02}"), Some(30), number)).collect();
