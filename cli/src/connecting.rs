@@ -39,7 +39,6 @@ pub(crate) struct Place {
     pub(crate) name: String,
 }
 
-/// The parts of an address.
 struct Address<'a> {
     is_encrypted: bool,
     /// `user:password`, if the address has any.
@@ -111,7 +110,6 @@ impl Connection {
         Ok(builder)
     }
 
-    /// The client for the server of this address.
     pub(crate) fn client(&self, url: &str) -> Result<Client, Failure> {
         let is_encrypted = url.starts_with("rediss:") || url.starts_with("valkeys:");
         let client = match self.certificates()? {
@@ -189,7 +187,6 @@ impl Connection {
     }
 }
 
-/// The addresses of a cluster.
 pub(crate) struct ClusterUrls {
     pub(crate) nodes: Vec<String>,
     pub(crate) server: ServerUrl,
@@ -259,7 +256,6 @@ impl Address<'_> {
 }
 
 impl Place {
-    /// The key of this lock.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.locks.settings().prefix)
     }
@@ -332,7 +328,7 @@ fn refused(name: &str, error: &RedisError) -> Failure {
     let remedy = match error.kind() {
         // The key does not belong to the certificate. No server was asked.
         ErrorKind::InvalidClientConfig => return unusable(name, error),
-        // The redis crate passes on the server's error only with one of RESP2 and RESP3.
+        // The redis crate passes on the server's error code only in one of the two RESP versions.
         ErrorKind::AuthenticationFailed => what_to_do("WRONGPASS"),
         _ => what_to_do(error.code().unwrap_or_default()),
     };

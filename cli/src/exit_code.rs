@@ -33,7 +33,7 @@ impl Code {
         Self::OfSignal(with_signal(number))
     }
 
-    /// The code for a command that the user ends with a key. A shell goes on after it.
+    /// An ordinary exit code for `top`, which a person ends with a key: the shell goes on with its script.
     pub(crate) fn that_tells_of(number: i32) -> Self {
         Self::OfCommand(with_signal(number))
     }
@@ -62,12 +62,10 @@ impl From<Code> for ExitCode {
 /// The subcommands that something applies to.
 pub(crate) enum Of {
     All,
-    /// The subcommands that ask servers.
     Asking,
     These(&'static [&'static str]),
 }
 
-/// The subcommands that ask no server.
 const ASKING_NONE: [&str; 2] = ["completions", "man"];
 
 impl Of {

@@ -105,7 +105,6 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// A JSON value.
 pub(crate) enum Json {
     Null,
     Bool(bool),

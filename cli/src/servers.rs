@@ -12,7 +12,6 @@ use tokio::time::timeout;
 /// How long a reply may take. A scan of a thousand keys takes far less.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// A server, and the connection to it.
 pub(crate) struct Server {
     pub(crate) address: String,
     /// The number of the selected database.
@@ -67,7 +66,6 @@ pub(crate) async fn urls_of_primaries(
     Ok(urls)
 }
 
-/// The server that has this key.
 pub(crate) async fn of_key(connection: &Connection, key: &str) -> Result<Server, Failure> {
     let wanted = Some(Slot::for_key(key));
     let is_it = |slots: &Slots| slots.clone().any(|slot| Slot::new(slot) == wanted);

@@ -20,7 +20,6 @@ static LEASE: Mutex<Option<Instant>> = Mutex::new(None);
 static SILENCE: Mutex<Option<String>> = Mutex::new(None);
 
 struct Story {
-    /// The name of the servers.
     server: String,
     verbose: bool,
 }

@@ -29,7 +29,6 @@ pub(crate) fn write(text: String) {
     }
 }
 
-/// Waits until all is written.
 pub(crate) fn finish() {
     if let Ok(mut writer) = WRITER.lock()
         && let Some(writer) = writer.as_mut()

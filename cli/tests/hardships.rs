@@ -143,7 +143,7 @@ fn no_password_is_shown_of_an_address_that_is_written_in_another_way() {
     }
 }
 
-/// A full pipe whose reader does not read.
+/// A full socket that nobody reads, and its other end.
 fn unread() -> (UnixStream, Stdio) {
     let (reader, mut full) = UnixStream::pair().unwrap();
     full.set_nonblocking(true).unwrap();

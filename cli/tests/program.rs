@@ -18,7 +18,6 @@ pub(crate) struct Program {
 pub(crate) struct Ended {
     /// The exit code; as in a shell, 128 and the signal for a program that was killed.
     pub(crate) code: i32,
-    /// The signal that killed the program.
     pub(crate) signal: Option<i32>,
     pub(crate) printed: String,
     pub(crate) said: String,
@@ -52,7 +51,6 @@ impl Program {
         until(&self.said, &self.readers[1], text)
     }
 
-    /// Sends a signal to the program.
     pub(crate) fn signal(&self, name: &str) {
         signal(self.id(), name).unwrap();
     }

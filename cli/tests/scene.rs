@@ -53,7 +53,6 @@ pub(crate) fn ignoring(signal: &str, program: Command) -> Command {
     shell
 }
 
-/// Starts the program.
 pub(crate) fn start(server: &Server, words: &[&str]) -> Program {
     Program::start(leasehold(&url(server.port()), words))
 }

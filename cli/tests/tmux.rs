@@ -78,7 +78,6 @@ impl Window {
         eventually(&format!("on the screen: {what}"), || screen(self.screen()))
     }
 
-    /// The text on the screen.
     pub(crate) fn screen(&self) -> String {
         self.run(self.command(&["capture-pane", "-p"]))
     }
@@ -93,7 +92,6 @@ impl Window {
         self.run(self.command(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]))
     }
 
-    /// The process id of the shell.
     pub(crate) fn shell(&self) -> u32 {
         let told = self.run(self.command(&["display-message", "-p", "#{pane_pid}"]));
         told.trim().parse().unwrap()

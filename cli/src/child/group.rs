@@ -77,7 +77,7 @@ impl Group {
     pub(super) fn ask_to_end(&mut self, grace: Duration) {
         self.watchdog.kills_at(Moment::now().plus(grace));
         self.send(Signal::SIGTERM);
-        // A stopped process does not receive TERM.
+        // A stopped process does not act on TERM until it is continued.
         self.send(Signal::SIGCONT);
     }
 
@@ -152,7 +152,7 @@ impl Group {
             self.wants_terminal = true;
             return self.go_on();
         }
-        // Another process stopped only the command, and continues it in the same way.
+        // SIGSTOP from elsewhere, for the command alone: its sender will also continue the command.
         if by == Signal::SIGSTOP && !has_terminal {
             return;
         }

@@ -44,7 +44,6 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 /// for ever.
 const SEEN_WHEN_KILLED: Duration = Duration::from_secs(2);
 
-/// The command, and how to run it.
 pub(crate) struct Order<'o> {
     pub(crate) command: &'o [OsString],
     pub(crate) environment: Vec<(&'static str, String)>,

@@ -83,7 +83,7 @@ fn begin(words: &[OsString]) -> Option<ExitCode> {
         return None;
     };
     let lease_ends = Moment::parse(lease_ends.to_str()?)?;
-    // A broken pipe means that the watchdog was killed. The one that replaces it knows the group.
+    // A broken pipe means that the watchdog was killed. Its replacement knows the group.
     if let Err(error) = watchdog::tell_own_group(watchdog)
         && error.kind() != io::ErrorKind::BrokenPipe
     {

@@ -72,7 +72,6 @@ impl Signals {
         }
     }
 
-    /// The number of the next signal.
     pub(super) async fn next(&mut self) -> i32 {
         match self.heard.recv().await {
             Some(number) => number,

@@ -34,7 +34,6 @@ pub(super) enum Role {
 /// Host and port.
 pub(super) type At = (String, u16);
 
-/// What one server says about itself.
 #[derive(Default)]
 pub(super) struct Facts {
     pub(super) address: String,

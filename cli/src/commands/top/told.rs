@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-/// One round with one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     /// When this machine received the replies.

@@ -114,7 +114,6 @@ fn content(scene: &Scene<'_>, server: Option<&Watched>, key: &[u8], fitted: &Fit
     content
 }
 
-/// The contention so far.
 fn contention(lock: &Lock, per_second: Option<u64>) -> String {
     let told = &lock.contention;
     let over = told.waits.saturating_sub(lock.waiters.unwrap_or_default());

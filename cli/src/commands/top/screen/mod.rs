@@ -121,7 +121,6 @@ fn split(area: Rect, height: u16) -> (Rect, Rect) {
     (Rect { height, ..area }, rest)
 }
 
-/// Each line of an area.
 fn lines(area: Rect) -> impl Iterator<Item = Rect> {
     (area.y..area.bottom()).map(move |y| Rect { y, height: 1, ..area })
 }

@@ -62,7 +62,6 @@ pub(super) fn fit(columns: &[Column], width: u16) -> Fitted {
     Fitted(fitted)
 }
 
-/// The text of a cell, and its style.
 pub(super) type Cell = (String, Style);
 
 impl Fitted {

@@ -9,7 +9,6 @@ fn key(code: KeyCode) -> KeyEvent {
     KeyEvent::new(code, KeyModifiers::NONE)
 }
 
-/// The lines of a screen of this size.
 fn drawn(model: &Model, view: &View, now: Instant, width: u16, height: u16) -> Vec<String> {
     let theme = Theme::of(|_| None);
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
