@@ -236,7 +236,7 @@ impl Client {
         field.unwrap_or_else(|| panic!("INFO {section} has no {name}")).parse().unwrap()
     }
 
-    /// How often each command was executed so far, including this INFO.
+    /// How often each command was executed so far, INFO included.
     pub fn executed(&mut self) -> BTreeMap<String, u64> {
         let text = self.info_text("commandstats");
         let lines = text.lines().filter_map(|line| line.strip_prefix("cmdstat_"));

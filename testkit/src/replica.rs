@@ -37,7 +37,7 @@ pub fn wait_until_it_is(server: &Server, role: &str) {
     });
 }
 
-/// The first word of `ROLE`, if the server answers.
+/// The role in INFO replication, `master` or `slave`, if the server answers.
 pub fn role_of(server: &Server) -> Option<String> {
     field(server, "role")
 }
