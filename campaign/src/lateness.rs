@@ -1,9 +1,9 @@
-//! Whether a server is late with what it must do at once, while it answers other requests.
+//! Whether a server is late with something that it must do at once, while it answers other requests.
 //!
-//! Time alone shows nothing, because it goes on while the machine stands still. A number of answers shows nothing either: a
-//! server whose timer is to ring in a millisecond answers forty requests until then, and the machine may stand still after the
-//! fortieth. So only answers to requests count that were sent when it was late already. Whatever was due when the machine went
-//! on has been done by the first few of them.
+//! Time alone shows nothing, because it goes on while the machine stands still. A number of answers shows nothing
+//! either: a server whose timer fires in a millisecond answers forty requests until then, and the machine may stand
+//! still after the fortieth. So only answers to requests count that were sent when the server was already late. When
+//! the machine goes on, the server does everything that is due before it has answered more than a few of them.
 //!
 //! ```text
 //!   begin                                                 late
@@ -12,13 +12,13 @@
 //!        not counted                                          counted
 //! ```
 
-/// No server needs so long for what it does at once.
+/// No server needs this long for what it does at once.
 pub const LATE_MICROS: u64 = 100_000;
 
-/// So many answers show that the server is running.
+/// This many answers show that the server is running.
 const ANSWERS: u32 = 20;
 
-/// What is known of one thing that the server is to do at once.
+/// What is known about one thing that the server must do at once.
 #[derive(Debug)]
 pub struct Lateness {
     late_from: u64,
@@ -26,17 +26,17 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// The server is to do something at once, from this moment on.
+    /// From this moment on, the server must do something at once.
     pub fn from(begin: u64) -> Self {
         Self { late_from: begin + LATE_MICROS, answers: 0 }
     }
 
-    /// The server has answered a request that was sent then.
+    /// The server has answered a request that was sent at `asked_at`.
     pub fn answered(&mut self, asked_at: u64) {
         self.answers += u32::from(asked_at > self.late_from);
     }
 
-    /// Whether it should have been done by the last answer.
+    /// Whether the server should have done it by its last answer.
     pub fn is_late(&self) -> bool {
         self.answers >= ANSWERS
     }

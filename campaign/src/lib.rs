@@ -1,15 +1,14 @@
 //! Judges what clients of a lock server were told.
 //!
 //! ```text
-//!   record    one operation: who asked what, when, and was told what
+//!   record    one operation: who asked for what and when, and the reply
 //!   lateness  whether a server that answers is late with something
-//!   checker   a hundred million of them: can a server that keeps L1 to L5 have answered so?
-//!   report    the few that cannot, for people
+//!   checker   a hundred million records: can a server that keeps L1 to L5 have answered so?
+//!   report    the few that contradict each other, for people
 //! ```
 //!
 //! Nothing here knows a server. `oracle`, which is built for tests only, compares the checker with
-//! another one. That one is slow and obvious, and shares only the records with it. The campaign
-//! itself is `run/`.
+//! a slow and obvious one, which shares only the records with it. The campaign itself is `run/`.
 
 #![allow(
     clippy::unwrap_used,

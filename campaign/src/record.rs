@@ -1,7 +1,7 @@
-//! One operation of a client, in 48 bytes: a hundred million of them fit into five gigabytes.
+//! One operation of a client, in 48 bytes: a hundred million records fit into five gigabytes.
 //!
 //! ```text
-//!   asked ├──────────────┤ told          microseconds of the wall clock, by which leases end too
+//!   asked ├──────────────┤ told          microseconds of the wall clock, which also ends leases
 //!               ▲ somewhere in between it took effect
 //! ```
 
@@ -9,7 +9,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
-    /// `LOCK.ACQUIRE`, not waiting.
+    /// `LOCK.ACQUIRE` without waiting.
     Try,
     /// `LOCK.ACQUIRE … BLOCK`.
     Wait,
@@ -19,12 +19,12 @@ pub enum Op {
     Release,
     /// `LOCK.CHECK`.
     Check,
-    /// Another client deleted the key in some way. The lock is free from then on.
+    /// Another client deleted the key in any way. The lock is free from then on.
     Delete,
     /// `LOCK.WAITERS` showed this owner in the queue.
     Seen,
-    /// The connection that a hold was bound to has ended. `ttl` is the grace, `asked` the last request on it
-    /// that was answered, or the moment just before it was closed.
+    /// The connection to which a hold was bound has ended. `ttl` is the grace. `asked` is the last answered request on
+    /// that connection, or the moment just before it was closed.
     Closed,
 }
 
@@ -32,17 +32,17 @@ pub enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
-    /// Granted, extended, released, held.
+    /// Granted, extended, released or held.
     Ok,
-    /// Nil, or 0.
+    /// Nil or 0.
     Refused,
-    /// The connection was lost, or the reply is of no use. The operation may take effect at any
-    /// time after it was sent, or never.
+    /// The connection was lost, or the reply says nothing. The operation may take effect at any time after it was
+    /// sent, or never.
     Unknown,
-    /// An error. Nothing was done, but a request that waits may have been in the queue until then.
+    /// An error. Nothing was done, but a waiter may have been in the queue until then.
     Failed,
-    /// A release of several locks, of which some were released, and nobody knows which. Either way its owner holds
-    /// this one no more.
+    /// A release of several locks, of which an unknown part was released. In any case its owner does not hold this
+    /// lock any more.
     Over,
 }
 
@@ -53,13 +53,13 @@ pub const EVERY_LOCK: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Record {
-    /// When it was sent.
+    /// When the request was sent.
     pub asked: u64,
-    /// When the reply had been read, or was given up.
+    /// When the reply had been read, or the client gave up.
     pub told: u64,
     /// The fence in the reply. Without one, the fence that the owner believes it holds, or 0.
     pub fence: u64,
-    /// The lease that it asks for, in milliseconds.
+    /// The lease that the request asks for, in milliseconds.
     pub ttl: u32,
     /// The owner that asks.
     pub owner: u32,
@@ -67,16 +67,17 @@ pub struct Record {
     pub lock: u32,
     /// The operation.
     pub op: Op,
-    /// The outcome of an operation.
+    /// The outcome of the operation.
     pub outcome: Outcome,
     /// The number of the server that was asked.
     pub server: u8,
-    /// For a request that acquires: how many holders at a time it tolerates, itself included. 0: any
-    /// number.
+    /// For a request that acquires: how many holders at a time it tolerates, itself included. 0: any number.
     pub share: u8,
-    /// The number of a request for several locks, which has a record for each of them, side by side. 0: it is for one.
+    /// The number of a request for several locks, which has adjacent records, one for each lock. 0: a request for one
+    /// lock.
     pub set: u32,
-    /// A wait by a ticket. It ends for a moment, and begins anew, whenever the lock is granted to it and deleted.
+    /// A wait by a ticket. The wait is interrupted and starts anew whenever the lock was granted to the ticket and
+    /// then deleted.
     pub is_ticket: bool,
     /// The request binds the hold to its connection.
     pub is_bound: bool,
@@ -94,7 +95,7 @@ impl Record {
         self.is_acquire() || self.op == Op::Extend
     }
 
-    /// The share as a number that is larger if it tolerates more.
+    /// The share as a number that grows with tolerance.
     pub(crate) fn tolerance(&self) -> u32 {
         match self.share {
             0 => u32::MAX,

@@ -1,15 +1,15 @@
-//! Violations as text: the records that contradict each other, and what happened around them.
+//! Violations as text: the records that contradict each other, and the events around them.
 
 use crate::checker::{History, Span, Violation};
 use crate::record::{EVERY_LOCK, Record};
 use std::fmt::Write;
 
-/// More records would show nothing more.
+/// More records would not help a reader.
 const MOST_LINES: usize = 40;
 
 impl History {
-    /// The promise, the records that show that it was broken (marked `>`), the records of that lock
-    /// in between, and the faults. `faults` are moments in microseconds, each with its fault.
+    /// The promise, the records that show its violation (marked `>`), the records of that lock in
+    /// between, and the faults. `faults` are moments in microseconds, each with its fault.
     pub fn explain(&self, violation: &Violation, faults: &[(u64, String)]) -> String {
         let Span { from, to } = self.window(violation);
         let mut proof = violation.proof.clone();
@@ -29,7 +29,7 @@ impl History {
             let owners: Vec<_> =
                 proof.iter().map(|index| self.records[*index as usize].owner).collect();
             let is_theirs = |record: &Record| owners.contains(&record.owner);
-            // What the owners of the proof asked says more than what others did.
+            // The requests of the proof's owners say more than the requests of others.
             let theirs = window.iter().filter(|(index, one)| !is_proof(*index) && is_theirs(one));
             let room = MOST_LINES.saturating_sub(proof.len());
             let (mut for_theirs, mut room) = (room, room.saturating_sub(theirs.count()));

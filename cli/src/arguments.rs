@@ -1,4 +1,4 @@
-//! The words of the command line that all subcommands share. Each has its own beside its code.
+//! The arguments that all subcommands share. Each subcommand's own arguments are beside its code.
 
 use crate::commands::{completions, doctor, elect, ls, man, release, run, show, top, wait};
 use crate::connecting::Connection;
@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// What is empty is most often a variable of a script that is not set.
+/// An empty argument usually comes from an unset variable in a script.
 pub(crate) fn not_empty(text: &str) -> Result<String, &'static str> {
     if text.is_empty() { Err(EMPTY) } else { Ok(text.to_owned()) }
 }

@@ -1,4 +1,4 @@
-//! How servers are reached, what they are called in messages, and what their errors mean to a person.
+//! How servers are reached, what messages call them, and what their errors mean to a person.
 
 use crate::arguments::EMPTY;
 use crate::exit_code::{Code, Failure};
@@ -33,23 +33,22 @@ pub(crate) struct Connection {
 /// How long servers may take to answer when the locks are closed.
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
-/// The locks, and what the place where they are is called.
+/// The locks, and the name that messages use for their servers.
 pub(crate) struct Place {
     pub(crate) locks: Locks,
     pub(crate) name: String,
 }
 
-/// An address, in its parts.
 struct Address<'a> {
     is_encrypted: bool,
-    /// `user:password`, if it has any.
+    /// `user:password`, if the address has any.
     user: Option<&'a str>,
     hosts: Vec<&'a str>,
     path: &'a str,
 }
 
 impl Connection {
-    /// The variable may be set to nothing where no server is asked.
+    /// Called only by subcommands that ask servers. For the others, an empty variable is no error.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.url.is_empty() {
             return Err(usage(&format!("--url, or LEASEHOLD_URL: {EMPTY}")));
@@ -111,7 +110,6 @@ impl Connection {
         Ok(builder)
     }
 
-    /// What reaches the server of this address.
     pub(crate) fn client(&self, url: &str) -> Result<Client, Failure> {
         let is_encrypted = url.starts_with("rediss:") || url.starts_with("valkeys:");
         let client = match self.certificates()? {
@@ -125,14 +123,14 @@ impl Connection {
         address(&self.url)
     }
 
-    /// Those of a cluster, if the address is of one.
+    /// The addresses of a cluster, if this is the address of one.
     pub(crate) fn urls_of_cluster(&self) -> Option<ClusterUrls> {
         let address = self.address("cluster")?;
         let nodes = address.urls(address.user);
         Some(ClusterUrls { nodes, server: address.server_url("") })
     }
 
-    /// Those of sentinels, if the address is of some.
+    /// The addresses of sentinels, if this is the address of some.
     pub(crate) fn urls_of_sentinels(&self) -> Result<Option<SentinelUrls>, Failure> {
         let Some(address) = self.address("sentinel") else { return Ok(None) };
         let (service, database) = address.path.split_once('/').unwrap_or((address.path, "0"));
@@ -143,7 +141,7 @@ impl Connection {
         Ok(Some(SentinelUrls { sentinels, service, server: address.server_url(database) }))
     }
 
-    /// That of other servers with the same user, password and database.
+    /// The address of another server, with the same user, password and database.
     pub(crate) fn url_of_others(&self) -> Result<ServerUrl, Failure> {
         let url = self.url.split_once("://").filter(|(scheme, _)| !scheme.contains("unix"));
         let Some((scheme, rest)) = url else {
@@ -189,20 +187,19 @@ impl Connection {
     }
 }
 
-/// The addresses of a cluster.
 pub(crate) struct ClusterUrls {
     pub(crate) nodes: Vec<String>,
     pub(crate) server: ServerUrl,
 }
 
-/// The addresses of sentinels, and what the servers have in common that they watch.
+/// The addresses of sentinels, and what the addresses of the servers that they watch have in common.
 pub(crate) struct SentinelUrls {
     pub(crate) sentinels: Vec<String>,
     pub(crate) service: String,
     pub(crate) server: ServerUrl,
 }
 
-/// The address of a server whose host and port are told by others.
+/// An address without the host and port, which other servers tell.
 pub(crate) struct ServerUrl {
     before: String,
     after: String,
@@ -210,7 +207,7 @@ pub(crate) struct ServerUrl {
 
 impl ServerUrl {
     pub(crate) fn at(&self, host: &str, port: u16) -> String {
-        // An address of IPv6.
+        // An IPv6 address.
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let port = if port == 0 { String::new() } else { format!(":{port}") };
         format!("{}{host}{port}{}", self.before, self.after)
@@ -221,7 +218,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| usage(&format!("{}: {error}", file.display())))
 }
 
-/// Nobody says otherwise that there is none in it, and no server would be trusted.
+/// Checks for a certificate. Nothing else reports a file without one, and then no server would be trusted.
 fn read_certificates(file: &Path) -> Result<Vec<u8>, Failure> {
     let read = read(file)?;
     if String::from_utf8_lossy(&read).contains("-----BEGIN CERTIFICATE-----") {
@@ -230,10 +227,10 @@ fn read_certificates(file: &Path) -> Result<Vec<u8>, Failure> {
     Err(usage(&format!("{}: there is no certificate in PEM format", file.display())))
 }
 
-/// What a server is called: its address without the user and the password in it, also one that has no sense.
+/// The name of a server in messages: its address without user and password. Accepts invalid addresses too.
 pub(crate) fn address(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    // That of a socket has them behind the path.
+    // The address of a socket has the user and password after the path.
     let rest =
         if scheme.contains("unix") { rest.split('?').next().unwrap_or_default() } else { rest };
     let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
@@ -259,12 +256,11 @@ impl Address<'_> {
 }
 
 impl Place {
-    /// Of this lock.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.locks.settings().prefix)
     }
 
-    /// Gives back what is still held, and closes the connections.
+    /// Releases what is still held, and closes the connections.
     pub(crate) async fn close(&self) {
         let _ = self.locks.close(CLOSE_WITHIN).await;
     }
@@ -300,7 +296,7 @@ pub(crate) fn is_silence(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. })
 }
 
-/// A server has not answered, or with an error.
+/// A server has not answered, or has answered with an error.
 pub(crate) fn failed(name: &str, error: &RedisError) -> Failure {
     if error.is_io_error() { unreachable(name, error) } else { refused(name, error) }
 }
@@ -330,9 +326,9 @@ fn unreachable(name: &str, error: &RedisError) -> Failure {
 
 fn refused(name: &str, error: &RedisError) -> Failure {
     let remedy = match error.kind() {
-        // The key does not belong to the certificate: nobody was asked.
+        // The key does not belong to the certificate. No server was asked.
         ErrorKind::InvalidClientConfig => return unusable(name, error),
-        // The redis crate passes on the server's words by one protocol, and not by the other.
+        // The redis crate passes on the server's error code only in one of the two RESP versions.
         ErrorKind::AuthenticationFailed => what_to_do("WRONGPASS"),
         _ => what_to_do(error.code().unwrap_or_default()),
     };
@@ -343,7 +339,7 @@ fn refused(name: &str, error: &RedisError) -> Failure {
     Failure::new(Code::Refused, format!("{name} refused: {reason}{remedy}"))
 }
 
-/// As the server has said it; of several commands, to the first that it has refused.
+/// The server's error. For a pipeline, the first command that the server refused.
 fn words(error: &RedisError) -> String {
     let said = error.clone().into_server_errors();
     match said.as_deref().and_then(<[_]>::first) {
@@ -352,7 +348,7 @@ fn words(error: &RedisError) -> String {
     }
 }
 
-/// The address or the certificates make no client.
+/// The address or the certificates are invalid.
 fn unusable(name: &str, error: &RedisError) -> Failure {
     usage(&format!("{name}: {}", error.to_string().replace(" - InvalidClientConfig", "")))
 }

@@ -1,8 +1,8 @@
-//! Durations as people write them: `30s`, `1m30s`, `500ms`, `2h`; a number alone is of seconds.
+//! Durations as people write them: `30s`, `1m30s`, `500ms`, `2h`. A number alone means seconds.
 
 use std::time::Duration;
 
-/// The longest ones first, as they are shown.
+/// The longest first, in the order in which they are shown.
 const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -30,7 +30,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(sum) }
 }
 
-/// The two largest units of it; milliseconds below a second.
+/// Shows the two largest units, or milliseconds below a second.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     if seconds == 0 {

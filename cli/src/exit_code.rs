@@ -1,28 +1,28 @@
-//! What the program ends with: `docs/cli.md` has the table.
+//! The exit codes of the program. `docs/cli.md` has the table.
 
 use std::io;
 use std::process::ExitCode;
 
-/// Those of the command that was run, and its own: from `sysexits.h` where there is one that fits.
+/// The exit codes of the command, and the program's own, from `sysexits.h` where one fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "others decide by it what to do"]
 pub(crate) enum Code {
     Done,
-    /// Asked whether something is so, and it is not: a lock is held, was released, nothing endangers locks.
+    /// The answer to a question is no: no lock is held, none was released, or something endangers locks.
     No,
-    /// EX_USAGE: the words, a variable or an address have no sense.
+    /// EX_USAGE: an argument, a variable or an address is invalid.
     Usage,
     /// EX_UNAVAILABLE: no server that grants locks has answered.
     Unreachable,
     /// EX_SOFTWARE, EX_OSERR: the system refused, or this program has a defect.
     Internal,
-    /// EX_TEMPFAIL: others had the lock for as long as one was ready to wait.
+    /// EX_TEMPFAIL: others had the lock until the patience ended.
     NotObtained,
     /// EX_NOPERM: the server answered with an error.
     Refused,
-    /// None of `sysexits.h`: the command was stopped half-way, or its work was not covered to its end.
+    /// Not in `sysexits.h`: the command was stopped half-way, or the lock was lost before it ended.
     Lost,
-    /// Of the command, or as it would be of one.
+    /// The exit code of the command, or the code that a shell would give in its place.
     OfCommand(u8),
     /// 128 and the number of the signal that ended the command, or this program.
     OfSignal(u8),
@@ -33,7 +33,7 @@ impl Code {
         Self::OfSignal(with_signal(number))
     }
 
-    /// The same for what a person ends by a key: a shell goes on.
+    /// An ordinary exit code for `top`, which a person ends with a key: the shell goes on with its script.
     pub(crate) fn that_tells_of(number: i32) -> Self {
         Self::OfCommand(with_signal(number))
     }
@@ -59,15 +59,13 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// Of which subcommands something is so.
+/// The subcommands that something applies to.
 pub(crate) enum Of {
     All,
-    /// Of those that ask servers.
     Asking,
     These(&'static [&'static str]),
 }
 
-/// Those that ask no server.
 const ASKING_NONE: [&str; 2] = ["completions", "man"];
 
 impl Of {
@@ -80,7 +78,7 @@ impl Of {
     }
 }
 
-/// What a code means, as the help and the manual say it.
+/// What a code means, in the words of the help and the manual.
 pub(crate) struct Meaning {
     pub(crate) code: u8,
     pub(crate) of: Of,
@@ -123,7 +121,7 @@ pub(crate) const MEANINGS: [Meaning; 9] = [
     Meaning { code: 127, of: Of::These(&["run", "elect"]), text: "there is no such command" },
 ];
 
-/// What is said before the end.
+/// The exit code, and the message before it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,

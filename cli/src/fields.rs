@@ -1,4 +1,5 @@
-//! Replies with names and values: maps, or arrays of names and values in turn where the server has no maps.
+//! Replies with names and values: maps, or arrays of alternating names and values from servers without
+//! maps.
 
 use redis::Value;
 
@@ -19,7 +20,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Those of each item of a list; none of what is no list.
+    /// The fields of each item of an array; empty for any other reply.
     pub(crate) fn of_each(list: &'a Value) -> Vec<Self> {
         let Value::Array(items) = list else { return Vec::new() };
         items.iter().filter_map(Self::of).collect()
@@ -40,7 +41,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// None for a negative number, too, by which the module says "without end".
+    /// None also for a negative number, which the module uses for "without end".
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.signed(name).and_then(|number| u64::try_from(number).ok())
     }

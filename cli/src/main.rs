@@ -1,8 +1,8 @@
-//! The command line of Leasehold: locks for whoever has no program to write, and a look at them for whoever runs the
-//! servers.
+//! The command line of Leasehold: locks for scripts, and a view of locks for operators.
 //!
-//! One file for each subcommand, in `commands/`; `connecting.rs` knows how servers are reached, `servers.rs` asks
-//! each by itself, `exit_code.rs` has what the program ends with, and `output.rs` what it prints. `child/` runs a command and passes on to it whatever happens.
+//! Each subcommand has a file in `commands/`. `connecting.rs` knows how servers are reached, `servers.rs` asks each
+//! server separately, `exit_code.rs` has the exit codes, and `output.rs` prints. `child/` runs a command and passes
+//! signals on to it.
 
 #![forbid(unsafe_code)]
 
@@ -35,20 +35,20 @@ fn main() -> ExitCode {
 fn run() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        // Otherwise that would depend on whether the variable of the address is set.
+        // Otherwise the message would depend on whether the variable of the address is set.
         Err(refused) if refused.kind() == ErrorKind::MissingSubcommand => {
             let help = Arguments::command().render_help();
             let _ = std::io::stderr().write_all(help.to_string().as_bytes());
             return Code::Usage.into();
         }
         Err(refused) => {
-            // Help and the version were asked for.
+            // Code 0 is for --help and --version.
             let code = if refused.use_stderr() { Code::Usage } else { Code::Done };
             let _ = refused.print();
             return code.into();
         }
     };
-    // One thread: the kernel tells a command of the end of the thread that has started it.
+    // One thread: PR_SET_PDEATHSIG signals the command when the thread that started it ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime
         .map_err(|error| Failure::of_system("this program cannot start", &error))

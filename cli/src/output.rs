@@ -1,5 +1,5 @@
-//! What is printed. Results go to standard output, in one piece; everything else to standard error, and begins with the
-//! name of the program.
+//! Output. Results go to standard output in one piece. Everything else goes to standard error, and begins with the name
+//! of the program.
 
 use crate::exit_code::Failure;
 use crate::writer;
@@ -7,13 +7,13 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Whether a line that changes is shown, and has to make room for whatever else is said.
+/// Whether a changing line is shown, which other messages must replace.
 static LINE: Mutex<bool> = Mutex::new(false);
 static QUIET: AtomicBool = AtomicBool::new(false);
-/// Why the first of what was printed could not be written.
+/// Why the first output that failed could not be written.
 static UNPRINTED: Mutex<Option<Failure>> = Mutex::new(None);
 
-/// Only errors are said from now on.
+/// From now on only errors are printed.
 pub(crate) fn be_quiet() {
     QUIET.store(true, Relaxed);
 }
@@ -26,21 +26,21 @@ pub(crate) fn is_at_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// A line to standard error.
+/// Writes a line to standard error.
 pub(crate) fn say(text: &str) {
     let Ok(mut shown) = LINE.lock() else { return };
     let clear = if std::mem::take(&mut *shown) { "\r\x1b[K" } else { "" };
     writer::write(format!("{clear}leasehold: {text}\n"));
 }
 
-/// The same, unless one was told to be quiet.
+/// Writes a line to standard error, unless --quiet was given.
 pub(crate) fn tell(text: &str) {
     if !is_quiet() {
         say(text);
     }
 }
 
-/// Shows this in the place of what was shown before. It does not wrap: the terminal cuts off what does not fit.
+/// Replaces the line shown before. The line does not wrap: the terminal cuts off what does not fit.
 pub(crate) fn show_line(text: &str) {
     let Ok(mut shown) = LINE.lock() else { return };
     *shown = true;
@@ -54,7 +54,7 @@ pub(crate) fn clear_line() {
     }
 }
 
-/// To standard output. What could not be written is a failure at the end of the program: see [`all_was_printed`].
+/// Writes to standard output. A failure is reported at the end of the program: see [`all_was_printed`].
 pub(crate) fn print(text: &str) {
     if let Err(failure) = print_whole(text)
         && let Ok(mut first) = UNPRINTED.lock()
@@ -63,23 +63,23 @@ pub(crate) fn print(text: &str) {
     }
 }
 
-/// A part of a result looks like a result.
+/// Fails if any output failed, because an incomplete result looks complete.
 pub(crate) fn all_was_printed() -> Result<(), Failure> {
     let failure = UNPRINTED.lock().ok().and_then(|mut first| first.take());
     failure.map_or(Ok(()), Err)
 }
 
-/// The same for what is to be kept in a file: a part of it would be of no use.
+/// Writes to standard output, and fails at once. For contents of a file, which are of no use if incomplete.
 pub(crate) fn print_whole(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Whoever reads it has had enough.
+        // The reader has closed the pipe: it needs no more.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| Failure::of_system("it cannot be written", &error)),
     }
 }
 
-/// Columns that are as wide as what is in them.
+/// Columns as wide as their contents.
 pub(crate) fn print_table(head: &[&str], rows: &[Vec<String>]) {
     let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
     let width_of = |column: usize| {
@@ -96,16 +96,15 @@ pub(crate) fn print_table(head: &[&str], rows: &[Vec<String>]) {
     print(&text);
 }
 
-/// What a name may contain that a terminal would act on is shown as an escape.
+/// Escapes the characters that a terminal would act on.
 pub(crate) fn printable(text: &str) -> String {
-    // Those that turn the direction of writing would make a name look like another one.
+    // Characters that change the direction of writing could make a name look like another.
     let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let acts = |c: char| c.is_control() || turns(c);
     let shown = |c: char| if acts(c) { c.escape_default().to_string() } else { c.into() };
     text.chars().map(shown).collect()
 }
 
-/// A value in JSON.
 pub(crate) enum Json {
     Null,
     Bool(bool),
@@ -167,7 +166,7 @@ fn write_text(text: &str, to: &mut String) {
         match c {
             '"' => to.push_str("\\\""),
             '\\' => to.push_str("\\\\"),
-            // A terminal acts on those beyond the first 32, too.
+            // A terminal acts on the control characters beyond the first 32 too.
             c if c.is_control() => to.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => to.push(c),
         }

@@ -1,5 +1,4 @@
-//! Commands to each server by itself, where one has to see all of them: the client of the locks talks only to the one
-//! that has the lock.
+//! Commands to each server separately. The client of the locks talks only to the server that has the lock.
 
 use crate::connecting::{Connection, ServerUrl, address, failed, usage};
 use crate::exit_code::{Code, Failure};
@@ -10,13 +9,12 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long an answer may take. A server that is asked for a thousand keys at a time needs none of it.
+/// How long a reply may take. A scan of a thousand keys takes far less.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// One server, and the connection to it.
 pub(crate) struct Server {
     pub(crate) address: String,
-    /// The number of its database that is looked at.
+    /// The number of the selected database.
     pub(crate) database: u64,
     connection: MultiplexedConnection,
 }
@@ -32,7 +30,7 @@ impl Server {
         within(pipeline.query_async(&mut connection)).await
     }
 
-    /// The same, where one may be refused and the others not.
+    /// Like `ask_all`, but each command has its own error.
     pub(crate) async fn ask_each(
         &self,
         pipeline: &mut Pipeline,
@@ -56,7 +54,7 @@ pub(crate) async fn primaries(connection: &Connection) -> Result<Vec<Server>, Fa
     Ok(servers)
 }
 
-/// Where they are. A cluster is asked through the nodes in its address, or through these others.
+/// The addresses of these servers. A cluster is asked through the nodes in its address, then through `others`.
 pub(crate) async fn urls_of_primaries(
     connection: &Connection,
     others: &[String],
@@ -68,7 +66,6 @@ pub(crate) async fn urls_of_primaries(
     Ok(urls)
 }
 
-/// The one that has this key.
 pub(crate) async fn of_key(connection: &Connection, key: &str) -> Result<Server, Failure> {
     let wanted = Some(Slot::for_key(key));
     let is_it = |slots: &Slots| slots.clone().any(|slot| Slot::new(slot) == wanted);
@@ -80,7 +77,7 @@ pub(crate) async fn of_key(connection: &Connection, key: &str) -> Result<Server,
 
 type Slots = RangeInclusive<u16>;
 
-/// Which primary has which keys.
+/// The slots of each primary, and its address.
 async fn parts(
     connection: &Connection,
     others: &[String],
@@ -110,7 +107,7 @@ async fn parts(
     Ok(ranges.iter().filter_map(|range| part(range, asked, &urls.server)).collect())
 }
 
-/// Another server, of which one of them tells where it is.
+/// Another server, at the host and port that one of the servers told.
 pub(crate) async fn other(
     connection: &Connection,
     host: &str,
@@ -124,8 +121,8 @@ pub(crate) async fn other(
     open(connection, &server.at(host, port)).await
 }
 
-/// A range of slots: its first, its last, and its servers, of which the first is the primary. A node that does not know its
-/// own name is where the one is that was asked.
+/// A range of CLUSTER SLOTS: first slot, last slot, and servers, the primary first. A node that does not know its own
+/// name has the host that was asked.
 fn part(range: &Value, asked: &str, server: &ServerUrl) -> Option<(Slots, String)> {
     let Value::Array(range) = range else { return None };
     let [first, last, Value::Array(primary), ..] = range.as_slice() else { return None };
@@ -136,7 +133,7 @@ fn part(range: &Value, asked: &str, server: &ServerUrl) -> Option<(Slots, String
     Some((number(first)?..=number(last)?, server.at(host, number(port)?)))
 }
 
-/// Of the address of a server.
+/// The host in the address of a server.
 fn host_of(address: &str) -> &str {
     let place = address.split_once("://").map_or(address, |(_, place)| place);
     let host = match place.rsplit_once(':') {
@@ -146,7 +143,7 @@ fn host_of(address: &str) -> &str {
     host.trim_matches(['[', ']'])
 }
 
-/// The first of them that can be had.
+/// The first server that can be reached.
 async fn first_of(connection: &Connection, urls: &[String]) -> Result<Server, Failure> {
     let mut last = usage("--url: an address of a cluster or of sentinels names at least one host");
     for url in urls {

@@ -1,5 +1,5 @@
-//! What the client traces, as sentences: all of it if that was asked for, otherwise only that a server is silent while
-//! a lock is held, which a person has to know.
+//! The client's traces as sentences: all of them with --verbose, otherwise only that a server is silent while a lock
+//! is held, which the user must know.
 
 use crate::duration::show;
 use crate::output;
@@ -12,21 +12,20 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Whether a lock is held: before that, a silent server is told of by whoever waits.
+/// Whether a lock is held. Before that, the line about the wait reports a silent server.
 static HOLDING: AtomicBool = AtomicBool::new(false);
-/// When the lease ends that was extended last.
+/// When the last renewed lease ends.
 static LEASE: Mutex<Option<Instant>> = Mutex::new(None);
-/// Why a server was silent last.
+/// Why the last silent server did not answer.
 static SILENCE: Mutex<Option<String>> = Mutex::new(None);
 
 struct Story {
-    /// Where the locks are.
     server: String,
     verbose: bool,
 }
 
 pub(crate) fn listen(server: String, verbose: bool) {
-    // Nobody else in this process sets one.
+    // Nothing else in this process sets a subscriber.
     let _ = tracing::subscriber::set_global_default(Story { server, verbose });
 }
 
@@ -34,7 +33,7 @@ pub(crate) fn holding(is_held: bool) {
     HOLDING.store(is_held, Relaxed);
 }
 
-/// Which server has not answered, and why, if one is silent.
+/// The silent server and the reason, if one is silent.
 pub(crate) fn silence() -> Option<String> {
     SILENCE.lock().ok()?.clone()
 }

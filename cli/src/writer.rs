@@ -1,5 +1,5 @@
-//! Writing to standard error, by a thread. Nobody may read there for a while, as behind a pager, and a lease is to be
-//! renewed all the same.
+//! Writes to standard error in a thread. Nobody may read there for a while, as behind a pager, and leases must be
+//! renewed meanwhile.
 
 use nix::sys::signal::{SigSet, Signal};
 use std::io::Write;
@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::thread;
 use std::time::Duration;
 
-/// How long one waits for a text to be written: what is printed next stands behind it then.
+/// How long to wait for a text to be written, so that later output on standard output comes after it.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// More texts than that are left out while nobody reads.
+/// While nobody reads, texts beyond this number are dropped.
 const MOST_UNWRITTEN: usize = 64;
 
 static WRITER: Mutex<Option<Writer>> = Mutex::new(None);
@@ -22,14 +22,13 @@ struct Writer {
     unwritten: usize,
 }
 
-/// In one piece, or others would write in between.
+/// Writes the text in one piece, so that no other process writes in between.
 pub(crate) fn write(text: String) {
     if let Ok(mut writer) = WRITER.lock() {
         writer.get_or_insert_with(Writer::start).write(text);
     }
 }
 
-/// Waits until all is written.
 pub(crate) fn finish() {
     if let Ok(mut writer) = WRITER.lock()
         && let Some(writer) = writer.as_mut()
@@ -44,9 +43,9 @@ impl Writer {
     fn start() -> Self {
         let (texts, to_write) = sync_channel::<String>(MOST_UNWRITTEN);
         let (tell, written) = channel();
-        // If there can be no thread, this one writes.
+        // Without a thread, `write` writes itself.
         let _ = thread::Builder::new().spawn(move || {
-            // A message must not stop a program that has leases to renew.
+            // SIGTTOU for a message must not stop a program that has leases to renew.
             let _ = what_stops_writers().thread_block();
             for text in to_write {
                 write_now(&text);
@@ -64,7 +63,7 @@ impl Writer {
             Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Disconnected(text)) => write_now(&text),
         }
-        // Behind one that nobody reads there is nothing to wait for.
+        // If an earlier text is unwritten, nobody reads, so do not wait.
         let limit = if self.unwritten == 1 { WRITTEN_WITHIN } else { Duration::ZERO };
         while self.unwritten > 0 && self.written.recv_timeout(limit).is_ok() {
             self.unwritten = self.unwritten.saturating_sub(1);
@@ -72,7 +71,7 @@ impl Writer {
     }
 }
 
-/// The signal that stops a process which writes to its terminal from the background, after `stty tostop`.
+/// SIGTTOU, which stops a process that writes to its terminal from the background after `stty tostop`.
 pub(crate) fn what_stops_writers() -> SigSet {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTTOU);
@@ -80,6 +79,6 @@ pub(crate) fn what_stops_writers() -> SigSet {
 }
 
 fn write_now(text: &str) {
-    // Nobody may be there to read it.
+    // Nobody may be reading.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

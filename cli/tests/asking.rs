@@ -106,7 +106,7 @@ fn a_unix_socket_is_an_address_too() {
     let address = format!("unix://{}", server.socket().display());
     let ended = Program::start(leasehold(&address, &["run", "x", "--", "true"])).ends();
     assert_eq!((ended.code, ended.said.as_str()), (0, ""));
-    // A word of the command line counts more than the variable.
+    // An option overrides the variable.
     let words = ["--url", &address, "run", "x", "--", "true"];
     assert_eq!(Program::start(leasehold(&url(1), &words)).ends().code, 0);
 }

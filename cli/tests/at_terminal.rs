@@ -1,4 +1,4 @@
-//! At a terminal: the line while one waits, and the keyboard, which is the command's.
+//! At a terminal: the line that shows a wait, and the keyboard, which belongs to the command.
 
 use crate::scene::{
     eventually_free, eventually_held, eventually_stopped, held, leasehold, server, url, with_module,
@@ -21,7 +21,7 @@ fn shell(server: &Server) -> Terminal {
     terminal
 }
 
-/// That of a process, which is shown between this text and a point.
+/// The process id that is shown between this text and " .".
 fn number_behind(text: &str, terminal: &mut Terminal) -> u32 {
     terminal.shows(text);
     terminal.shows(" .\r\n").parse().unwrap()
@@ -29,7 +29,7 @@ fn number_behind(text: &str, terminal: &mut Terminal) -> u32 {
 
 #[test]
 fn one_line_tells_who_holds_it_and_goes_away() {
-    // Fences that are the time at once.
+    // Without a margin, fences equal the time from the start.
     let server = with_module().module_args("fence-margin 0").start();
     server.client().grant("x", "alice", 60_000);
     let program = leasehold(&url(server.port()), &["run", "x", "--", "echo", "done"]);
@@ -91,7 +91,7 @@ fn control_z_stops_the_job_and_fg_continues_it() {
 fn a_job_that_was_stopped_for_longer_than_its_lease_is_ended_and_not_continued() {
     let server = server();
     let mut terminal = shell(&server);
-    // The shell shows the words of the job.
+    // The quotes keep the shell's display of the job from matching.
     let script = "echo begun; read line; echo writ\"\"ten";
     terminal.types(&format!("$LEASEHOLD run --ttl 1s x -- sh -c '{script}'; echo co''de $?\n"));
     terminal.shows("begun\r\n");
@@ -103,7 +103,7 @@ fn a_job_that_was_stopped_for_longer_than_its_lease_is_ended_and_not_continued()
     assert!(!between.contains("written"), "{between}");
 }
 
-/// Nobody but a shell continues both.
+/// Only a shell continues both.
 #[test]
 fn a_command_that_is_continued_without_leasehold_after_its_lease_is_stopped_again() {
     let server = server();
@@ -123,7 +123,7 @@ fn a_command_that_is_continued_without_leasehold_after_its_lease_is_stopped_agai
     terminal.shows("ended 79");
 }
 
-/// It blocks a signal for its own sake.
+/// Leasehold blocks SIGTTOU for itself, not for the command.
 #[test]
 fn a_command_at_a_terminal_is_stopped_by_what_others_are_stopped_by() {
     let server = server();
@@ -139,13 +139,13 @@ fn a_command_at_a_terminal_is_stopped_by_what_others_are_stopped_by() {
 fn what_leasehold_says_stops_nobody_where_that_stops_a_job_in_the_background() {
     let server = server();
     let mut terminal = shell(&server);
-    // It tells of each renewal, and the command has the foreground.
+    // --verbose reports each renewal while the command has the foreground.
     let program = "$LEASEHOLD run --verbose --ttl 600ms x -- sh -c 'sleep 2; exit 5'";
     terminal.types(&format!("stty tostop; {program}; echo co''de $?\n"));
     terminal.shows("code 5\r\n");
 }
 
-/// What ignores the stop would work on while nobody renews the lease.
+/// A process that ignores the stop would work on while nobody renews the lease.
 #[test]
 fn control_z_stops_what_ignores_it_too() {
     let server = server();

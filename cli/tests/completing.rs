@@ -1,4 +1,4 @@
-//! The completions, loaded by the shells that they are for. A shell that is not there is left out.
+//! The completions, loaded by their shells. A shell that is not installed is skipped.
 
 use crate::scene::leasehold;
 use std::fs;
@@ -9,7 +9,7 @@ use testkit::Terminal;
 const TAB: &str = "\t";
 const CONTROL_U: &str = "\x15";
 
-/// What is typed, and what it becomes.
+/// What is typed, and its completion.
 const COMPLETED: [(&str, &str); 4] = [
     ("leasehold comp", "leasehold completions "),
     ("leasehold run --at", "leasehold run --at-least"),
@@ -23,7 +23,7 @@ fn completions(shell: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The shell with these words, which finds the program.
+/// The shell with these arguments and the program in its PATH.
 fn shell(name: &str, words: &[&str]) -> Command {
     let mut shell = Command::new(name);
     let folder = Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap();
@@ -36,7 +36,7 @@ fn is_there(name: &str) -> bool {
     Command::new(name).args(["-c", "exit"]).status().is_ok_and(|status| status.success())
 }
 
-/// Presses the tabulator behind each, and looks what becomes of it.
+/// Presses Tab after each text and checks the completion.
 fn complete(terminal: &mut Terminal, completed: &[(&str, &str)]) {
     for (typed, becomes) in completed {
         terminal.types(typed);
@@ -57,7 +57,7 @@ fn bash_completes_subcommands_options_and_the_words_of_the_command() {
     terminal.types(&format!(". {}\n", script.display()));
     terminal.shows("\nready> ");
     complete(&mut terminal, &COMPLETED);
-    // Behind -- by bash-completion, where it is installed.
+    // Words after `--` are completed by bash-completion, where it is installed.
     let library = Path::new("/usr/share/bash-completion/bash_completion");
     if library.exists() {
         terminal.types(&format!(". {}\n", library.display()));
@@ -103,7 +103,7 @@ fn fish_completes_subcommands_options_and_the_words_of_the_command() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    // What clap writes for fish takes the word help for one behind itself.
+    // clap's completions for fish offer nothing after `help`.
     for (typed, becomes) in COMPLETED.into_iter().filter(|(typed, _)| !typed.contains(" help ")) {
         let last = becomes.trim_end().rsplit(' ').next().unwrap();
         assert_eq!(offered(typed), [last], "{typed}");

@@ -1,14 +1,14 @@
-//! Signals that whoever started the tests has had them ignore, as `nohup` and the background of a script do.
+//! Signals that the process which started the tests had them ignore, as `nohup` and background jobs of scripts do.
 
 use std::fs;
 use std::sync::Once;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Lets all that is started from here on begin with every signal as it usually is.
+/// Gives SIGHUP, SIGINT and SIGQUIT their default actions in all programs started from now on.
 ///
-/// What is ignored stays so in programs that are started, and a handler does not. So there is one for each that is ignored here,
-/// and it does nothing.
+/// Started programs inherit ignored signals, but not handlers. So each of these signals that is ignored here gets a
+/// handler that does nothing.
 pub(crate) fn begin_as_usual() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -23,7 +23,7 @@ pub(crate) fn begin_as_usual() {
     });
 }
 
-/// As a mask; none where the system does not tell.
+/// A mask; 0 where the system does not provide one.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! The page on the command line is true: its sessions are run, and its tables compared with what the program says.
+//! Checks the page on the command line: runs its sessions, and compares its tables with the output of the program.
 
 use crate::manual::subcommands;
 use crate::scene::{leasehold, server, url};
@@ -13,7 +13,7 @@ fn page() -> String {
     fs::read_to_string(root.join("docs/cli.md")).unwrap()
 }
 
-/// Numbers differ from run to run: 1 stands for all of them that have more than four digits.
+/// Replaces each number of more than four digits by 1, because these numbers differ from run to run.
 fn without_large_numbers(text: &str) -> String {
     let mut shown = String::new();
     let mut digits = String::new();
@@ -30,7 +30,7 @@ fn without_large_numbers(text: &str) -> String {
     shown
 }
 
-/// Runs the commands of one block by a shell, each on standard output and error as at a terminal.
+/// Runs the commands of one block in a shell, with standard output and error together, as at a terminal.
 fn session(server: &Server, block: &str) -> String {
     let mut shown = String::new();
     let mut code = 0;
@@ -40,7 +40,7 @@ fn session(server: &Server, block: &str) -> String {
         let program = leasehold(&url(server.port()), &[]);
         let folder = Path::new(program.get_program()).parent().unwrap().to_owned();
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-        // The code of the command before is that of this shell, too.
+        // The shell starts with the exit code of the previous command.
         let script = format!(
             "exec 2>&1\nredis-cli() {{ command redis-cli -p {} \"$@\"; }}\n(exit {code})\n{line}",
             server.port()
@@ -70,7 +70,7 @@ fn every_session_comes_out_as_written() {
     assert!(sessions > 2, "this test no longer understands the page");
 }
 
-/// The options that `--help` lists; two are everywhere.
+/// The options that `--help` lists, without the two that every subcommand has.
 fn options(words: &[&str]) -> BTreeSet<String> {
     let mut command = leasehold("", words);
     let output = command.arg("--help").output().unwrap();
@@ -131,7 +131,7 @@ fn every_exit_code_is_the_same_on_the_page_and_in_the_help() {
     assert!(rows > 5, "this test no longer understands the page");
 }
 
-/// All that are listed, and what stands behind the name of the program in code.
+/// All listed subcommands, and each subcommand that follows the program's name in code.
 #[test]
 fn the_subcommands_on_the_page_are_those_of_the_help() {
     let (page, names) = (page(), subcommands());

@@ -1,4 +1,4 @@
-//! `leasehold doctor`: what endangers locks is found, and nothing else.
+//! `leasehold doctor`: finds what endangers locks, and nothing else.
 
 use crate::program::Program;
 use crate::scene::{leasehold, server, start, url, with_module};
@@ -11,7 +11,7 @@ fn doctor(server: &Server) -> (String, i32) {
     (ended.printed, ended.code)
 }
 
-/// One of which nothing is to be said.
+/// A server without findings.
 pub(crate) fn healthy() -> testkit::Setup {
     with_module().aof().config("appendfsync", "everysec").config("maxmemory-policy", "noeviction")
 }
@@ -82,7 +82,7 @@ fn replicas_are_examined_too_and_clocks_compared() {
     assert!(told.contains(", replica\n"), "{told}");
 }
 
-/// Whichever of them is asked about, all are looked at.
+/// All servers are examined, whichever of them the address names.
 #[test]
 fn of_a_replica_its_primary_and_the_others_are_examined() {
     let (mut primary, replica) = start_pair(healthy(), healthy());
@@ -121,7 +121,7 @@ fn a_replica_that_grants_locks_by_itself_is_told_of() {
     assert!(told.contains(&format!("! {}: it takes writes", url(replica.port()))), "{told}");
     assert_eq!((told.matches("\n! ").count(), code), (1, 1), "{told}");
     replica.cmd("CONFIG SET replica-read-only yes");
-    // With this the other setting has no effect.
+    // A lag of 0 disables min-replicas-to-write.
     primary.cmd("CONFIG SET min-replicas-max-lag 0");
     let (told, _) = doctor(&replica);
     assert!(told.contains("it goes on granting when it is cut off"), "{told}");

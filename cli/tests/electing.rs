@@ -64,7 +64,7 @@ fn a_candidate_outlives_a_server_that_comes_back_empty() {
 #[test]
 fn a_command_that_has_ended_by_itself_is_not_run_again_though_its_lock_was_lost() {
     let server = server();
-    // Its renewals do not find out before it has ended.
+    // With a lease this long, no renewal notices the loss before the command ends.
     let mut program = candidate_for(&server, "one", "60s");
     program.prints("leads ");
     server.cmd("SET jobs somebody PX 60000");

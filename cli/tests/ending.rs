@@ -1,4 +1,4 @@
-//! How a command is ended whose lock is lost, and that nothing of it is left.
+//! How a command whose lock is lost is ended, with all its processes.
 
 use crate::program::Program;
 use crate::scene::{
@@ -8,13 +8,13 @@ use crate::scene::{
 use std::time::Duration;
 use testkit::{Clock, Server, eventually, signal};
 
-/// Says the numbers of its own process and of one that it has started.
+/// Prints its own process id and that of a process that it has started.
 pub(crate) const TREE: &str = "sleep 1000 & echo $$ $! .; wait; wait";
 
-/// The same, and neither of them ends when it is asked to.
+/// Like `TREE`, but both processes ignore TERM.
 pub(crate) const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $$ $! .; while :; do wait; done";
 
-/// Two processes that run under the lock.
+/// A command of two processes that runs under the lock.
 pub(crate) fn tree(server: &Server, options: &[&str], script: &str) -> (Program, Vec<u32>) {
     let mut words = vec!["run"];
     words.extend(options);
@@ -25,7 +25,7 @@ pub(crate) fn tree(server: &Server, options: &[&str], script: &str) -> (Program,
     (program, pids)
 }
 
-/// What it says of them.
+/// The two process ids that the command prints.
 pub(crate) fn both(program: &Program) -> Vec<u32> {
     let printed = program.prints(" .\n");
     let pids: Vec<u32> = printed.split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -92,7 +92,7 @@ fn when_leasehold_is_killed_the_command_ends_and_the_lock_with_its_lease() {
         pids.into_iter().for_each(eventually_gone);
         assert!(held(&server, "x").is_some());
         eventually_free(&server, "x");
-        // Nobody has its output open any more.
+        // Every process that had the output open is gone.
         assert_eq!(program.ends().code, 128 + 9);
     }
 }
@@ -117,7 +117,7 @@ fn when_leasehold_is_stopped_for_less_than_its_lease_the_command_goes_on() {
     program.signal("STOP");
     let_pass(Duration::from_millis(700), "it was stopped for so long");
     program.signal("CONT");
-    // Long enough for what the watchdog was told last to be over.
+    // Long enough for the watchdog's last message from before the stop to run out.
     let_pass(Duration::from_millis(2_000), "it has been continued for so long");
     assert!(pids.iter().all(|pid| is_running(*pid)));
     assert_eq!(program.ends_by("TERM").code, 128 + 15);

@@ -1,5 +1,5 @@
-//! What befalls the program where it is used: its file is replaced while it waits, the variables choose the lease, it is the
-//! first process of a container, a disk is full.
+//! Adverse conditions: the program's file is replaced while it waits, variables choose the lease, the program is PID 1
+//! of a container, a disk is full.
 
 use crate::ending::{STUBBORN, both};
 use crate::program::Program;
@@ -65,7 +65,8 @@ fn a_program_whose_file_was_replaced_while_it_waited_runs_its_command() {
     assert_eq!((ended.code, ended.printed.as_str()), (0, "done\n"), "{}", ended.said);
 }
 
-/// No test: what the next one starts. It gets the orphans below it, as the first process of a container does, and becomes the program.
+/// Not a test, but the process that the next test starts. Inherits the orphans below it, as PID 1 of a container does,
+/// and becomes the program.
 #[test]
 #[ignore = "it becomes another program"]
 fn with_the_orphans() {
@@ -106,7 +107,7 @@ fn a_result_that_cannot_be_written_is_a_failure() {
     }
 }
 
-/// By it a shell knows that a script is to end, and not to go on with its next line.
+/// Dying of the signal tells a shell to end its script instead of going on with the next line.
 #[test]
 fn an_interrupt_ends_the_program_itself() {
     let server = server();
@@ -117,7 +118,7 @@ fn an_interrupt_ends_the_program_itself() {
     assert_eq!(waiting.ends_by("INT").signal, Some(2));
     assert_eq!(program.ends_by("INT").signal, Some(2));
     eventually_free(&server, "x");
-    // A code of the command's own stays one.
+    // An exit code of 130 from the command stays an exit code.
     let ended = start(&server, &["run", "x", "--", "sh", "-c", "exit 130"]).ends();
     assert_eq!((ended.code, ended.signal), (130, None));
 }
@@ -142,7 +143,7 @@ fn no_password_is_shown_of_an_address_that_is_written_in_another_way() {
     }
 }
 
-/// The other end of it, which nobody reads.
+/// A full socket that nobody reads, and its other end.
 fn unread() -> (UnixStream, Stdio) {
     let (reader, mut full) = UnixStream::pair().unwrap();
     full.set_nonblocking(true).unwrap();
@@ -160,10 +161,10 @@ fn a_lease_is_renewed_though_nobody_reads_what_is_said() {
     let mut program = command.stdin(Stdio::piped()).stderr(full).spawn().unwrap();
     eventually_held(&server, "x");
     server.freeze();
-    // Longer than an answer may take to a renewal, and less long than the lease.
+    // Longer than the timeout of a renewal, and shorter than the lease.
     std::thread::sleep(Duration::from_millis(2_600));
     server.thaw();
-    // Longer than it lasts unless it is renewed.
+    // Longer than an unrenewed lease.
     let thawed = Instant::now();
     while thawed.elapsed() < Duration::from_secs(5) {
         assert!(held(&server, "x").is_some(), "{:?}", thawed.elapsed());

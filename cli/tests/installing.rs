@@ -12,7 +12,7 @@ fn install(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> (bool, 
     for variable in ["PREFIX", "MODULEDIR", "PROGRAM", "TELLER"] {
         script.env_remove(variable);
     }
-    // Any file does: the tests of the module install that.
+    // Any file does as the module: the module's tests check its installation.
     script.env("MODULE", root.join("LICENSE")).env("DESTDIR", folder);
     let output = script.args(words).envs(variables.iter().copied()).output().unwrap();
     let told = [output.stdout, output.stderr].concat();

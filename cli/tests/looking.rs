@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::waiter::Waiter;
 use testkit::{Cluster, Server, free_port};
 
-/// What it printed, and its exit code.
+/// The output, and the exit code.
 fn printed(server: &Server, words: &[&str]) -> (String, i32) {
     let ended = start(server, words).ends();
     assert_eq!(ended.said, "", "{words:?}");
@@ -45,7 +45,7 @@ fn holders_and_waiters_are_shown() {
     assert!(json.contains(",\"share\":3}"), "{json}");
 }
 
-/// They look alike when they are shown, and are two.
+/// The two names look alike when they are shown.
 #[test]
 fn locks_whose_names_are_no_text_are_all_listed() {
     for server in both_kinds() {
@@ -171,7 +171,7 @@ fn one_waits_until_a_lock_is_free_and_does_not_take_it() {
         server.cmd("DEL x");
         let ended = program.ends();
         assert_eq!((ended.code, held(&server, "x")), (0, None));
-        // By the end of its lease, too.
+        // `wait` also sees that the lease has expired.
         server.cmd(["SET", "x", &format!("{}:a", testkit::unix_micros()), "PX", "300"]);
         let begun = std::time::Instant::now();
         assert_eq!(printed(&server, &["wait", "--quiet", "x"]).1, 0);

@@ -1,6 +1,6 @@
 //! What the command line promises, tested on real servers.
 //!
-//! The same variables choose the server and the build as for the tests of the module.
+//! The server and the build are chosen by the same variables as in the tests of the module.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The manual: a page for each subcommand, which `man` shows without a complaint and which says what the help says.
+//! The manual: a page for each subcommand, which `man` shows without a warning and which agrees with the help.
 
 use crate::program::Program;
 use crate::scene::leasehold;
@@ -12,7 +12,7 @@ fn printed(words: &[&str]) -> String {
     ended.printed
 }
 
-/// As the help lists them, but for that of the help itself.
+/// The subcommands that the help lists, except `help`.
 pub(crate) fn subcommands() -> Vec<String> {
     let help = printed(&["--help"]);
     let section = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
@@ -23,10 +23,10 @@ pub(crate) fn subcommands() -> Vec<String> {
     names
 }
 
-/// What a reader sees, in one line with single blanks.
+/// What a reader sees, in one line with single spaces.
 fn shown(file: &Path, locale: &str) -> String {
     let mut man = Command::new("man");
-    // Words are not parted, and lines end anywhere.
+    // Words are not hyphenated, but lines may end anywhere.
     man.args(["--local-file", "--warnings=w", "--no-hyphenation", "--no-justification"]).arg(file);
     man.env("LC_ALL", locale).env("MANWIDTH", "100").stdin(Stdio::null());
     let output = man.output().unwrap();

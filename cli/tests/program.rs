@@ -1,4 +1,4 @@
-//! A program that runs, and what it has said so far.
+//! A running program, and its output so far.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -16,9 +16,8 @@ pub(crate) struct Program {
 }
 
 pub(crate) struct Ended {
-    /// What a shell would say: 128 and the signal for a program that was killed.
+    /// The exit code; as in a shell, 128 and the signal for a program that was killed.
     pub(crate) code: i32,
-    /// The one that killed it.
     pub(crate) signal: Option<i32>,
     pub(crate) printed: String,
     pub(crate) said: String,
@@ -42,29 +41,28 @@ impl Program {
         self.input.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this stands on standard output, which is returned up to its end.
+    /// Waits for this text on standard output, and returns the output up to its end.
     pub(crate) fn prints(&self, text: &str) -> String {
         until(&self.printed, &self.readers[0], text)
     }
 
-    /// Waits until this was said on standard error.
+    /// Waits for this text on standard error.
     pub(crate) fn says(&self, text: &str) -> String {
         until(&self.said, &self.readers[1], text)
     }
 
-    /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) {
         signal(self.id(), name).unwrap();
     }
 
-    /// Waits for the end of it, after the end of its input.
+    /// Closes the program's input, and waits for its end.
     pub(crate) fn ends(mut self) -> Ended {
         drop(self.input.take());
         self.ended()
     }
 
-    /// Sends it a signal, and waits for the end of it. Its input stays open: the end of that would be the end of many a
-    /// command.
+    /// Sends a signal, and waits for the program's end. Keeps its input open, because many commands end when their
+    /// input does.
     pub(crate) fn ends_by(self, signal: &str) -> Ended {
         self.signal(signal);
         self.ended()
@@ -75,7 +73,7 @@ impl Program {
             let seen = || (self.printed.lock().unwrap().clone(), self.said.lock().unwrap().clone());
             self.process.try_wait().unwrap().ok_or_else(seen)
         });
-        // They end when nobody has its output open any more: a process that it has left behind would.
+        // The readers end when no process has the output open, so a process left behind would fail the test.
         for reader in self.readers.drain(..) {
             eventually("nobody writes any more", || reader.is_finished().then_some(()).ok_or(()));
             reader.join().unwrap();
@@ -108,7 +106,7 @@ fn read(mut from: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle
 
 fn until(seen: &Mutex<String>, reader: &JoinHandle<()>, text: &str) -> String {
     eventually(&format!("it says {text:?}"), || {
-        // Looked at first: nothing comes after that.
+        // Checked first: a reader that has ended adds nothing more.
         let is_over = reader.is_finished();
         let seen = seen.lock().unwrap();
         match seen.find(text) {

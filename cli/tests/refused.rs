@@ -1,11 +1,12 @@
-//! What a server refuses: the message says what, which server, and what to do, whatever was asked for.
+//! What a server refuses: for every subcommand the message names the refusal, the server, and the remedy.
 
 use crate::doctor::healthy;
 use crate::program::{Ended, Program};
 use crate::scene::{hold, leasehold, server, url, with_module};
 use testkit::Server;
 
-/// Each subcommand that asks servers, and what its user needs besides `+@connection` and the lock's key: as `docs/cli.md` says.
+/// Each subcommand that asks servers, and the rights that its user needs besides `+@connection` and the lock's key, as
+/// in `docs/cli.md`.
 const NEEDED: [(&[&str], &str); 8] = [
     (&["run", "free", "--", "true"], "+lock.acquire +lock.release +lock.extend"),
     (&["run", "--also", "b", "free", "--", "true"], "+lock.acquire +lock.release +lock.extend"),
@@ -29,7 +30,7 @@ fn set_user(server: &Server, rights: &str) {
     server.cmd(rules.as_str());
 }
 
-/// Says what, which server, and what to do; and not the password.
+/// The message names the refusal, the server and the remedy, and not the password.
 fn assert_told(ended: &Ended, server: &Server, what: &str, remedy: &str) {
     assert_eq!((ended.code, ended.printed.as_str()), (77, ""), "{}", ended.said);
     let said = &ended.said;
@@ -60,7 +61,7 @@ fn a_password_that_is_missing_is_told_of_by_each_subcommand() {
     }
 }
 
-/// None of them needs more than is said, and each without one of these rights says which one.
+/// Each subcommand works with the documented rights, and names a right that is missing.
 #[test]
 fn each_subcommand_needs_the_rights_that_are_documented_and_names_one_that_is_missing() {
     let server = server();
@@ -73,7 +74,7 @@ fn each_subcommand_needs_the_rights_that_are_documented_and_names_one_that_is_mi
         let ended = run();
         assert!(ended.code < 2 && ended.said.is_empty(), "{words:?}: {}", ended.said);
         for missing in needed.split(' ') {
-            // It is asked for while a command runs for long, and by who lists a server without the module.
+            // These rights are used only during a long command, on a server without the module, or after a command.
             if matches!(missing, "+lock.extend" | "+lock.help")
                 || (missing == "+lock.release" && words[0] != "release")
             {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use testkit::{Server, Setup, eventually};
 
-/// Longer than any test: the lease of whoever is not to lose it.
+/// Longer than any test: a lease that must not end.
 pub(crate) const LONG: u64 = 60_000;
 
 pub(crate) fn with_module() -> Setup {
@@ -27,7 +27,7 @@ pub(crate) fn url(port: u16) -> String {
     format!("redis://127.0.0.1:{port}")
 }
 
-/// The program with these words, and with nothing of this process's settings.
+/// The program with these arguments, without the settings of this process.
 pub(crate) fn leasehold(url: &str, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for (name, _) in std::env::vars() {
@@ -39,7 +39,7 @@ pub(crate) fn leasehold(url: &str, words: &[&str]) -> Command {
     command
 }
 
-/// A program of somebody who ignores this signal.
+/// The program, started by a process that ignores this signal.
 pub(crate) fn ignoring(signal: &str, program: Command) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\"")]);
@@ -53,18 +53,17 @@ pub(crate) fn ignoring(signal: &str, program: Command) -> Command {
     shell
 }
 
-/// The program, started.
 pub(crate) fn start(server: &Server, words: &[&str]) -> Program {
     Program::start(leasehold(&url(server.port()), words))
 }
 
-/// The same, to its end: its exit code, and what it said.
+/// Runs the program to its end; returns its exit code and standard error.
 pub(crate) fn run(server: &Server, words: &[&str]) -> (i32, String) {
     let ended = start(server, words).ends();
     (ended.code, ended.said)
 }
 
-/// What the server holds under this key.
+/// The value that the server holds under this key.
 pub(crate) fn held(server: &Server, key: &str) -> Option<String> {
     match server.cmd(["GET", key]) {
         Value::Nil => None,
@@ -81,7 +80,7 @@ pub(crate) fn eventually_free(server: &Server, key: &str) {
     eventually("the lock is free", || held(server, key).map_or(Ok(()), Err));
 }
 
-/// How long the server holds it from now on.
+/// How long the key has left on the server.
 pub(crate) fn left(server: &Server, key: &str) -> Duration {
     match server.cmd(["PTTL", key]) {
         Value::Int(left) => Duration::from_millis(left.try_into().unwrap()),
@@ -89,13 +88,13 @@ pub(crate) fn left(server: &Server, key: &str) -> Duration {
     }
 }
 
-/// Held by somebody of whom nothing else is known, on a server of either kind.
+/// Holds the lock for an unrelated owner, on a server with or without the module.
 pub(crate) fn hold(server: &Server, key: &str, owner: &str) {
     let value = format!("{}:{owner}", testkit::unix_micros());
     server.cmd(["SET", key, &value, "PX", &LONG.to_string()]);
 }
 
-/// How many wait in the queue of the lock.
+/// Waits until the queue of the lock has this length.
 pub(crate) fn eventually_waiting(server: &Server, key: &str, count: i64) {
     eventually("so many wait", || {
         let seen = server.client().info(key).map_or(0, |info| info.waiters);
@@ -103,13 +102,13 @@ pub(crate) fn eventually_waiting(server: &Server, key: &str, count: i64) {
     });
 }
 
-/// Waits for what nobody can be asked about.
+/// Waits for an effect that no command can ask about.
 pub(crate) fn let_pass(time: Duration, what: &str) {
     let end = Instant::now() + time;
     eventually(what, || if Instant::now() < end { Err(()) } else { Ok(()) });
 }
 
-/// Whether there is such a process that has not ended.
+/// Whether the process exists and has not ended.
 pub(crate) fn is_running(pid: u32) -> bool {
     !matches!(state(pid), None | Some('Z'))
 }
@@ -121,10 +120,10 @@ pub(crate) fn eventually_stopped(pid: u32) {
     });
 }
 
-/// None if there is no such process.
+/// None if the process does not exist.
 fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which is in parentheses.
+    // The state follows the name, which is in parentheses.
     stat.rsplit_once(") ")?.1.chars().next()
 }
 

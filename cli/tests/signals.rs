@@ -1,4 +1,4 @@
-//! Signals are passed on.
+//! Signals are passed on to the command.
 
 use crate::program::Program;
 use crate::scene::{
@@ -8,7 +8,7 @@ use crate::scene::{
 use std::os::unix::process::CommandExt;
 use testkit::{eventually, signal};
 
-/// Tells of each signal, and ends at the line that it reads.
+/// Prints each signal, and ends when it reads a line.
 const TELLS: &str = "for s in INT TERM HUP QUIT USR1 USR2 WINCH; do trap \"echo got $s\" $s; done
 echo $$ .; until read line; do :; done; exit 3";
 
@@ -35,7 +35,7 @@ fn a_command_that_ends_by_a_signal_gives_the_lock_back() {
     assert_eq!(held(&server, "x"), None);
 }
 
-/// The state of a process as the kernel has it: `T` is stopped.
+/// The state of a process according to the kernel; `T` means stopped.
 fn state(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
@@ -54,7 +54,7 @@ fn stopping_and_continuing_is_passed_on() {
     let script = "echo $$ .; read line; exit 3";
     let words = ["run", "x", "--", "sh", "-c", script];
     let mut command = leasehold(&url(server.port()), &words);
-    // In a group of its own, so that nobody else is stopped with it.
+    // In its own process group, so that no other process is stopped with it.
     command.process_group(0);
     let mut program = Program::start(command);
     let printed = program.prints(" .\n");

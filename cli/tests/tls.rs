@@ -1,4 +1,4 @@
-//! Encrypted connections, and what is said of those that do not come about.
+//! Encrypted connections, and the messages about those that fail.
 
 use crate::dispositions::begin_as_usual;
 use crate::program::{Ended, Program};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use testkit::{Server, lacks_tls};
 
-/// One that shows its certificate, and lets in only who shows it, too.
+/// A server that shows its certificate, and requires one from its clients.
 fn encrypted() -> Option<Server> {
     begin_as_usual();
     (!lacks_tls()).then(|| Server::builder().clients_over_tls().start())
@@ -28,7 +28,7 @@ fn run(url: &str, options: &[&str], words: &[&str]) -> Ended {
     Program::start(command).ends()
 }
 
-/// One that takes the way of the client, and one that asks each server by itself.
+/// One subcommand that uses the client, and one that asks each server separately.
 const BOTH_WAYS: [&[&str]; 2] = [&["show", "x"], &["ls"]];
 
 #[test]
@@ -66,7 +66,7 @@ fn the_certificates_of_the_system_are_trusted_without_a_file() {
     }
 }
 
-/// A server that is not known is never talked to: there is no option for that.
+/// No option makes the program talk to a server that it does not trust.
 #[test]
 fn what_keeps_a_connection_from_being_made_is_told_with_what_to_do() {
     let Some(server) = encrypted() else { return };

@@ -1,4 +1,4 @@
-//! A terminal that is drawn on: what a person sees on it, asked of tmux.
+//! A terminal with a screen. tmux tells what a person sees on it.
 
 use crate::scene::leasehold;
 use std::process::{Command, Output};
@@ -11,24 +11,24 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// A shell in a window of tmux, which ends when this is dropped.
 pub(crate) struct Window {
     name: String,
-    /// Where its socket is.
+    /// The folder of tmux's socket.
     folder: TempDir,
 }
 
 impl Window {
-    /// One of 80 x 24 for programs that ask the server at this address.
+    /// Opens a window of 80 x 24 for programs that ask the server at this address.
     pub(crate) fn open(url: &str) -> Self {
         Self::with(url, &[])
     }
 
-    /// The same, with these variables.
+    /// Like `open`, with these variables.
     pub(crate) fn with(url: &str, variables: &[(&str, &str)]) -> Self {
         let name = format!("leasehold-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let window = Self { name, folder: tempfile::tempdir().unwrap() };
-        // The window gets the environment of what opens it.
+        // The window gets the environment of the tmux command that opens it.
         let program = leasehold(url, &[]);
         let mut tmux = window.command(&["new-session", "-d", "-x", "80", "-y", "24"]);
-        // As words of its own: another shell in between would set another prompt.
+        // Separate arguments, because an intermediate shell would set another prompt.
         tmux.args(["bash", "--norc", "--noprofile", "--noediting", "-i"]);
         for (variable, value) in program.get_envs() {
             match value {
@@ -54,46 +54,44 @@ impl Window {
         self.run(self.command(&["send-keys", "-l", text]));
     }
 
-    /// A key by its name: `Enter`, `C-c`, `Down`.
+    /// Presses a key by its name: `Enter`, `C-c`, `Down`.
     pub(crate) fn presses(&self, key: &str) {
         self.run(self.command(&["send-keys", key]));
     }
 
-    /// Waits until this is on the screen, which is returned.
+    /// Waits until the text is on the screen, and returns the screen.
     #[track_caller]
     pub(crate) fn shows(&self, text: &str) -> String {
         self.until(text, |screen| screen.contains(text))
     }
 
-    /// Waits until this is on the screen no more.
+    /// Waits until the text is gone from the screen, and returns the screen.
     #[track_caller]
     pub(crate) fn shows_no_more(&self, text: &str) -> String {
         self.until(&format!("no {text}"), |screen| !screen.contains(text))
     }
 
-    /// Waits for a screen that is as it should be.
+    /// Waits until the screen satisfies this condition.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let screen = |screen: String| if is_so(&screen) { Ok(screen) } else { Err(screen) };
         eventually(&format!("on the screen: {what}"), || screen(self.screen()))
     }
 
-    /// What is on it.
     pub(crate) fn screen(&self) -> String {
         self.run(self.command(&["capture-pane", "-p"]))
     }
 
-    /// The same, with what makes colours.
+    /// The text on the screen, with escape sequences of colours.
     pub(crate) fn screen_with_colours(&self) -> String {
         self.run(self.command(&["capture-pane", "-p", "-e"]))
     }
 
-    /// Whether the screen is the one that programs draw on, and whether the cursor is shown.
+    /// Whether the alternate screen is active, and whether the cursor is shown.
     pub(crate) fn mode(&self) -> String {
         self.run(self.command(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]))
     }
 
-    /// The number of the shell's process.
     pub(crate) fn shell(&self) -> u32 {
         let told = self.run(self.command(&["display-message", "-p", "#{pane_pid}"]));
         told.trim().parse().unwrap()
@@ -129,7 +127,7 @@ impl Drop for Window {
     }
 }
 
-/// The line of the screen in which this stands.
+/// The line of the screen that contains this text.
 #[track_caller]
 pub(crate) fn line_with<'a>(screen: &'a str, text: &str) -> &'a str {
     screen.lines().find(|line| line.contains(text)).unwrap_or_else(|| panic!("{text}: {screen}"))

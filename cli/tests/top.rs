@@ -1,11 +1,11 @@
-//! `leasehold top` on one server: what a person sees of locks, by the screen of a real terminal.
+//! `leasehold top` on one server: what a person sees of locks on the screen of a real terminal.
 
 use crate::scene::{LONG, server, url, with_module};
 use crate::tmux::{Window, line_with};
 use testkit::waiter::Waiter;
 use testkit::{Server, is_older_than};
 
-/// The view of this server, in a window of its own.
+/// The view of this server, in its own window.
 fn top(server: &Server) -> Window {
     top_with(server, &[])
 }
@@ -17,7 +17,7 @@ fn top_with(server: &Server, variables: &[(&str, &str)]) -> Window {
     window
 }
 
-/// The names of locks, in the order in which they stand on the screen.
+/// The names of locks, in the order of the screen.
 fn order(screen: &str, names: &[&str]) -> Vec<String> {
     let in_line = |line: &str| names.iter().find(|name| line.contains(**name));
     screen.lines().filter_map(in_line).map(|name| (*name).to_owned()).collect()
@@ -41,9 +41,9 @@ fn a_contended_lock_is_seen_with_its_holder_and_its_queue() {
     assert_eq!(words[7], "2", "{screen}");
     assert!(line_with(&screen, "leasehold top").contains("waited for 1"), "{screen}");
     assert!(line_with(&screen, &format!("1 127.0.0.1:{}", server.port())).contains(" 2/"));
-    // Whoever has a queue comes first.
+    // Locks with a queue come first.
     assert_eq!(order(&screen, &["printer", "alone"]), ["printer", "alone"], "{screen}");
-    // It goes on by itself.
+    // The view refreshes by itself.
     assert!(server.client().release("printer", "alice"));
     let screen = window.until("bob has it", |screen| {
         screen.lines().any(|line| line.contains("printer") && line.contains(" bob "))
@@ -132,7 +132,7 @@ fn only_what_matches_the_filter_is_shown() {
     assert!(screen.contains("order:1") && screen.contains("order:2"), "{screen}");
     window.presses("Enter");
     window.shows("LOCKS by queue, 2, with \"ORDER\"");
-    // By holder, too; q is a letter while one types.
+    // The filter also matches holders, and q is a letter while the user types.
     window.types("/");
     for _ in 0.."ORDER".len() {
         window.presses("BSpace");
@@ -217,7 +217,7 @@ fn a_loss_is_shown_as_it_comes_in() {
     let line = line_with(&screen, "late-release");
     assert!(line.starts_with('!') && line.contains(" ago ") && line.ends_with(" late"), "{screen}");
     assert!(screen.contains("losses 1"), "{screen}");
-    // What stood there before is no news to whoever comes later.
+    // A view that starts later counts no earlier event as a loss.
     let screen = top(&server).shows("late-release");
     assert!(screen.contains("losses 0"), "{screen}");
 }
@@ -269,7 +269,7 @@ fn without_colours_the_meaning_is_still_there() {
     let server = server();
     server.cmd(["SET", "old", "1795233601234567:legacy"]);
     let _bob = Waiter::of(&server, "old", "bob");
-    // As tmux writes any colour of the text.
+    // tmux writes any text colour this way.
     let is_coloured = |screen: &str| screen.contains("[38;5;");
     let with = top(&server);
     with.shows("stuck 1");
@@ -297,7 +297,7 @@ fn a_small_window_shows_what_matters_most() {
     let window = top(&server);
     window.shows("alice");
     window.resize(44, 10);
-    // What was there before is cut off until it is drawn anew.
+    // The old contents are cut off until the next drawing.
     let screen = window.until("no lease", |screen| {
         ["alice", "QUEUE"].iter().all(|word| screen.contains(word))
             && !screen.contains("LEASE")

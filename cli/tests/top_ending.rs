@@ -1,15 +1,15 @@
-//! How `leasehold top` ends, and what it leaves: the terminal as it was, on every way out.
+//! How `leasehold top` ends: every way out restores the terminal.
 
 use crate::program::Program;
 use crate::scene::{LONG, leasehold, server, url};
 use crate::tmux::Window;
 use testkit::{Server, eventually, signal};
 
-/// The view in a shell that says its exit code.
+/// The view in a shell that prints its exit code.
 fn top(server: &Server, variables: &[(&str, &str)]) -> Window {
     server.client().grant("x", "alice", LONG);
     let window = Window::with(&url(server.port()), variables);
-    // Two words, or it would be seen where it is typed.
+    // Split by quotes, or the typed command would match.
     window.runs("echo be''fore; $LEASEHOLD top; echo co''de $?");
     window
 }
@@ -21,7 +21,7 @@ fn shown(server: &Server) -> Window {
     window
 }
 
-/// The screen is the one of before, and what is typed is seen.
+/// The former screen is back, and typed text is visible.
 fn is_as_before(window: &Window) {
     eventually("the screen is the one of before, with a cursor", || match window.mode() {
         mode if mode == "0 1\n" => Ok(()),
@@ -36,7 +36,7 @@ fn is_as_before(window: &Window) {
 }
 
 fn pid(window: &Window) -> u32 {
-    // Of the foreground, as the terminal knows it.
+    // The terminal's foreground process.
     let shell = window.shell();
     eventually("the view runs", || {
         let children = format!("/proc/{shell}/task/{shell}/children");
@@ -76,7 +76,7 @@ fn signals_end_it() {
 
 #[test]
 fn a_defect_ends_it_with_a_message_that_can_be_read() {
-    // Only builds for debugging do that on demand.
+    // Only debug builds panic on demand.
     if !cfg!(debug_assertions) {
         return;
     }
@@ -109,7 +109,7 @@ fn a_stop_from_elsewhere_is_the_same() {
         let window = shown(&server);
         signal(pid(&window), name).unwrap();
         window.shows("Stopped");
-        // Seen only by a view that goes on.
+        // Only a view that goes on shows this.
         server.client().grant(owner, owner, LONG);
         window.runs("fg");
         let screen = window.shows(owner);

@@ -1,4 +1,4 @@
-//! `leasehold top --once`: for scripts, and for those who have no terminal.
+//! `leasehold top --once`: for scripts and for use without a terminal.
 
 use crate::program::{Ended, Program};
 use crate::scene::{LONG, hold, leasehold, server, start, url, with_module};
@@ -9,7 +9,7 @@ fn once(server: &Server, words: &[&str]) -> Ended {
     start(server, &[&["top", "--once"], words].concat()).ends()
 }
 
-/// Rows below the heading that begins so, as words.
+/// The rows below the heading with this beginning, split into words.
 fn rows<'a>(printed: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
     let lines = printed.lines().skip_while(|line| !line.trim_start().starts_with(heading));
     let rows = lines.skip(1).take_while(|line| !line.is_empty());

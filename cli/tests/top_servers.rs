@@ -1,5 +1,5 @@
-//! `leasehold top` on several servers: those that go away and come back, clusters, servers without the module, and those
-//! that do not tell everything.
+//! `leasehold top` on several servers: servers that go away and come back, clusters, servers without the module, and
+//! servers that do not tell everything.
 
 use crate::scene::{LONG, hold, server, url, with_module};
 use crate::tmux::{Window, line_with};
@@ -50,7 +50,7 @@ fn a_server_that_is_down_is_said_to_be_while_the_others_go_on_and_comes_back() {
         line_with(&screen, "DOWN").contains("refused") || screen.contains("broken"),
         "{screen}"
     );
-    // What it has told is true no more.
+    // The last round of a dead server is no longer shown.
     window.shows_no_more("alice");
     window.shows("servers 1 of 2");
     other.client().grant("new", "carol", LONG);
@@ -103,7 +103,7 @@ fn a_cluster_is_one_view_and_its_new_primaries_are_found() {
     window.runs("$LEASEHOLD top --every 100ms --sort name");
     let screen = window.until("all three", |screen| keys.iter().all(|key| screen.contains(key)));
     assert!(screen.contains("servers 3 of 3"), "{screen}");
-    // The only one in the address: those that were found through it know of the next.
+    // The only node in the address. The view asks the nodes that it has found for the new primary.
     cluster.node_mut(0).kill();
     window.shows("DOWN for ");
     let replica = cluster.node(3).port();

@@ -1,4 +1,4 @@
-//! Looking at locks through sentinels, on a cluster, and at a server that dies meanwhile.
+//! Looking at locks through sentinels, on a cluster, and while a server dies.
 
 use crate::program::{Ended, Program};
 use crate::scene::{eventually_held, hold, leasehold, start, url, with_module};
@@ -9,7 +9,7 @@ fn ended(url: &str, words: &[&str]) -> Ended {
     Program::start(leasehold(url, words)).ends()
 }
 
-/// Its code and what it printed; nothing else was said.
+/// The exit code and standard output. Standard error must be empty.
 fn printed(url: &str, words: &[&str]) -> (i32, String) {
     let ended = ended(url, words);
     assert_eq!(ended.said, "", "{words:?}");
@@ -25,7 +25,7 @@ fn hosts(ports: impl IntoIterator<Item = u16>) -> String {
 fn locks_are_looked_at_waited_for_and_released_through_sentinels_also_after_a_failover() {
     let mut sentinels = Sentinels::start();
     let ports = sentinels.ports();
-    // The first is no sentinel that answers.
+    // Nothing listens at the first address.
     let url = format!("redis+sentinel://127.0.0.1:1,{}/locks", hosts(ports));
     for former in [None, Some(0)] {
         let primary = match former {
@@ -135,7 +135,7 @@ fn whoever_waits_for_a_lock_waits_on_while_the_server_is_away() {
     waiting.says("waiting for x: no answer from ");
     server.start_again();
     eventually_held(&server, "x");
-    // It has the lock still, and so it waits still.
+    // The server has reloaded the lock, so the program still waits.
     let shown = printed(&url(server.port()), &["show", "x"]);
     assert_eq!(shown.0, 0, "{}", shown.1);
     server.cmd("DEL x");
@@ -157,7 +157,7 @@ fn whoever_waits_for_a_lock_of_a_server_that_comes_back_empty_finds_it_free() {
 
 #[test]
 fn locks_of_a_cluster_whose_nodes_do_not_know_their_names_are_listed() {
-    // Nobody has told it where it is.
+    // A node that does not know its own address.
     let cluster = Cluster::of(1, 0);
     let server = cluster.node(0);
     hold(server, "x", "alice");

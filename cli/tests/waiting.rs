@@ -1,4 +1,4 @@
-//! What is said while one waits, where there is no terminal: once, and on change.
+//! What is logged during a wait without a terminal: one line at the start and one for each change.
 
 use crate::program::Program;
 use crate::scene::{eventually_waiting, hold, leasehold, server, start, url, with_module};
@@ -7,7 +7,7 @@ use testkit::waiter::Waiter;
 
 #[test]
 fn who_holds_it_and_how_many_are_before_us_is_logged_once_and_on_change() {
-    // Fences that are the time at once.
+    // Without a margin, fences equal the time from the start.
     let server = with_module().module_args("fence-margin 0").start();
     let mut client = server.client();
     client.grant("x", "alice", 60_000);
@@ -16,7 +16,7 @@ fn who_holds_it_and_how_many_are_before_us_is_logged_once_and_on_change() {
     let program = start(&server, &["run", "x", "--", "echo", "done"]);
     let said = program.says("1 before us\n");
     assert!(said.starts_with("leasehold: waiting for x: held by alice since "), "{said}");
-    // It looks every second, and nothing has changed.
+    // The program checks every second, and nothing has changed.
     let mut looks = || client.executed().get("lock.info").copied().unwrap_or_default();
     let enough = looks() + 3;
     eventually("it has looked again", || if looks() < enough { Err(()) } else { Ok(()) });

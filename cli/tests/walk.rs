@@ -1,4 +1,4 @@
-//! The first hour of a new user: a job in the crontab of three machines, a look at it, and a server that dies.
+//! The first hour of a new user: a cron job on three machines, a look at its lock, and a server that dies.
 
 use crate::scene::{eventually_held, run, server, start, url};
 

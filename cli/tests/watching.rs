@@ -13,19 +13,19 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 use testkit::{Server, eventually, signal};
 
-/// The watchdog, and the command as soon as it is started.
+/// The watchdog, and the command once it is started.
 fn children(program: &Program) -> Vec<u32> {
     let file = format!("/proc/{0}/task/{0}/children", program.id());
     let children = std::fs::read_to_string(file).unwrap();
     children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// The one that is not the command.
+/// The child that is not the command.
 fn watchdog(program: &Program, command: u32) -> Option<u32> {
     children(program).into_iter().find(|pid| *pid != command)
 }
 
-/// After what is done to a watchdog there is another one, which ends the command when leasehold is killed.
+/// After this harm another watchdog takes over, which ends the command when leasehold is killed.
 fn assert_replaced_after(harm: impl FnOnce(u32)) {
     let server = server();
     let options = ["--ttl", "60s", "--grace", "100ms"];
@@ -40,8 +40,8 @@ fn assert_replaced_after(harm: impl FnOnce(u32)) {
     pids.into_iter().for_each(eventually_gone);
 }
 
-/// Returns at the very moment at which it has started so many processes. It does not hear of that before these run
-/// programs of their own, and so a signal comes first.
+/// Returns as soon as leasehold has started this many processes. Leasehold itself notices only after they have
+/// called exec, so a signal comes first.
 fn when_it_has_started(count: usize, program: &Program) {
     let since = Instant::now();
     while children(program).len() < count {
@@ -50,9 +50,9 @@ fn when_it_has_started(count: usize, program: &Program) {
     }
 }
 
-/// Leasehold is stopped while it starts the command, which begins.
+/// Stops leasehold while it starts the command, which begins.
 fn stopped_while_starting(server: &Server, script: &str) -> (Program, Vec<u32>) {
-    // Enough for the command to begin on a busy machine.
+    // Long enough for the command to begin on a busy machine.
     let words = ["run", "--ttl", "5s", "--grace", "100ms", "x", "--", "sh", "-c", script];
     let program = start(server, &words);
     when_it_has_started(2, &program);
@@ -90,7 +90,7 @@ fn when_leasehold_is_killed_before_the_command_begins_nothing_is_left() {
         let program = start(&server, &["run", "--grace", "100ms", "x", "--", "sh", "-c", script]);
         when_it_has_started(2, &program);
         program.signal("KILL");
-        // Also nobody who has its output open.
+        // The command's processes, which have the output open, are gone too.
         assert_eq!(program.ends().code, 128 + 9);
     }
 }
@@ -100,13 +100,13 @@ fn a_command_whose_lease_is_over_before_it_begins_is_not_run() {
     let server = server();
     let stopped = || {
         let words = ["run", "--ttl", "500ms", "x", "--", "echo", "begun"];
-        // Otherwise the command may be ended before it begins.
+        // Otherwise TERM may end the command before it begins.
         let command = ignoring("TERM", leasehold(&url(server.port()), &words));
         let program = Program::start(command);
         when_it_has_started(1, &program);
         program.signal("STOP");
         eventually_free(&server, "x");
-        // It was stopped too late.
+        // The command has already started, so the stop came too late.
         if children(&program).len() > 1 { Err(()) } else { Ok(program) }
     };
     let program = eventually("it is stopped between the grant and the start", stopped);
@@ -121,7 +121,7 @@ fn a_command_that_was_asked_to_end_is_killed_though_leasehold_is_stopped() {
     let script = "trap 'echo asked' TERM; sleep 1000 & echo $$ $! .; while :; do wait; done";
     let (program, pids) = tree(&server, &["--ttl", "900ms", "--grace", "1s"], script);
     server.cmd("DEL x");
-    // The watchdog was told before.
+    // The watchdog already knows the moment of the kill.
     program.prints("asked\n");
     program.signal("STOP");
     pids.into_iter().for_each(eventually_gone);
@@ -149,7 +149,7 @@ fn a_watchdog_that_stood_still_longer_than_the_lease_ends_nothing() {
     assert_eq!(program.ends_by("TERM").code, 128 + 15);
 }
 
-/// The pipe by which it is told is full, and what it would hear first is old.
+/// The pipe to the watchdog is full, and its first messages are old.
 #[test]
 fn a_watchdog_that_cannot_be_told_any_more_is_replaced() {
     assert_replaced_after(|watchdog| {
@@ -165,7 +165,7 @@ fn a_watchdog_that_cannot_be_told_any_more_is_replaced() {
 #[test]
 fn what_leasehold_has_started_ends_with_it_whatever_grace_it_has() {
     let server = server();
-    // In milliseconds it is no number of 64 bits.
+    // In milliseconds this does not fit in 64 bits.
     let options = ["--ttl", "1500ms", "--grace", "18446744073709551615"];
     let (program, pids) = tree(&server, &options, TREE);
     program.signal("KILL");
@@ -181,14 +181,14 @@ fn a_command_goes_on_whose_lease_is_renewed_just_before_its_end() {
         server.freeze();
         let until = |before| end.saturating_duration_since(Instant::now() + before);
         let_pass(until(Duration::from_millis(350)), "the lease is nearly over");
-        // The watchdog is told for the last time before the end.
+        // The last message to the watchdog before the end of the lease.
         program.signal("WINCH");
         let_pass(until(Duration::from_millis(250)), "the lease is nearly over");
         server.thaw();
         let_pass(until(Duration::ZERO) + Duration::from_secs(1), "the first lease is over");
         let goes_on = pids.iter().all(|pid| is_running(*pid));
         let ended = program.ends_by("TERM");
-        // A busy machine may be late once, for the renewal or for the watchdog.
+        // On a busy machine, the renewal or the watchdog may be late once.
         if goes_on { Ok(()) } else { Err((ended.code, ended.said)) }
     };
     eventually("the lease is renewed just before its end", renewed);
@@ -207,12 +207,12 @@ fn a_watchdog_that_is_stopped_keeps_nobody_waiting() {
     eventually_free(&server, "x");
 }
 
-/// The kernel's own word to the command: for whoever kills the watchdog, too.
+/// The command gets the kernel's signal, which helps if the watchdog was killed too.
 #[test]
 fn when_leasehold_is_killed_with_all_its_processes_the_command_ends() {
     let server = server();
     let (program, pids) = tree(&server, &[], "echo $$ $$ .; while :; do sleep 0.1; done");
-    // Otherwise it would start another one.
+    // A running leasehold would restart the watchdog.
     program.signal("STOP");
     signal(watchdog(&program, pids[0]).unwrap(), "KILL").unwrap();
     program.signal("KILL");

@@ -1,4 +1,5 @@
-//! What the program says of its own words, and where: results on standard output, mistakes on standard error.
+//! What the program says about its arguments, and where: results on standard output, errors on standard
+//! error.
 
 use crate::program::{Ended, Program};
 use crate::scene::leasehold;
@@ -63,7 +64,7 @@ fn a_mistake_is_named_with_how_it_is_written() {
     }
 }
 
-/// As a variable is that a script has not set.
+/// An unset variable in a script gives an empty argument.
 #[test]
 fn what_is_empty_is_a_mistake() {
     for words in [

@@ -1,4 +1,4 @@
-//! What the append-only file contains: the commands that a restart would replay.
+//! The contents of the append-only file: the commands that a restart would replay.
 
 use super::Server;
 use super::command_reader::next_command;
@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 
 const FENCE_CLOCK: &[u8] = b"leasehold:fence-clock";
 
-/// The commands appended so far, in order, without those that change no key by themselves (SELECT,
-/// MULTI, EXEC), broadcasts of the fence clock, and the part that a rewrite wrote as RDB.
+/// The commands appended so far, in order. Without SELECT, MULTI and EXEC, which change no key by
+/// themselves, without broadcasts of the fence clock, and without the part that a rewrite wrote as
+/// RDB.
 pub fn commands(server: &Server) -> Vec<Vec<Vec<u8>>> {
     let is_told = |command: &Vec<Vec<u8>>| command.get(1).is_some_and(|key| key == FENCE_CLOCK);
     all(server).filter(|command| !is_frame(&command[0]) && !is_told(command)).collect()
 }
 
-/// Those commands as lines of text.
+/// The same commands as `commands`, as lines of text.
 pub fn lines(server: &Server) -> Vec<String> {
     commands(server).into_iter().map(line).collect()
 }
@@ -37,12 +38,12 @@ fn is_frame(name: &[u8]) -> bool {
     [&b"SELECT"[..], b"MULTI", b"EXEC"].iter().any(|frame| name.eq_ignore_ascii_case(frame))
 }
 
-/// The file that is appended to.
+/// The file that the server appends to.
 pub fn current_file(server: &Server) -> PathBuf {
     files(server.dir()).pop().expect("a file is appended to")
 }
 
-/// One file before 7.0, and the files in the manifest since then.
+/// Before 7.0 one file, since then the files in the manifest.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let folder = dir.join("appendonlydir");
     let Ok(manifest) = fs::read_to_string(folder.join("appendonly.aof.manifest")) else {

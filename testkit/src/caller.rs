@@ -1,4 +1,4 @@
-//! A second module, through which tests call commands as modules do: see `caller_module.rs`.
+//! A second module, through which tests call commands as a module does: see `caller_module.rs`.
 
 use super::library;
 use std::path::{Path, PathBuf};

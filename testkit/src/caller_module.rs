@@ -1,27 +1,28 @@
-//! A module that calls the commands of other modules, and gets in the way of others' calls. It is loaded into a server
+//! A module that calls the commands of other modules, and interferes with other calls. Tests load it into a server
 //! beside Leasehold.
 //!
 //! ```text
-//!   CALLER.CALL command [arg …]    calls a command and passes its reply on
+//!   CALLER.CALL command [arg …]     calls a command and passes its reply on
 //!   CALLER.BEGIN command [arg …]    calls a command that may block (7.2 on): the reply, or
 //!                                   PROMISED
-//!   CALLER.OUTCOME                  how that ended: the number, -1 for nil, -2 for an error; nil
-//!                                   until then
+//!   CALLER.OUTCOME                  the reply to that command: its number, -1 for nil, -2 for an error;
+//!                                   nil until then
 //!   CALLER.HEARD                    the key events of modules so far, a line for each
-//!   CALLER.BLOCK [arg …]            blocks its client for a moment, asked or not, and replies BLOCKED; no flag tells
+//!   CALLER.BLOCK [arg …]            blocks its client for a moment, without a flag that says so, and
+//!                                   replies BLOCKED
 //! ```
 //!
 //! Loaded with an argument, it does one thing more:
 //!
 //! ```text
-//!   fill              takes all the room that there is for categories of the ACL (7.4 on)
-//!   replace COMMAND   makes that command, whoever sends or calls it, CALLER.BLOCK
+//!   fill              uses up the server's categories of the ACL (7.4 on)
+//!   replace COMMAND   replaces that command, sent by a client or called by a module, by CALLER.BLOCK
 //!   ask COMMAND       asks the server for something whenever that command is about to be executed
-//!   hold              holds back the reply of each command that changes a hash, as a search module does that indexes it
+//!   hold              delays the reply to each command that changes a hash, as a search module does
+//!                     while it indexes the hash
 //! ```
 //!
-//! Modules look up the server's functions by name, through the first word of the context. There is
-//! no other way.
+//! Modules can look up the server's functions only by name, through the first word of the context.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 use std::mem::transmute;
@@ -40,7 +41,7 @@ const INTEGER: c_int = 2;
 const NULL: c_int = 4;
 const PROMISE: c_int = 12;
 
-/// The class of key events that modules publish.
+/// The class of the key events that modules publish.
 const OF_MODULES: c_int = 1 << 13;
 
 const OF_HASHES: c_int = 1 << 6;
@@ -50,7 +51,7 @@ const IN_TRANSACTION: c_int = 1 << 1;
 const REPLICATED: c_int = 1 << 12;
 const LOADING: c_int = 1 << 13;
 
-/// For how long a client is blocked, in milliseconds.
+/// How long a client is blocked, in milliseconds.
 const MOMENT: c_longlong = 20;
 
 const NOT_YET: i64 = i64::MIN;
@@ -281,7 +282,7 @@ unsafe fn bytes<'a>(string: Str) -> &'a [u8] {
     }
 }
 
-/// Calls the command in the words behind the first.
+/// Calls the command that follows the first word.
 unsafe fn called(ctx: Ctx, argv: *mut Str, argc: c_int, format: &CStr) -> Reply {
     unsafe {
         let words = slice::from_raw_parts(argv, usize::try_from(argc).unwrap());

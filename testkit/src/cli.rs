@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The first version that rebalances slots.
 const REBALANCES_SINCE: (u32, u32) = (5, 0);
 
-/// Longer than it takes to move any number of slots.
+/// Longer than any rebalancing takes.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// The program beside the server, or in PATH. `None`, with a line that says so, if none is new
@@ -41,7 +41,7 @@ fn is_since(client: &Path, since: (u32, u32)) -> bool {
     line.is_ok_and(|line| version_in(&line, "-cli ").is_some_and(|version| version >= since))
 }
 
-/// Rebalances the slots of a cluster, as an operator does.
+/// Rebalances the slots of a cluster with the server's own program, as an operator does.
 pub struct Rebalance {
     client: PathBuf,
 }
@@ -52,10 +52,10 @@ impl Rebalance {
         Some(Self { client: find(REBALANCES_SINCE)? })
     }
 
-    /// Gives a node this weight, where that of other primaries is 1. Returns when all nodes agree.
+    /// Gives a node this weight; other primaries have 1. Returns when all nodes agree.
     pub fn to_weight(&self, cluster: &Cluster, index: usize, weight: f64) {
         let node = cluster.node(index);
-        // It moves nothing while nodes disagree, as they do after slots have moved.
+        // The program moves nothing while nodes disagree, as they do just after slots have moved.
         let file = node.dir().join("rebalance");
         eventually("the slots are shared out", || {
             let mut program = Command::new(&self.client)

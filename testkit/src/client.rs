@@ -1,5 +1,5 @@
-//! The connection of tests, which decide what bytes are sent and see each reply as it came. The
-//! crate `redis` parses the replies.
+//! The connection that tests use. Tests decide which bytes are sent, and see each reply as it came. The crate `redis`
+//! parses the replies.
 
 use super::eventually::eventually;
 use super::reply::{field, int, micros};
@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A reply that takes longer never comes.
+/// A reply that takes longer is taken for missing.
 const REPLY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A connection to one server.
@@ -24,11 +24,11 @@ pub struct Client {
     parser: Parser,
 }
 
-/// What `LOCK.INFO` says of a held lock. If several hold it, the first five fields are about the one that has held it
-/// for longest.
+/// The fields of `LOCK.INFO` for a held lock. If several owners hold it, the first five fields describe the hold that
+/// has lasted longest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// Who holds the lock.
+    /// The owner that holds the lock.
     pub owner: Vec<u8>,
     /// The number of the grant.
     pub fence: u64,
@@ -40,7 +40,7 @@ pub struct LockInfo {
     pub waiters: i64,
     /// The number of holders.
     pub holders: i64,
-    /// The smallest of their shares; 0 if none of them has a limit.
+    /// The smallest share of its holders; 0 if none has a limit.
     pub share: i64,
 }
 
@@ -74,7 +74,7 @@ impl Client {
         self.try_cmd(words.clone()).unwrap_or_else(|error| panic!("{}: {error}", shown(&words)))
     }
 
-    /// The same for a connection that may be lost.
+    /// Like `cmd`, for a connection that may be lost.
     pub fn try_cmd(&mut self, words: impl Words) -> RedisResult<Value> {
         self.transport.write_all(&encoded(words))?;
         self.parser.parse_value(Uninterrupted(&mut *self.transport))
@@ -85,7 +85,7 @@ impl Client {
         self.transport.write_all(bytes).unwrap();
     }
 
-    /// The same for a connection that may be lost.
+    /// Like `send_bytes`, for a connection that may be lost.
     pub fn try_send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.transport.write_all(bytes)
     }
@@ -105,18 +105,17 @@ impl Client {
         self.try_receive().unwrap()
     }
 
-    /// The same for a connection that may be lost.
+    /// Like `receive`, for a connection that may be lost.
     pub fn try_receive(&mut self) -> RedisResult<Value> {
         self.parser.parse_value(Uninterrupted(&mut *self.transport))
     }
 
-    /// Whether a reply has arrived. No other reply may be under way. The end of the connection is
-    /// an error.
+    /// Whether a reply has arrived. The caller has read all earlier replies. The end of the connection is an error.
     pub fn has_reply(&self) -> io::Result<bool> {
         has_arrived(self.transport.as_fd())
     }
 
-    /// Closes the half of the connection that sends.
+    /// Closes the sending half of the connection.
     pub fn end_sending(&mut self) {
         self.transport.shut_down(Shutdown::Write).unwrap();
     }
@@ -143,7 +142,7 @@ impl Client {
             .collect()
     }
 
-    /// Executes the commands between MULTI and EXEC, and returns the replies in that of EXEC.
+    /// Executes the commands between MULTI and EXEC, and returns the replies inside EXEC's reply.
     pub fn transaction(&mut self, commands: &[&str]) -> Vec<Value> {
         let whole = [&["MULTI"], commands, &["EXEC"]].concat();
         match self.pipeline(&whole).pop() {
@@ -214,7 +213,7 @@ impl Client {
         (micros(&self.cmd("TIME")).unwrap() / 1_000).cast_signed()
     }
 
-    /// The server's clock, once it is later than now.
+    /// Waits for the next millisecond of the server's clock, and returns it.
     pub fn next_millisecond(&mut self) -> i64 {
         let begun = self.now();
         eventually("the clock ticks", || match self.now() {
@@ -237,7 +236,7 @@ impl Client {
         field.unwrap_or_else(|| panic!("INFO {section} has no {name}")).parse().unwrap()
     }
 
-    /// How often each command was executed so far, `info` included.
+    /// How often each command was executed so far, INFO included.
     pub fn executed(&mut self) -> BTreeMap<String, u64> {
         let text = self.info_text("commandstats");
         let lines = text.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
@@ -249,7 +248,7 @@ impl Client {
             .collect()
     }
 
-    /// Waits until so many clients wait for a lock.
+    /// Waits until this many clients wait for a lock.
     #[track_caller]
     pub fn wait_until_waiters(&mut self, wanted: u64) {
         eventually("so many wait", || match self.counter("waiters") {
@@ -258,7 +257,7 @@ impl Client {
         });
     }
 
-    /// Has the server save its data, by `BGSAVE` or `BGREWRITEAOF`, and waits until it has done so.
+    /// Makes the server save its data, by `BGSAVE` or `BGREWRITEAOF`, and waits until it has done so.
     #[track_caller]
     pub fn save_by(&mut self, command: &str) {
         let reply = self.cmd(command);
@@ -269,7 +268,7 @@ impl Client {
         }
     }
 
-    /// Waits until the server neither saves its data nor means to. Returns what INFO then says of it.
+    /// Waits until no save is running or scheduled. Returns what INFO then says about persistence.
     #[track_caller]
     pub fn wait_until_saved(&mut self) -> String {
         eventually("the data is saved", || {
@@ -304,11 +303,11 @@ impl AsFd for Client {
     }
 }
 
-/// The server sees the end of the connection at once. To close the descriptor would not do: a process
-/// that another test is just starting has a copy of it until it executes its program.
+/// Shuts the connection down, so that the server sees its end at once. Closing the descriptor is not enough: a
+/// process that another test is just starting has a copy until exec.
 impl Drop for Client {
     fn drop(&mut self) {
-        // It fails if the server has closed the connection already.
+        // Fails if the server has already closed the connection.
         let _closed = self.transport.shut_down(Shutdown::Both);
     }
 }

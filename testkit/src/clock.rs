@@ -1,7 +1,7 @@
 //! A wall clock that a test can set while the server runs, and a simulated suspend for one process.
 //!
-//! libfaketime is the usual tool, but servers with jemalloc hang under it. So there is a shim of
-//! our own, preloaded into the server: see `clock_shim.rs`. Linux only.
+//! libfaketime is the usual tool, but servers with jemalloc hang under it. So a shim of this crate
+//! is preloaded into the server: see `clock_shim.rs`. Linux only.
 
 use super::{Client, eventually, library, unix_micros};
 use std::io::Write;
@@ -17,18 +17,18 @@ use tempfile::NamedTempFile;
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 pub(crate) const OFFSET_FILE: &str = "LEASEHOLD_CLOCK_OFFSET";
 
-/// More than any lease or margin of a test.
+/// Longer than any lease or margin in a test.
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A clock for any number of servers, which then agree on the time.
 pub struct Clock {
     file: NamedTempFile,
-    /// The file, mapped as it is in the servers. What is written to a file arrives byte by byte,
-    /// and a server that read half of a step would be years ahead.
+    /// The file, mapped as in the servers. A file is written byte by byte, and a server that read
+    /// half of a step would be years ahead.
     words: &'static Words,
 }
 
-/// As `clock_shim.rs` has them.
+/// The layout in `clock_shim.rs`.
 #[repr(C)]
 struct Words {
     offset: AtomicI64,
@@ -38,18 +38,19 @@ struct Words {
 }
 
 impl Clock {
-    /// A clock that is right until it is set.
+    /// A clock that shows the right time until it is set.
     #[allow(clippy::new_without_default, reason = "it makes a file")]
     pub fn new() -> Self {
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(&[0; size_of::<Words>()]).unwrap();
         let (length, access) = (size_of::<Words>(), libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: maps the words that were just written. They stay mapped until this process ends.
+        // SAFETY: maps the file that was just written, for its whole length. The mapping stays
+        // until this process ends.
         let words = unsafe {
             libc::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
         };
         assert_ne!(words, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-        // SAFETY: aligned to a page, and only ever used as these.
+        // SAFETY: page-aligned, large enough, and only ever used as these words.
         Self { file, words: unsafe { &*words.cast() } }
     }
 
@@ -63,7 +64,7 @@ impl Clock {
         self.words.offset.fetch_add(micros(by), SeqCst);
     }
 
-    /// Simulates a suspend of the machine: only the clock that counts suspends goes on.
+    /// Simulates a suspend of the machine: only the clock that counts suspends advances.
     pub fn suspend(&mut self, by: Duration) {
         self.words.suspended.fetch_add(micros(by), SeqCst);
     }
@@ -73,7 +74,7 @@ impl Clock {
         process.env(PRELOAD, shim()).env(OFFSET_FILE, self.file())
     }
 
-    /// Waits until the server uses the time that was set: Valkey 9.1 reads the clock only once in a
+    /// Waits until the server uses the new time: Valkey 9.1 reads the clock only once in a
     /// millisecond.
     pub fn wait_until_known(&self, client: &mut Client) {
         eventually("the server knows the time", || {
@@ -90,13 +91,13 @@ impl Clock {
         (since + self.words.offset.load(SeqCst)) / 1_000
     }
 
-    /// Sets the clock back once a server has read it so many times.
+    /// Sets the clock back after this many reads by a server.
     pub fn step_back_after(&mut self, reads: i64, by: Duration) {
         self.words.step.store(-micros(by), SeqCst);
         self.words.reads.store(reads, SeqCst);
     }
 
-    /// Whether that step is still to come.
+    /// Whether that step has not happened yet.
     pub fn is_to_step(&self) -> bool {
         self.words.reads.load(SeqCst) > 0
     }

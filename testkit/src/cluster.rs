@@ -4,12 +4,12 @@
 //!   Cluster::start()              nodes 0, 1, 2 are primaries; 3 is a replica of 0, 4 of 1, 5 of 2
 //!   Cluster::of(2, 0)             two primaries without replicas
 //!     .node(3)                    a server like any other
-//!     .slot_of(0)                 one of the slots of node 0, and names of keys in it
+//!     .slot_of(0)                 a slot of node 0, and names of keys in it
 //!     .client()                   follows redirections, as clients of clusters do
 //!   SlotMove                      moves a slot, step by step or at once: see `slot_move.rs`
 //! ```
 //!
-//! A node keeps its index: node 0 stays node 0 when it is killed, and when it comes back as a
+//! A node keeps its index: node 0 stays node 0 after it was killed, and when it comes back as a
 //! replica.
 
 use super::cluster_client::ClusterClient;
@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 
 const SLOTS: usize = 16_384;
 
-/// Longer than a node tries to meet another. On a busy machine it may have to be told again.
+/// Longer than a node tries to meet another. On a busy machine, CLUSTER MEET may have to be
+/// repeated.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// Servers that share the slots of a cluster.
@@ -36,7 +37,7 @@ pub struct Cluster {
 /// A server, and its name in the cluster.
 pub struct Node {
     server: Server,
-    /// The name by which the cluster knows the node.
+    /// The id of the node in the cluster.
     pub id: String,
 }
 
@@ -48,13 +49,13 @@ pub struct Slot {
     tag: String,
 }
 
-/// What one node says of another: a line of `CLUSTER NODES`.
+/// How one node sees another: a line of `CLUSTER NODES`.
 #[derive(Debug)]
 struct Seen {
     id: String,
     port: String,
     flags: String,
-    /// The primary that it follows, or `-`.
+    /// The primary of this replica, or `-`.
     primary: String,
     epoch: String,
     link: String,
@@ -64,11 +65,11 @@ struct Seen {
 /// How a replica takes over from its primary.
 #[derive(Clone, Copy, Debug)]
 pub enum Takeover {
-    /// By agreement with the primary, which stops writing until the replica has everything.
+    /// With the primary's consent: it stops writing until the replica has everything.
     Agreed,
-    /// Without asking the primary, by a vote of the others.
+    /// Without asking the primary, by a vote of the other primaries.
     Forced,
-    /// Without asking anybody.
+    /// Without a vote.
     Unasked,
 }
 
@@ -78,7 +79,7 @@ impl Cluster {
         Self::of(3, 1)
     }
 
-    /// A cluster of so many primaries with so many replicas each. It is up when this returns.
+    /// A cluster of this many primaries with this many replicas each. It is up when this returns.
     pub fn of(primaries: usize, replicas_of_each: usize) -> Self {
         Self::with(primaries, replicas_of_each, |_, setup| setup)
     }
@@ -133,7 +134,7 @@ impl Cluster {
         self.node(self.owner(slot.try_into().unwrap())).client()
     }
 
-    /// The node that says it has the slot.
+    /// The index of the node that says it has the slot.
     pub fn owner(&self, slot: u16) -> usize {
         eventually("a node has the slot", || {
             let owns = |node: &Node| node.is_up() && node.has(slot);
@@ -141,7 +142,7 @@ impl Cluster {
         })
     }
 
-    /// A slot of this node. Each call gives another one, as long as the node has enough of them.
+    /// A slot of this node. Each call returns another slot, as long as the node has enough of them.
     pub fn slot_of(&self, index: usize) -> Slot {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         loop {
@@ -159,7 +160,7 @@ impl Cluster {
     }
 
     /// Waits until every node that is up knows the owner of the slot and the owner's epoch. If the
-    /// slot moved on earlier, two nodes would claim it.
+    /// slot moved again before that, two nodes would claim it.
     pub fn wait_until_owned_by(&self, slot: u16, owner: usize) {
         let owns = |node: &Node| {
             let owner = node.sees().into_iter().find(|seen| seen.has(slot));
@@ -217,8 +218,8 @@ impl Cluster {
         wait_until_it_is(node, "master");
     }
 
-    /// Waits until every node that is up knows this one as a replica of its primary. Its primary
-    /// would ignore it otherwise.
+    /// Waits until every node that is up knows this replica. Its primary would ignore the replica
+    /// before that.
     fn wait_until_known(&self, replica: usize) {
         let id = &self.node(replica).id;
         let primary = |node: &Node| {
@@ -233,8 +234,8 @@ impl Cluster {
         }
     }
 
-    /// Puts a proxy before this node, for its replicas and for clients that are redirected. The bus
-    /// between the nodes does not go through it.
+    /// Puts a proxy before this node, for its replicas and for redirected clients. The bus between
+    /// the nodes bypasses it.
     pub fn put_proxy_before(&self, index: usize) -> Proxy {
         let node = self.node(index);
         let proxy = Proxy::to(node.port());
@@ -273,10 +274,10 @@ impl Cluster {
         }
     }
 
-    /// Introduces all nodes to each other, instead of leaving it to gossip.
+    /// Introduces all nodes to each other, because gossip would take longer.
     fn introduce(&self) {
         for (index, node) in self.nodes.iter().enumerate() {
-            // Primaries that choose the same epoch would have to settle that first.
+            // Primaries with equal epochs would have to resolve that conflict first.
             node.cmd(format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
             for other in &self.nodes[..index] {
                 node.cmd(format!("CLUSTER MEET 127.0.0.1 {}", other.port()));
@@ -350,8 +351,8 @@ impl Node {
 }
 
 impl Seen {
-    /// Parses `id ip:port@bus flags primary ping pong epoch link slot slot …`, without slots that
-    /// are moving.
+    /// Parses `id ip:port@bus flags primary ping pong epoch link slot slot …`, and ignores slots
+    /// that are moving.
     fn parse(line: &str) -> Self {
         let words: Vec<_> = line.split(' ').collect();
         let range = |word: &&str| {

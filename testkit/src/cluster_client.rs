@@ -5,7 +5,8 @@
 //! | MOVED                                          | remembers the node, and asks it   |
 //! | ASK                                            | asks that node once               |
 //! | TRYAGAIN, CLUSTERDOWN                          | asks again in a moment            |
-//! | UNBLOCKED, READONLY, the end of the connection | asks another node in a moment     |
+//! | UNBLOCKED, READONLY, LOADING, MASTERDOWN, the  | asks another node in a moment     |
+//! | end of the connection                          |                                   |
 
 use super::{Client, Words};
 use redis::Value;
@@ -17,21 +18,21 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long it waits before it asks again.
+/// How long the client waits before it asks again.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// How long it goes on asking.
+/// How long the client goes on asking.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A connection to each node, and the places of slots.
+/// A connection to each node, and the known places of slots.
 pub struct ClusterClient {
     ports: Vec<u16>,
-    /// The port of the node that had each key last.
+    /// The port of the node that last had each key.
     places: HashMap<Vec<u8>, u16>,
     connections: HashMap<u16, Client>,
     /// The codes of the error replies so far, in order.
     pub detours: Vec<String>,
-    /// When it last sent a request.
+    /// When the client last sent a request.
     pub asked: Instant,
     /// The number of requests so far, for other threads to watch.
     pub requests: Arc<AtomicU64>,
@@ -40,9 +41,9 @@ pub struct ClusterClient {
 enum Next {
     At(u16),
     OnceAt(u16),
-    /// The same node, in a moment.
+    /// Ask the same node, in a moment.
     Again,
-    /// Any node, in a moment.
+    /// Ask any node, in a moment.
     Elsewhere,
 }
 
@@ -58,7 +59,7 @@ impl ClusterClient {
         }
     }
 
-    /// Sends a command to the node that has its key, which is its second word.
+    /// Sends a command to the node that has its key, the second word.
     pub fn cmd(&mut self, words: impl Words) -> Value {
         let words = words.words();
         let key = words[1].clone();

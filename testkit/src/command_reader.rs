@@ -1,4 +1,4 @@
-//! Commands as a server writes them for others: into its append-only file, and to replicas.
+//! Commands as a server writes them into its append-only file and to its replicas.
 
 use std::io::BufRead;
 
@@ -8,7 +8,7 @@ pub(crate) fn next_command(from: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
     Some((0..count).map(|_| word(from)).collect())
 }
 
-/// The next line without its end, or `None` at the end of all.
+/// The next line without its end, or `None` at the end of the input.
 pub(crate) fn line(from: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
     let length = from.read_line(&mut line).unwrap();

@@ -1,26 +1,26 @@
-//! Many contended locks, and the commands with which other clients name them.
+//! Many contended locks, and commands of other clients that name them.
 
 use super::crowd::Crowd;
 use super::traffic::Batch;
 use super::{Seed, Server, eventually, field};
 use redis::Value;
 
-/// Neither these leases nor these waits end during a test.
+/// A lease and a patience that outlast every test.
 const LONG: u64 = 3_600_000;
 
-/// The number of words that a client that has not logged in may send in one command.
+/// How many words one command of a client that has not logged in may have.
 const WORDS_WITHOUT_LOGIN: usize = 10;
 
 /// Locks that are held, each with one waiter.
 pub struct Contended {
-    /// The locks that are held and waited for.
+    /// The names of these locks.
     pub names: Vec<String>,
-    /// The waiters, who leave when this is dropped.
+    /// The waiters, which leave when this is dropped.
     _waiters: Crowd,
 }
 
 impl Contended {
-    /// Holds so many locks in database 0 whose names begin with `prefix`.
+    /// Holds this many locks in database 0, with names that begin with `prefix`.
     pub fn hold(server: &Server, prefix: &str, count: usize) -> Self {
         let names: Vec<_> = (0..count).map(|lock| format!("{prefix}{lock:012}")).collect();
         let mut client = server.client();
@@ -46,8 +46,7 @@ impl Contended {
         Self { names, _waiters: waiters }
     }
 
-    /// What clients send that poll with `SET NX`: each batch tries sixteen of the locks, chosen at
-    /// random.
+    /// The batches of clients that poll with `SET NX`: each batch tries sixteen random locks.
     pub fn polls(&self, seed: &mut Seed) -> Vec<Batch> {
         self.batches(seed, |name| format!("SET {name} old NX PX 1000"))
     }

@@ -1,9 +1,9 @@
-//! Many connections driven by one thread: non-blocking unix sockets and epoll, so that a round with
-//! one active member costs the same among ten members and among ten thousand.
+//! Many connections driven by one thread: non-blocking unix sockets and epoll. So a round with one
+//! active member costs the same among ten members and among ten thousand.
 //!
-//! A [`Client`](super::Client) blocks until its reply is whole, and would need a thread for each.
+//! A [`Client`](super::Client) blocks until its reply is whole, so each would need a thread.
 //!
-//! Linux only, as is the clock.
+//! Linux only, like the clock.
 
 use super::Server;
 use super::eventually::PATIENCE;
@@ -20,11 +20,11 @@ pub struct Crowd {
     /// The members. `None` is a member that left.
     members: Vec<Option<Member>>,
     epoll: OwnedFd,
-    /// Held by a large crowd.
+    /// The lock that a large crowd holds.
     _large: Option<MutexGuard<'static, ()>>,
 }
 
-/// Tests run in parallel in one process, which may not open enough files for two large crowds.
+/// Tests run in parallel in one process, which may be unable to open the files of two large crowds.
 static LARGE: Mutex<()> = Mutex::new(());
 const LARGE_SIZE: usize = 4_000;
 
@@ -37,7 +37,7 @@ struct Member {
 pub type Received = (usize, Option<Value>);
 
 impl Crowd {
-    /// So many connections to the server.
+    /// Opens this many connections to the server.
     pub fn of(server: &Server, size: usize) -> Self {
         let large =
             (size >= LARGE_SIZE).then(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
@@ -61,13 +61,13 @@ impl Crowd {
         self.members.push(Some(Member { stream, unread: Vec::new() }));
     }
 
-    /// How many connections there are.
+    /// The number of connections, including members that left.
     pub fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// Sends a command on a member's connection. It must fit into the socket's buffer, as a lock
-    /// command does.
+    /// Sends a command on a member's connection. The command must fit into the socket's buffer, as
+    /// lock commands do.
     pub fn send(&mut self, index: usize, words: impl Words) {
         let member = self.members[index].as_mut().expect("it left");
         member.stream.write_all(&encoded(words)).unwrap();
@@ -84,8 +84,7 @@ impl Crowd {
         self.members[index] = None;
     }
 
-    /// Waits until at least one member has received something, and returns all that was received by
-    /// then.
+    /// Waits until at least one member has received something. Returns everything received by then.
     pub fn receive(&mut self) -> Vec<Received> {
         let deadline = Instant::now() + PATIENCE;
         let mut received = Vec::new();
@@ -99,8 +98,8 @@ impl Crowd {
         received
     }
 
-    /// Waits for one reply to each member that is still there, and returns them by member. `None`
-    /// is a lost connection.
+    /// Waits for one reply to each remaining member, and returns the replies by member. `None` is a
+    /// lost connection.
     pub fn one_reply_each(&mut self) -> Vec<Option<Value>> {
         let mut replies = vec![None; self.size()];
         let mut missing = self.members.iter().flatten().count();
@@ -164,7 +163,8 @@ impl Member {
     }
 }
 
-/// A parser takes all that it can read, and what it does not need for its reply is lost with it.
+/// A parser reads as much as it can and drops the bytes after its reply. So this gives it one byte
+/// at a time.
 struct ByteByByte<'b>(&'b [u8]);
 
 impl Read for ByteByByte<'_> {
@@ -174,13 +174,13 @@ impl Read for ByteByByte<'_> {
     }
 }
 
-/// Allows this process to open so many files, or fails the test.
+/// Allows this process to open this many files, or fails the test.
 fn allow_files(wanted: usize) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) });
     let wanted = (wanted as u64).max(limit.rlim_cur);
     assert!(wanted <= limit.rlim_max, "{wanted} open files are more than ulimit -Hn allows");
-    // Other tests of this process open files too.
+    // The maximum, because other tests of this process open files too.
     limit.rlim_cur = limit.rlim_max;
     checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) });
 }

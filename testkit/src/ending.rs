@@ -1,8 +1,8 @@
-//! Ends threads that work until a flag is set.
+//! Ends threads that run until a flag is set.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Sets the flag when it is dropped, also when a test fails. Otherwise the threads of a scope would
+/// Sets the flag when it is dropped, even when a test fails. Otherwise the threads of a scope would
 /// go on, and the failure would never be reported.
 pub struct End<'o>(pub &'o AtomicBool);
 

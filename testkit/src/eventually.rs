@@ -4,19 +4,20 @@ use std::fmt::Debug;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a loaded machine, so that reaching it means "never". Sentinels may
-/// need three attempts at a failover there, ten seconds apart.
+/// Longer than anything takes on a loaded machine, so a test that reaches it has failed. There,
+/// sentinels may need three attempts at a failover, ten seconds apart.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
-/// Calls `probe` until it gives `Ok`. Panics at the deadline, and says what was seen last.
+/// Calls `probe` until it returns `Ok`. Panics after `PATIENCE`, and shows the last error.
 pub fn eventually<T, E: Debug>(what: &str, probe: impl FnMut() -> Result<T, E>) -> T {
     patiently(PATIENCE, probe)
         .unwrap_or_else(|seen| panic!("never happened: {what}; last seen: {seen:?}"))
 }
 
-/// Calls `probe` until it gives `Ok`, or until patience has ended. The error is what was seen last.
+/// Calls `probe` until it returns `Ok`, or until the patience has ended. Then returns the last
+/// error.
 pub(crate) fn patiently<T, E>(
     patience: Duration,
     mut probe: impl FnMut() -> Result<T, E>,

@@ -7,7 +7,7 @@
 //!        .acquire("k", "alice", 5_000) a lock command, the reply as a Rust type
 //!     .line_client()                   a connection without a parser: see `line_client.rs`
 //!   Server::builder() … .start()       with configuration, a primary, another clock, no module
-//!     .clients_over_tls() .password(…) how .client() is let in; .stranger() gives no password
+//!     .clients_over_tls() .password(…) how .client() connects; .stranger() gives no password
 //!   Cluster::start()                   servers that share the keys: see `cluster.rs`
 //!   Sentinels::start()                 a primary, replicas and sentinels: see `sentinel.rs`
 //!   Traffic::on(&server, …)            pipelined clients in the background: see `traffic.rs`
@@ -20,7 +20,8 @@
 //!   Stopwatch::start()                 time in which this machine ran, for short bounds
 //! ```
 //!
-//! A server that died, stopped answering or logged a panic fails its test when it is dropped.
+//! A server that died, stopped answering or logged a panic fails its test when the server is
+//! dropped.
 
 #![allow(
     clippy::unwrap_used,

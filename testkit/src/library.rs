@@ -1,4 +1,4 @@
-//! Compiles libraries that are loaded into servers, once per run, from a source in this crate.
+//! Compiles libraries that servers load, once per run, from sources in this crate.
 
 use std::env;
 use std::fs;
@@ -8,8 +8,8 @@ use std::process::Command;
 pub(crate) fn compiled(name: &str, text: &str) -> PathBuf {
     let folder = &folder();
     let library = folder.join(format!("{name}.so"));
-    // Another run may use the same folder, and the compiler writes files of its own beside the
-    // library.
+    // A folder of its own: another run may use the same folder, and the compiler writes other files
+    // beside the library.
     let workshop = tempfile::tempdir_in(folder).unwrap();
     let (source, partial) = (workshop.path().join("source.rs"), workshop.path().join("partial"));
     fs::write(&source, text).unwrap();

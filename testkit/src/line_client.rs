@@ -1,9 +1,8 @@
-//! The connection of what has to be as fast as a server: benchmarks, background traffic and the
-//! clients of the campaign.
+//! The connection for clients that must be as fast as a server: benchmarks, background traffic and
+//! the clients of the campaign.
 //!
 //! [`Client`](super::Client) makes a value of each reply. That allocates, and a benchmark would
-//! measure the parser besides the server. Here a reply is the line that the server sent, read in
-//! place.
+//! measure the parser as well. Here a reply is the line that the server sent, read in place.
 
 use super::transport::{Transport, Uninterrupted, has_arrived, reset};
 use std::io::{self, ErrorKind, Read};
@@ -13,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A reply that takes longer never comes.
+/// A reply that takes longer is taken for missing.
 const REPLY_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Longer than any expected line.
@@ -23,9 +22,9 @@ const BUFFER_SIZE: usize = 1 << 16;
 pub struct LineClient {
     transport: Box<dyn Transport>,
     buffer: Box<[u8]>,
-    /// Bytes that were received and not read: from here …
+    /// The bytes that were received and not yet read begin here …
     begin: usize,
-    /// … to here.
+    /// … and end here.
     end: usize,
 }
 
@@ -48,7 +47,7 @@ impl LineClient {
         Ok(Self { transport, buffer, begin: 0, end: 0 })
     }
 
-    /// Sets how long to wait for each line. `None` is without limit.
+    /// Sets how long to wait for each line. `None` means without limit.
     pub fn set_deadline(&mut self, deadline: Option<Duration>) {
         self.transport.set_deadline(deadline).unwrap();
     }
@@ -58,7 +57,7 @@ impl LineClient {
         self.try_send(requests).unwrap();
     }
 
-    /// The same for a connection that may be lost.
+    /// Like `send`, for a connection that may be lost.
     pub fn try_send(&mut self, requests: &[u8]) -> io::Result<()> {
         self.transport.write_all(requests)
     }
@@ -77,7 +76,7 @@ impl LineClient {
         }
     }
 
-    /// The same for a connection that may be lost.
+    /// Like `line`, for a connection that may be lost.
     pub fn try_line(&mut self) -> io::Result<&[u8]> {
         let mut seen = self.begin;
         loop {
@@ -87,7 +86,7 @@ impl LineClient {
                 self.begin = end + 1;
                 return Ok(&self.buffer[begin..end - 1]);
             }
-            // The rest of a reply moves to the front, so that there is room for more of it.
+            // Moves the beginning of a reply to the front, to make room for the rest.
             self.buffer.copy_within(self.begin..self.end, 0);
             self.end -= self.begin;
             self.begin = 0;
@@ -100,7 +99,7 @@ impl LineClient {
         }
     }
 
-    /// Closes the connection with a reset, so that nothing is sent any more.
+    /// Closes the connection with a reset, so that nothing more is sent.
     pub fn reset(self) {
         reset(self.transport.as_fd());
     }
@@ -111,7 +110,7 @@ impl LineClient {
         self.line()
     }
 
-    /// Whether a reply has arrived that was not read. The end of the connection is an error.
+    /// Whether an unread reply has arrived. The end of the connection is an error.
     pub fn has_reply(&self) -> io::Result<bool> {
         if self.begin < self.end { Ok(true) } else { has_arrived(self.transport.as_fd()) }
     }

@@ -1,4 +1,4 @@
-//! The build of the module that is tested: the one just made, never a stale one.
+//! The build of the module under test: always the newest, never a stale one.
 
 use super::version::{announce, version_line};
 use std::env::{self, consts};
@@ -10,8 +10,8 @@ use std::time::SystemTime;
 /// The default of `leasehold.fence-margin`, in milliseconds.
 pub const USUAL_FENCE_MARGIN: u64 = 15_000;
 
-/// The module's file. Cargo builds the cdylib for tests beside the tests' own executable. The copy
-/// one folder up is only refreshed by `cargo build`, and may be older.
+/// The module's file. Cargo builds the cdylib for tests beside their executable. Only `cargo build`
+/// refreshes the copy one folder up, so that copy may be older.
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -48,15 +48,15 @@ fn find() -> PathBuf {
     env::current_exe().unwrap().with_file_name(file)
 }
 
-/// Cargo compares the same dates of the same files to decide whether to build again, so what it has
-/// just built is never refused.
+/// Fails if a source is newer than the build. Cargo compares the same dates of the same files, so
+/// this never refuses what Cargo has just built.
 fn refuse_if_stale(path: &Path, built: SystemTime) {
     let newer: Vec<_> =
         sources(path).into_iter().filter(|source| modified(source) > built).collect();
     assert!(newer.is_empty(), "{} is older than {newer:?}: build it again", path.display());
 }
 
-/// The sources of the module, as the compiler noted them beside it: `module: source source …`
+/// The sources of the module, from the compiler's note beside the module: `module: source source …`
 fn sources(path: &Path) -> Vec<PathBuf> {
     let notes = ["leasehold.d", "libleasehold.d"].map(|name| path.with_file_name(name));
     let note = notes.iter().find_map(|note| fs::read_to_string(note).ok());

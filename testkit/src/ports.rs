@@ -1,9 +1,9 @@
-//! Free ports. Another process may take one before the server does, so callers try again.
+//! Free ports. Another process may take one before the server does, so callers retry.
 
 use super::Seed;
 use std::net::TcpListener;
 
-/// The distance from the port of a cluster node to that of its bus, on every server.
+/// The distance between the port of a cluster node and the port of its bus, on every server.
 const TO_THE_BUS: u16 = 10_000;
 
 /// A port that nobody listens on.
@@ -11,7 +11,7 @@ pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// A port for a node of a cluster. The system gives neither this port nor that of its bus to
+/// A port for a node of a cluster. The system gives neither this port nor the port of the bus to
 /// outgoing connections: a node that was down must find both free when it comes back.
 pub fn free_port_of_a_node() -> u16 {
     const FIRST: u16 = 11_000;

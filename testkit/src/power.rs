@@ -1,7 +1,7 @@
-//! Simulates a power failure: a server dies, and data that it had not forced to disk is gone.
+//! Simulates a power failure: a server dies, and data that it had not forced to disk is lost.
 //!
-//! Files are cut to the length that was last forced to disk. Renamed files count as safe, so no
-//! file may be rewritten meanwhile. Linux only, as is the clock.
+//! Cuts the append-only file to the length that was last forced to disk. Renamed files count as
+//! safe, so no file may be rewritten meanwhile. Linux only, like the clock.
 
 use super::{Server, aof, library};
 use std::fs::{self, OpenOptions};
@@ -18,7 +18,7 @@ pub(crate) fn shim() -> PathBuf {
 pub fn fail(server: &mut Server) {
     server.kill();
     let file = aof::current_file(server);
-    // Nothing was forced to disk, or there would be a note.
+    // Without a note, nothing was forced to disk.
     let note = fs::read_to_string(file.with_extension("synced")).unwrap_or_else(|_| "0".to_owned());
     let length = note.parse().unwrap();
     OpenOptions::new().write(true).open(file).unwrap().set_len(length).unwrap();

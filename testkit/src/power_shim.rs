@@ -1,7 +1,6 @@
-//! Preloaded into a server: notes beside each append-only file how much of it has been forced to
-//! disk.
+//! Preloaded into a server: notes beside each append-only file how much of it was forced to disk.
 //!
-//! That much is left after a power failure. Nobody can tell about the rest.
+//! A power failure leaves that much. What happens to the rest is unknown.
 
 use std::ffi::{c_int, c_long};
 use std::fs;
@@ -19,7 +18,7 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdatasync(file: c_int) -> c_int {
     let open = format!("/proc/self/fd/{file}");
-    // Measured before the call: bytes that are appended meanwhile may not be forced to disk.
+    // Measured before the call, because bytes appended during the call may not be forced to disk.
     let length = fs::metadata(&open).map_or(0, |metadata| metadata.len());
     let outcome = unsafe { syscall(SYS_FDATASYNC, c_long::from(file)) };
     if outcome == 0

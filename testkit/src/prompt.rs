@@ -15,8 +15,8 @@ pub struct Prompt {
 }
 
 impl Server {
-    /// The prompt of a client that is connected to this server. `None`, with a line that says so,
-    /// if there is no such client.
+    /// The prompt of redis-cli or valkey-cli, connected to this server. `None`, with a line that
+    /// says so, if there is no such program.
     pub fn prompt(&self) -> Option<Prompt> {
         let mut client = Command::new(cli::find(ASKS_SINCE)?);
         client
@@ -25,7 +25,7 @@ impl Server {
             .envs([("TERM", "xterm"), ("REDISCLI_HISTFILE", "/dev/null")])
             .envs([("REDISCLI_RCFILE", "/dev/null"), ("VALKEYCLI_HISTFILE", "/dev/null")]);
         let mut prompt = Prompt { terminal: Terminal::run(client) };
-        // Text that is typed before the prompt is lost.
+        // The program drops text that is typed before the prompt.
         prompt.terminal.shows("> ");
         Some(prompt)
     }
@@ -36,20 +36,20 @@ impl Prompt {
         self.terminal.types(text);
     }
 
-    /// Waits until this text is behind the prompt, typed or not.
+    /// Waits until this text follows the prompt, typed or as a hint.
     pub fn shows(&mut self, text: &str) {
         let whole = format!("> {text}");
         self.terminal.until(text, |seen| end_of_first_line(seen, |line| line.ends_with(&whole)));
     }
 
-    /// Deletes what was typed.
+    /// Deletes the typed text.
     pub fn clears(&mut self) {
         self.types(CONTROL_U);
     }
 }
 
-/// The end of the first such line. The line is written anew after each key, and counts when the
-/// cursor is moved back over it.
+/// The end of the first matching line. The line is redrawn after each key. It is complete when the
+/// cursor returns to its start.
 fn end_of_first_line(seen: &str, is_it: impl Fn(&str) -> bool) -> Option<usize> {
     let mut start = 0;
     seen.match_indices('\r').find_map(|(end, _)| {
@@ -59,7 +59,8 @@ fn end_of_first_line(seen: &str, is_it: impl Fn(&str) -> bool) -> Option<usize> 
     })
 }
 
-/// The line without what moves the cursor and changes colours: ESC, `[`, and on to a letter.
+/// The line without the sequences that move the cursor and change colours: ESC, `[`, up to a
+/// letter.
 fn without_colours(line: &str) -> String {
     let mut parts = line.split("\x1b[");
     let first = parts.next().unwrap_or_default().to_owned();

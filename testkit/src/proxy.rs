@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   replica, sentinel, client ──► proxy.port() ──► server
-//!                                    │ cut: drops what comes and keeps connections open, as when a
-//!                                    │      cable is pulled
-//!                                    │ heal: connections that lost something end, new ones pass
-//!                                    │ hold: keeps what comes for the server on open connections,
-//!                                    │       also when the client has left
-//!                                    │ deliver: sends on what was kept
-//!                                    │ deafen: drops what the server says on open connections for ever;
+//!                                    │ cut: drops bytes and keeps connections open, like a pulled
+//!                                    │      cable
+//!                                    │ heal: ends connections that lost something; new ones pass
+//!                                    │ hold: keeps bytes for the server on open connections, even
+//!                                    │       when the client has left
+//!                                    │ deliver: sends the kept bytes on
+//!                                    │ deafen: drops the server's bytes on open connections for ever;
 //!                                    │       new ones pass
-//!                                    │ slow: delays what passes, and keeps its order
-//!                                    │ idle limit: ends connections that are idle for so long
+//!                                    │ slow: delays bytes, and keeps their order
+//!                                    │ idle limit: ends connections that are idle for this long
 //! ```
 //!
-//! Each connection has four threads: for each way one that reads and one that writes when it is time.
+//! Each connection has four threads: in each direction, one reads, and one writes when it is time.
 
 use super::Client;
 use std::io::ErrorKind::{TimedOut, WouldBlock};
@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 /// The direction in which bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// What clients send.
+    /// From clients to the server.
     ToServer,
-    /// What the server answers.
+    /// From the server to clients.
     FromServer,
 }
 
@@ -47,15 +47,15 @@ struct State {
     /// The server's port.
     server: u16,
     cut: Ways,
-    /// When links are cut, one connection in so many is.
+    /// A cut concerns only every n-th connection.
     one_in: AtomicU64,
     accepted: AtomicU64,
-    /// Connections below this number hear nothing from the server.
+    /// Connections with a lower number get nothing from the server.
     deaf_below: AtomicU64,
     delay_micros: AtomicU64,
-    /// Connections below this number are not delayed.
+    /// Connections with a lower number are not delayed.
     fast_below: AtomicU64,
-    /// Nor are those, if this is so, that have subscribed to nothing.
+    /// If set, only connections that have subscribed to something are delayed.
     only_subscriptions: AtomicBool,
     /// Idle connections end after this time, as on most proxies.
     idle_limit: Option<Duration>,
@@ -63,7 +63,7 @@ struct State {
     links: Mutex<Vec<Arc<Link>>>,
 }
 
-/// A state of either way.
+/// A state for each direction.
 #[derive(Default)]
 struct Ways {
     to_server: AtomicBool,
@@ -76,16 +76,16 @@ struct Link {
     server: TcpStream,
     number: u64,
     has_subscribed: AtomicBool,
-    /// The ways on which something was dropped. What follows would make no sense.
+    /// The directions in which something was dropped. Later bytes would make no sense there.
     torn: Ways,
-    /// Whether what comes for the server is kept.
+    /// Whether bytes for the server are kept.
     held: Mutex<bool>,
     delivered: Condvar,
-    /// When bytes last passed, either way.
+    /// When bytes last passed in either direction.
     used: Mutex<Instant>,
 }
 
-/// What came, and when it is to be passed on. Without bytes it is the end.
+/// Received bytes, and when to pass them on. No bytes mean the end of the connection.
 struct Parcel {
     due: Instant,
     bytes: Vec<u8>,
@@ -97,7 +97,7 @@ impl Proxy {
         Self::start(server, None)
     }
 
-    /// A proxy that also ends connections that are idle, both ways, for this long.
+    /// A proxy that also ends connections that are idle in both directions for this long.
     pub fn with_idle_limit(server: u16, limit: Duration) -> Self {
         Self::start(server, Some(limit))
     }
@@ -128,27 +128,27 @@ impl Proxy {
         self.port
     }
 
-    /// A connection through it, speaking RESP2.
+    /// A connection through this proxy, speaking RESP2.
     pub fn client(&self) -> Client {
         Client::over_tcp((Ipv4Addr::LOCALHOST, self.port)).unwrap()
     }
 
-    /// Drops what passes, both ways.
+    /// Drops bytes in both directions.
     pub fn cut(&self) {
         [Way::ToServer, Way::FromServer].into_iter().for_each(|way| self.cut_one_way(way));
     }
 
-    /// Drops what passes this way.
+    /// Drops bytes in this direction.
     pub fn cut_one_way(&self, way: Way) {
         self.state.cut.of(way).store(true, SeqCst);
     }
 
-    /// From now on a cut concerns only one in so many connections.
+    /// From now on a cut concerns only one in `count` connections.
     pub fn cut_only_one_in(&self, count: u64) {
         self.state.one_in.store(count, SeqCst);
     }
 
-    /// Lets everything pass again. Connections that lost something end.
+    /// Lets all bytes pass again. Connections that lost something end.
     pub fn heal(&self) {
         for way in [Way::ToServer, Way::FromServer] {
             self.state.cut.of(way).store(false, SeqCst);
@@ -156,39 +156,39 @@ impl Proxy {
         self.state.end_links(|link| link.torn.either());
     }
 
-    /// Keeps what comes for the server on the present connections. New ones pass.
+    /// Keeps the bytes for the server on the present connections. New connections pass.
     pub fn hold(&self) {
         self.state.links().iter().for_each(|link| link.set_held(true));
     }
 
-    /// Sends on what was kept.
+    /// Sends the kept bytes on.
     pub fn deliver(&self) {
         self.state.links().iter().for_each(|link| link.set_held(false));
     }
 
-    /// Drops for ever what the server says on the present connections, and that it ends them. New
-    /// ones pass. So it is for a client whose router has forgotten its connections.
+    /// Drops for ever the server's bytes on the present connections, and hides their end. New
+    /// connections pass. A client sees this when its router has forgotten its connections.
     pub fn deafen(&self) {
         self.state.deaf_below.store(self.connections(), SeqCst);
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub fn connections(&self) -> u64 {
         self.state.accepted.load(SeqCst)
     }
 
-    /// From now on delays what passes by this time.
+    /// From now on delays bytes by this time.
     pub fn slow(&self, delay: Duration) {
         self.state.delay_micros.store(delay.as_micros().try_into().unwrap(), SeqCst);
     }
 
-    /// The same for all connections but the first so many.
+    /// Like `slow`, for all connections except the first `first`.
     pub fn slow_all_but(&self, first: u64, delay: Duration) {
         self.state.fast_below.store(first, SeqCst);
         self.slow(delay);
     }
 
-    /// The same for connections with a subscription alone.
+    /// Like `slow`, only for connections with a subscription.
     pub fn slow_subscriptions(&self, delay: Duration) {
         self.state.only_subscriptions.store(true, SeqCst);
         self.slow(delay);
@@ -198,7 +198,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.over.store(true, SeqCst);
-        // Wakes the acceptor, which is waiting for a connection.
+        // Wakes the acceptor, which waits for a connection.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -251,7 +251,7 @@ impl State {
 
 impl Link {
     fn end(&self) {
-        // It may have ended already.
+        // The connection may have ended already.
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
     }
@@ -265,7 +265,7 @@ impl Link {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while what comes this way is held.
+    /// Waits while bytes in this direction are held.
     fn wait_to_deliver(&self, way: Way) {
         if way == Way::ToServer {
             let waited = self.delivered.wait_while(self.is_held(), |held| *held);
@@ -303,7 +303,7 @@ impl Link {
         }
     }
 
-    /// Reads what comes this way, until it ends.
+    /// Reads the bytes in this direction until their end.
     fn receive(&self, way: Way, state: &State, parcels: &Sender<Parcel>) {
         let (from, _) = self.ends(way);
         let mut bytes = [0; 16_384];
@@ -323,7 +323,7 @@ impl Link {
         }
     }
 
-    /// Passes on what came this way when it is time, until one end closes.
+    /// Passes on the bytes in this direction when it is time, until one end closes.
     fn pass_on(&self, way: Way, state: &State, parcels: Receiver<Parcel>) {
         let (_, mut to) = self.ends(way);
         let torn = self.torn.of(way);
@@ -340,14 +340,13 @@ impl Link {
                     break;
                 }
             } else if !is_cut() {
-                // The link was healed just now, and `heal` may not have seen that it had lost
+                // The link was healed just now, and `heal` may have missed that this connection lost
                 // something.
                 break;
             }
         }
         self.wait_to_deliver(way);
-        // A cut also hides the end of a connection. The other side hears of it when the link is
-        // healed.
+        // A cut also hides the end of a connection. The other side sees the end when the link is healed.
         torn.fetch_or(is_cut(), SeqCst);
         if !is_cut() {
             state.end_links(|link| ptr::eq(link, self));
@@ -360,10 +359,10 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         if state.over.load(SeqCst) {
             return;
         }
-        // If no process listens, the client finds its connection closed.
+        // If no process listens, the client sees its connection closed.
         let Ok(client) = client else { continue };
         let Ok(server) = TcpStream::connect(("127.0.0.1", state.server)) else { continue };
-        // Fails for a connection that has ended, as its first read will.
+        // Fails for a connection that has ended. Its first read will fail too.
         let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
         let number = state.accepted.fetch_add(1, SeqCst);
         let (torn, held, delivered) = Default::default();

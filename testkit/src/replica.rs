@@ -4,7 +4,7 @@ use super::eventually::patiently;
 use super::{Server, Setup, bulk_text, eventually};
 use std::time::Duration;
 
-/// A primary and a replica of it, in sync.
+/// Starts a primary and its replica, in sync.
 pub fn start_pair(primary: Setup, replica: Setup) -> (Server, Server) {
     let primary = primary.tcp().start();
     let replica = replica.replica_of(&primary).start();
@@ -12,7 +12,7 @@ pub fn start_pair(primary: Setup, replica: Setup) -> (Server, Server) {
     (primary, replica)
 }
 
-/// Waits until the replica has applied all that the primary has done so far.
+/// Waits until the replica has applied everything that the primary has done so far.
 pub fn wait_until_in_sync(primary: &Server, replica: &Server) {
     let wanted = eventually("the primary says where it is", || {
         field(primary, "master_repl_offset").ok_or("it does not")
@@ -37,19 +37,19 @@ pub fn wait_until_it_is(server: &Server, role: &str) {
     });
 }
 
-/// The first word of `ROLE`, if the server answers.
+/// The role in INFO replication, `master` or `slave`, if the server answers.
 pub fn role_of(server: &Server) -> Option<String> {
     field(server, "role")
 }
 
-/// The replication id of a server's data. A server that is promoted begins a new one.
+/// The replication id of a server's data. A promoted server begins a new one.
 pub fn history_of(server: &Server) -> String {
     eventually("the server says whose data it has", || field(server, "master_replid").ok_or(()))
 }
 
-/// Waits until the replica, whose clock is behind by `behind`, has received how far the fence clock
-/// of its primary is. The error is how far ahead it is, and how far it should be. The replica's own
-/// lift at its start is less than that.
+/// Waits until the replica, whose clock is behind by `behind`, has received the fence clock of its
+/// primary. The error is how far ahead of its own clock the replica's fence clock is, and how far
+/// it should be. The replica's lift at its own start is less than that.
 pub fn fences_become_known(
     primary: &Server,
     replica: &Server,
@@ -58,18 +58,18 @@ pub fn fences_become_known(
 ) -> Result<(), (Duration, Duration)> {
     let ahead = |server: &Server| Duration::from_micros(server.client().counter("fence_ahead_us"));
     patiently(patience, || {
-        // By a clock that is behind, the same fence is further ahead. The later it is asked for,
-        // the less far ahead it is.
+        // To a clock that is behind, the same fence is further ahead. The distance shrinks with
+        // time, so the replica is asked first.
         let known = ahead(replica);
         let wanted = ahead(primary) + behind;
         if known + A_MILLISECOND >= wanted { Ok(()) } else { Err((known, wanted)) }
     })
 }
 
-/// Some servers give modules the time in whole milliseconds only.
+/// Some servers give modules the time only in whole milliseconds.
 const A_MILLISECOND: Duration = Duration::from_millis(1);
 
-/// A field of INFO replication. `None` also where the connection ends, as all connections do when
+/// A field of INFO replication. `None` also if the connection ends: all connections end when
 /// sentinels change a server's role.
 pub(crate) fn field(server: &Server, name: &str) -> Option<String> {
     let text = bulk_text(&server.client().try_cmd("INFO replication").ok()?);

@@ -1,7 +1,7 @@
 //! The replication stream of a server, read byte for byte, as a replica reads it.
 //!
-//! Neither a snapshot nor a command is a reply, so no client can read them. To the server this is a
-//! replica: it is sent a snapshot, and then every command that is replicated.
+//! A client cannot parse a snapshot or a command, because neither is a reply. To the server this
+//! connection is a replica: the server sends a snapshot, and then every replicated command.
 
 use super::Server;
 use super::command_reader::{line, next_command, number};
@@ -18,13 +18,13 @@ const LATEST_MILLIS: i64 = 300;
 
 const BARRIER: &str = "barrier";
 
-/// A connection that receives what replicas do.
+/// A connection that receives what replicas receive.
 pub struct ReplicationStream {
     reader: BufReader<UnixStream>,
 }
 
 impl ReplicationStream {
-    /// Joins as a replica, and waits until the server lists it as one.
+    /// Joins as a replica, and waits until the server lists this connection as one.
     pub fn of(server: &Server) -> Self {
         let mut client = server.client();
         client.cmd("CONFIG SET repl-ping-replica-period 3600");
@@ -41,8 +41,8 @@ impl ReplicationStream {
         stream
     }
 
-    /// What the server replicates until the module has had time for a broadcast. It is ended by a
-    /// write to `barrier`, a key of a slot of its own.
+    /// What the server replicates until the module has had time for a broadcast. A write to
+    /// `barrier`, a key in a slot of its own, marks the end.
     pub fn commands_up_to(&mut self, server: &Server, barrier: &str) -> Vec<String> {
         let mut client = server.client();
         let begun = client.now();
@@ -63,7 +63,7 @@ impl ReplicationStream {
         }
     }
 
-    /// The same for a server that has all slots.
+    /// Like `commands_up_to`, for a server that has all slots.
     pub fn commands(&mut self, server: &Server) -> Vec<String> {
         self.commands_up_to(server, BARRIER)
     }

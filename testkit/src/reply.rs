@@ -1,4 +1,4 @@
-//! Replies as tests write them, and values in replies.
+//! Replies as tests write them, and the values in replies.
 
 use redis::Value;
 
@@ -12,7 +12,7 @@ pub fn bulk(bytes: impl AsRef<[u8]>) -> Value {
     Value::BulkString(bytes.as_ref().to_vec())
 }
 
-/// The text of a bulk reply, of either kind of string.
+/// The text of a bulk or simple string reply.
 pub fn bulk_text(value: &Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -21,12 +21,12 @@ pub fn bulk_text(value: &Value) -> String {
     }
 }
 
-/// An error reply, code first: `ERR owner must be …`.
+/// An error reply, with its code first: `ERR owner must be …`.
 pub fn error(text: &str) -> Value {
     redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()
 }
 
-/// The first word of the error that it is.
+/// The code of an error reply.
 #[track_caller]
 pub fn code(reply: Value) -> String {
     match reply {
@@ -35,13 +35,13 @@ pub fn code(reply: Value) -> String {
     }
 }
 
-/// What is in a list, or in a set, as RESP3 has some of them.
+/// The items of a list or a set. RESP3 has some lists as sets.
 pub fn items(value: &Value) -> &[Value] {
     let (Value::Array(items) | Value::Set(items)) = value else { panic!("no list: {value:?}") };
     items
 }
 
-/// A list of texts, of either kind of string.
+/// A list of texts, bulk or simple strings.
 pub fn strings(value: &Value) -> Vec<String> {
     items(value).iter().map(text).collect()
 }
@@ -54,7 +54,7 @@ pub fn micros(time: &Value) -> Option<u64> {
     Some(number(seconds)? * 1_000_000 + number(micros)?)
 }
 
-/// The value of `name` in a map, or in a flat list of names and values, as RESP2 has it.
+/// The value of `name` in a map, or in a flat list of names and values as in RESP2.
 pub fn field<'v>(map: &'v Value, name: &str) -> Option<&'v Value> {
     match map {
         Value::Map(pairs) => {

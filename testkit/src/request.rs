@@ -1,9 +1,9 @@
-//! Requests, as they go over the wire.
+//! Requests in the wire format.
 
-/// The words of a command. A text is cut at its spaces, and `""` in it is the empty word. Words
-/// with spaces, and words that are not text, are given one by one.
+/// The words of a command. A text is split at spaces, and `""` in it is an empty word. Words with
+/// spaces, and words that are not text, are given separately.
 pub trait Words {
-    /// The words, one by one.
+    /// The words.
     fn words(&self) -> Vec<Vec<u8>>;
 }
 
@@ -50,7 +50,7 @@ pub fn encoded(words: impl Words) -> Vec<u8> {
     bytes
 }
 
-/// Commands one behind the other, to be sent in one write.
+/// Commands one after the other, to be sent in one write.
 pub(crate) fn all_encoded<T: AsRef<str>>(commands: &[T]) -> Vec<u8> {
     commands.iter().flat_map(|command| encoded(command.as_ref())).collect()
 }

@@ -1,4 +1,4 @@
-//! Random numbers that can be repeated (SplitMix64), with the seed in every failure.
+//! Repeatable random numbers (SplitMix64). Every failure shows the seed.
 
 use super::version::announce;
 use std::env;
@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 pub struct Seed(u64);
 
 impl Seed {
-    /// A fresh seed, or the one in `LEASEHOLD_SEED`. It is printed, so that a failure can be
+    /// A fresh seed, or the one in `LEASEHOLD_SEED`. Prints the seed, so that a failure can be
     /// repeated.
     pub fn announced() -> Self {
         let seed = match env::var("LEASEHOLD_SEED") {
@@ -19,7 +19,7 @@ impl Seed {
         Self(seed)
     }
 
-    /// This seed, which the caller prints.
+    /// Uses this seed, which the caller prints.
     pub fn of(seed: u64) -> Self {
         Self(seed)
     }
@@ -44,7 +44,7 @@ impl Seed {
         mixed ^ (mixed >> 31)
     }
 
-    /// The seed, if no number was drawn yet.
+    /// The seed, if no number has been drawn yet.
     pub fn value(&self) -> u64 {
         self.0
     }

@@ -5,8 +5,8 @@
 //!                                   └── sentinel, sentinel, sentinel
 //! ```
 //!
-//! All others reach the first primary through a proxy. Cutting it isolates a primary that its
-//! clients still reach.
+//! All others reach the first primary through a proxy. Cutting the proxy isolates a primary that
+//! its clients still reach.
 
 use super::replica;
 use super::version::is_older_than;
@@ -16,23 +16,23 @@ use super::{
 use redis::Value;
 use std::thread;
 
-/// The name that the sentinels have for the group of servers.
+/// The name of the group of servers in the sentinels' settings.
 const GROUP: &str = "locks";
 
 const QUORUM: usize = 2;
 
-/// Sentinels do most things each second. Since 7.0 they can be told to do them more often, and not
-/// to distrust their clock after a short sleep of the machine. A replica is asked for its state
+/// Sentinels do most things each second. Since 7.0 they can do them more often, and can tolerate a
+/// short sleep of the machine without distrusting their clock. A replica is asked for its state
 /// each second, and is promoted only if it has answered within five ping periods.
 const HURRY: &str = "SENTINEL DEBUG info-period 100 ping-period 300 ask-period 100 publish-period 100 \
                      tilt-trigger 20000";
 
-/// After how long each sentinel takes a silent primary for down: longer than a busy machine delays
-/// one. They differ, because sentinels that notice at the same moment would each vote for
-/// themselves.
+/// How long a primary must be silent before a sentinel takes it for down: longer than a busy
+/// machine delays it. The times differ, because sentinels that notice at the same moment would each
+/// vote for themselves.
 const DOWN_AFTER_MILLIS: [u64; 3] = [1_000, 1_200, 1_400];
 
-/// Sentinels that could not agree on a leader try again after twice this time.
+/// Sentinels that did not agree on a leader try again after twice this time.
 fn failover_timeout_millis() -> u64 {
     if is_older_than((7, 0)) { 5_000 } else { 1_000 }
 }
@@ -40,7 +40,7 @@ fn failover_timeout_millis() -> u64 {
 /// How fast sentinels work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Sentinel's own settings, with which a failover takes half a minute and more.
+    /// Sentinel's default settings, with which a failover takes at least half a minute.
     Usual,
     /// Settings with which a failover takes a second.
     Hurried,
@@ -55,22 +55,22 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts all of them. They know each other when this returns.
+    /// Starts all of them, and waits until they know each other.
     pub fn start() -> Self {
         Self::with(|_, setup| setup)
     }
 
-    /// The same, where `setup` changes the setup of the server with that index. The first primary
+    /// Like `start`, but `setup` changes the setup of the server with that index. The first primary
     /// has index 0.
     pub fn with(setup: impl Fn(usize, Setup) -> Setup) -> Self {
         Self::at_pace(Pace::Hurried, setup)
     }
 
-    /// The same with the usual speed of sentinels.
+    /// Like `with`, with sentinels at this pace.
     pub fn at_pace(pace: Pace, setup: impl Fn(usize, Setup) -> Setup) -> Self {
         let primary = setup(0, Server::builder().tcp()).start();
         let proxy = Proxy::to(primary.port());
-        // As a replica too, it has this address for others.
+        // The address that the others use, even when this server is a replica.
         primary.cmd(format!("CONFIG SET replica-announce-port {}", proxy.port()));
         let replica =
             |index| setup(index, Server::builder().tcp()).replica_through(proxy.port()).start();
@@ -102,7 +102,7 @@ impl Sentinels {
         self.sentinels.iter().map(Server::port).collect()
     }
 
-    /// The index of the primary, if all sentinels agree. The error says how they differ.
+    /// The index of the primary, if all sentinels agree. The error shows what each of them says.
     pub fn primary(&self) -> Result<usize, Vec<usize>> {
         let seen = self.sentinels.iter().map(|sentinel| {
             let address = sentinel.cmd(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", GROUP]);
@@ -112,7 +112,7 @@ impl Sentinels {
         if seen.iter().all(|index| *index == seen[0]) { Ok(seen[0]) } else { Err(seen) }
     }
 
-    /// Waits until the sentinels have promoted another server than this, and it is a primary.
+    /// Waits until the sentinels have promoted another server, which is now a primary.
     pub fn wait_for_another_primary_than(&self, former: usize) -> usize {
         let primary = eventually("the sentinels have another primary", || match self.primary() {
             Ok(index) if index != former => Ok(index),
@@ -128,8 +128,8 @@ impl Sentinels {
         wait_until_in_sync(self.server(primary), self.server(replica));
     }
 
-    /// Waits until the server that the sentinels take for the primary is one and the others follow
-    /// it, and returns it. On a busy machine they may have chosen more than once.
+    /// Waits until the server that the sentinels name is a primary and the others follow it.
+    /// Returns its index. On a busy machine the sentinels may have chosen more than once.
     pub fn wait_until_one_leads(&self) -> usize {
         eventually("one leads, and the others follow", || {
             let primary = self.primary().map_err(|seen| format!("{seen:?}"))?;
@@ -146,8 +146,8 @@ impl Sentinels {
         })
     }
 
-    /// Waits until the sentinels know each other and the replicas. Before that they would find
-    /// nobody to agree with, or to promote.
+    /// Waits until the sentinels know each other and the replicas. Before that they could neither
+    /// agree nor find a server to promote.
     fn wait_until_known(&self) {
         for sentinel in &self.sentinels {
             eventually("the sentinel knows the others and both replicas", || {

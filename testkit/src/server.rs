@@ -1,4 +1,4 @@
-//! A server process in a directory of its own, from its start to a checked end.
+//! A server process in its own directory, from its start to a checked end.
 
 use super::client::Client;
 use super::eventually::eventually;
@@ -21,13 +21,13 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How many ports are tried, because another process may take one first.
+/// How many ports to try. Another process may take a port first.
 const PORT_TRIES: usize = 20;
 
-/// Always refused.
+/// Leasehold always refuses this command.
 pub const UNLOAD: &str = "MODULE UNLOAD leasehold";
 
-/// Never in the log of a healthy server.
+/// Text that the log of a healthy server never contains.
 const SIGNS_OF_A_CRASH: [&str; 4] = ["panicked", "BUG REPORT", "ASSERTION", "AddressSanitizer"];
 
 /// A server process, which ends when this is dropped.
@@ -42,12 +42,12 @@ pub struct Server {
     frozen: bool,
 }
 
-/// Which thread crashes.
+/// The thread to crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// The one that executes commands.
+    /// The thread that executes commands.
     OfMainThread,
-    /// One that works in the background.
+    /// A background thread.
     OfAnother,
 }
 
@@ -57,7 +57,7 @@ impl Server {
         Self::builder().start()
     }
 
-    /// The setup of a server that is not as usual.
+    /// The setup of a server with other settings.
     pub fn builder() -> Setup {
         Setup::new()
     }
@@ -110,15 +110,15 @@ impl Server {
         fs::write(self.path("conf"), file).unwrap();
     }
 
-    /// Runs the process until it answers, or gives up.
+    /// Starts the process and waits until it answers or has ended.
     fn launch(&mut self) -> Result<(), ExitStatus> {
         assert!(self.process.is_none(), "the server runs already");
-        // A write beyond the limit on files must be an error for the server, as on a full disk, and
-        // must not kill it. It inherits that the signal is ignored.
+        // Ignores SIGXFSZ, which the server inherits: a write beyond the file size limit must fail with an error, as on
+        // a full disk, and must not kill the server.
         //
-        // SAFETY: nothing is called when the signal arrives.
+        // SAFETY: SIG_IGN installs no handler, so no code runs when the signal arrives.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        // One file for all runs, and for standard error too, so that nothing is lost.
+        // One file for all runs and for standard error too, so that no message is lost.
         let log = self.open_log();
         let child = self
             .setup
@@ -138,8 +138,7 @@ impl Server {
         up
     }
 
-    /// The outer result: whether it is known yet. The inner one: whether the server is up, or has
-    /// ended.
+    /// The outer error: not known yet. The inner result: whether the server is up or has ended.
     fn up_or_gone(&mut self) -> Result<Result<(), ExitStatus>, String> {
         if let Some(status) = self.running().try_wait().unwrap() {
             return Ok(Err(status));
@@ -169,7 +168,7 @@ impl Server {
         client
     }
 
-    /// A new connection that has not given the password.
+    /// A new connection without a password.
     pub fn stranger(&self) -> Client {
         match self.setup.transport {
             Transport::Unix => Client::over_unix(&self.path("sock")).unwrap(),
@@ -177,7 +176,7 @@ impl Server {
         }
     }
 
-    /// A new connection to another address of this machine, without the password.
+    /// A new connection without a password, to another address of this machine.
     pub fn stranger_at(&self, address: IpAddr) -> Client {
         Client::over_tcp((address, self.port())).unwrap()
     }
@@ -191,7 +190,7 @@ impl Server {
         }
     }
 
-    /// Gives the password, if there is one. If it is refused, the next command shows that.
+    /// Sends the password, if there is one. The next command shows whether it was refused.
     fn introduced<'c>(&self, client: &'c mut Client) -> &'c mut Client {
         if let Some(password) = &self.setup.password {
             let _ = client.try_cmd(["AUTH", password]);
@@ -207,12 +206,12 @@ impl Server {
         client
     }
 
-    /// A new connection for what has to be as fast as the server.
+    /// A new connection for clients that must be as fast as the server.
     pub fn line_client(&self) -> LineClient {
         LineClient::over_unix(&self.socket()).unwrap()
     }
 
-    /// One command on a connection of its own.
+    /// Sends one command on a new connection.
     pub fn cmd(&self, words: impl Words) -> Value {
         self.client().cmd(words)
     }
@@ -228,7 +227,7 @@ impl Server {
 
     /// Shuts the server down without saving.
     pub fn stop(&mut self) {
-        // It closes the connection instead of answering.
+        // The server closes the connection instead of answering.
         let _ = self.client().try_cmd("SHUTDOWN NOSAVE");
         let status =
             eventually("the server stops", || self.running().try_wait().unwrap().ok_or(()));
@@ -244,7 +243,7 @@ impl Server {
         self.frozen = false;
     }
 
-    /// Makes this thread of the server's crash, and returns what the server logged.
+    /// Crashes this thread of the server, and returns the server's log.
     pub fn crash(mut self, thread: Crash) -> String {
         let pid = self.pid();
         let tid = match thread {
@@ -252,13 +251,13 @@ impl Server {
             Crash::OfAnother => background_thread(pid),
         };
         let (pid, tid) = (libc::c_long::from(pid), libc::c_long::from(tid));
-        // SAFETY: a thread of a child that has not been waited for.
+        // SAFETY: signals a thread of a child that has not been waited for, and touches no memory of this process.
         let done = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGSEGV) };
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
         eventually("the server crashes", || self.running().try_wait().unwrap().ok_or(()));
         self.process = None;
         let log = self.log();
-        // This crash is no complaint.
+        // This crash is expected and must not fail the test.
         fs::remove_file(self.path("log")).unwrap();
         log
     }
@@ -274,19 +273,19 @@ impl Server {
     pub fn limit_files(&mut self, bytes: u64) {
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
         let pid = self.pid().try_into().unwrap();
-        // SAFETY: a child that has not been waited for; the limit is read, and nothing written.
+        // SAFETY: a child that has not been waited for. The limit is only read, and the null pointer asks for no old
+        // limit.
         let done =
             unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, ptr::null_mut()) };
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// Lifts that limit.
+    /// Removes that limit.
     pub fn lift_limit(&mut self) {
         self.limit_files(libc::RLIM_INFINITY);
     }
 
-    /// Stops the process of the server, as when a virtual machine is moved. The server does not
-    /// notice.
+    /// Stops the process of the server, as when a virtual machine is moved. The server does not notice.
     pub fn freeze(&mut self) {
         self.signal("STOP");
         self.frozen = true;
@@ -314,14 +313,14 @@ impl Server {
         }
     }
 
-    /// Starts a stopped server with the same files, without the module.
+    /// Starts a stopped server with the same files, but without the module.
     pub fn start_again_without_module(&mut self) {
         self.setup = self.setup.clone().without_module();
         self.write_settings();
         self.start_again();
     }
 
-    /// Starts a stopped server, which may find its files too damaged. Returns whether it started.
+    /// Starts a stopped server, whose files may be too damaged. Returns whether it started.
     pub fn start_again_if_it_can(&mut self) -> bool {
         match self.launch() {
             Ok(()) => true,
@@ -332,7 +331,8 @@ impl Server {
         }
     }
 
-    /// What the thread that answers clients has computed, as the kernel counts it: time in which other programs had the processor is no part of it.
+    /// The processor time of the thread that answers clients, as the kernel counts it. It excludes time in which other
+    /// programs had the processor.
     pub fn processor_time(&mut self) -> Duration {
         let pid = self.pid();
         let counted = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap();
@@ -341,7 +341,7 @@ impl Server {
 
     /// What the server has logged.
     pub fn log(&self) -> String {
-        // A server that was never run has no log. This is also called while a test fails.
+        // A server that has never run has no log. Also called while a test fails.
         let log = fs::read(self.path("log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
@@ -391,7 +391,7 @@ impl Server {
             let client = Client::over_unix(&self.path("sock")).map_err(|error| error.to_string());
             let pong = client
                 .and_then(|mut client| client.try_cmd("PING").map_err(|error| error.to_string()));
-            // An error reply is an answer too, as while loading.
+            // An error reply is an answer too, for example while loading.
             if let Err(error) = pong {
                 return Some(format!("the server does not answer: {error}"));
             }
@@ -427,7 +427,8 @@ impl Drop for Server {
     }
 }
 
-/// A thread that closes files and the like, by the name that it gives itself a moment after the server has started.
+/// A background thread, such as the one that closes files. The thread gives itself its name a moment after the server
+/// has started.
 fn background_thread(pid: u32) -> u32 {
     let is_in_background = |thread: &fs::DirEntry| {
         fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("bio_"))

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// How clients reach the server. All servers listen on a unix socket too.
+/// How clients reach the server. Every server listens on a unix socket too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     Unix,
@@ -22,14 +22,14 @@ pub(crate) enum Transport {
 /// The kind of the process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A server by itself, or with replicas.
+    /// A server that is not in a cluster, with or without replicas.
     Alone,
     /// A node of a cluster.
     Node,
     Sentinel,
 }
 
-/// Built by calls in a chain, which `start()` or `refuse()` ends.
+/// A chain of calls that ends with `start()` or `refuse()`.
 #[derive(Clone)]
 pub struct Setup {
     configs: Vec<(String, String)>,
@@ -39,7 +39,7 @@ pub struct Setup {
     /// The arguments after the module's path; `None` to start without the module.
     module: Option<Vec<String>>,
     pub(crate) dir: Option<Arc<TempDir>>,
-    /// Whether it listens on a TCP port.
+    /// Whether the server listens on a TCP port.
     pub(crate) tcp: bool,
     everywhere: bool,
     pub(crate) transport: Transport,
@@ -71,8 +71,8 @@ impl Setup {
         self
     }
 
-    /// Keeps an append-only file. It is written before each reply, but never forced to disk: in
-    /// these tests processes die, and machines do not.
+    /// Keeps an append-only file. The server writes it before each reply but never forces it to
+    /// disk, because in these tests processes die and machines do not.
     pub fn aof(self) -> Self {
         self.config("appendonly", "yes").config("appendfsync", "no")
     }
@@ -101,7 +101,7 @@ impl Setup {
         self
     }
 
-    /// Uses another server's directory, to load what that one left.
+    /// Uses another server's directory, and loads the data in it.
     pub fn in_the_directory_of(mut self, other: &Server) -> Self {
         self.dir = Some(other.shared_dir());
         self
@@ -113,20 +113,20 @@ impl Setup {
         self
     }
 
-    /// Also listens on a TCP port, which its clients use.
+    /// Also listens on a TCP port, and its clients use it.
     pub fn clients_over_tcp(mut self) -> Self {
         self.transport = Transport::Tcp;
         self.tcp()
     }
 
-    /// Also listens on a TCP port with TLS, which its clients use. Clients and server show each
+    /// Also listens on a TCP port with TLS, and its clients use it. Clients and server show each
     /// other a certificate.
     pub fn clients_over_tls(mut self) -> Self {
         self.transport = Transport::Tls;
         self.tcp()
     }
 
-    /// Listens on every address that the machine has.
+    /// Listens on every address of the machine.
     pub fn on_every_address(mut self) -> Self {
         self.everywhere = true;
         self
@@ -138,7 +138,7 @@ impl Setup {
         self.config("requirepass", password)
     }
 
-    /// Follows this server, which has a port.
+    /// Follows this server, which must have a port.
     pub fn replica_of(self, primary: &Server) -> Self {
         self.replica_through(primary.port())
     }
@@ -165,17 +165,17 @@ impl Setup {
         self.env(clock::PRELOAD, clock::shim()).env(clock::OFFSET_FILE, clock.file())
     }
 
-    /// Notes what it has forced to disk: see `power.rs`. Not together with a clock.
+    /// Notes what the server has forced to disk: see `power.rs`. Excludes a clock.
     pub fn power_may_fail(self) -> Self {
         self.env(clock::PRELOAD, power::shim())
     }
 
-    /// Also loads a module through which a test calls commands as modules do.
+    /// Also loads a module through which a test calls commands as a module does.
     pub fn with_caller(self) -> Self {
         self.config("loadmodule", &quoted(caller::library()))
     }
 
-    /// The same with its arguments: see `caller_module.rs`.
+    /// Like `with_caller`, with arguments for that module: see `caller_module.rs`.
     pub fn with_caller_that(self, arguments: &str) -> Self {
         self.config("loadmodule", &format!("{} {arguments}", quoted(caller::library())))
     }
@@ -231,7 +231,7 @@ impl Setup {
         line("dir", &quoted(dir));
         line("save", "\"\"");
         line("appendonly", "no");
-        // A replica gets its data without a delay in which others might join it, and loads it as it
+        // A replica gets its data without the delay for other replicas, and loads the data while it
         // arrives.
         line("repl-diskless-sync", "no");
         line("repl-diskless-load", "on-empty-db");

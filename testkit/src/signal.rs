@@ -2,12 +2,12 @@
 
 use std::io;
 
-/// Sends a signal, by its name, such as `STOP`, to a process that the caller started and has not waited
-/// for, or that such a process started. Otherwise the number may be another process's by now.
+/// Sends a signal, by its name such as `STOP`, to a process that the caller started and has not waited
+/// for, or to a descendant of one. Otherwise the id may already belong to another process.
 ///
 /// # Errors
 ///
-/// There is no such process, or it is another user's.
+/// There is no such process, or it belongs to another user.
 pub fn signal(process: u32, name: &str) -> io::Result<()> {
     let signal = match name {
         "CONT" => libc::SIGCONT,

@@ -1,12 +1,12 @@
 //! Moves a slot of a cluster.
 //!
-//! By hand, in steps in the order of redis-cli. A test may stop after any of them:
+//! By hand, in the steps and the order of redis-cli. A test may stop after any step:
 //!
 //! ```text
 //!            import          migrate            move_keys             give
 //!   to       expects it  ┊   expects it     ┊   has its keys      ┊   has the slot
-//!   from     has the slot┊   sends those on ┊   sends all on      ┊   says MOVED
-//!                        ┊   whose key has  ┊                     ┊
+//!   from     has the slot┊   redirects for  ┊   redirects for all ┊   says MOVED
+//!                        ┊   keys that have ┊                     ┊
 //!                        ┊   left already   ┊                     ┊
 //! ```
 //!
@@ -28,7 +28,7 @@ pub struct SlotMove {
 }
 
 impl SlotMove {
-    /// Takes all steps.
+    /// Takes all steps by hand.
     pub fn by_hand(self, cluster: &Cluster) {
         self.import(cluster);
         self.migrate(cluster);
@@ -36,13 +36,13 @@ impl SlotMove {
         self.give(cluster);
     }
 
-    /// `CLUSTER SETSLOT IMPORTING` where the slot goes.
+    /// `CLUSTER SETSLOT IMPORTING` on the new owner.
     pub fn import(self, cluster: &Cluster) {
         let from = &cluster.node(self.from).id;
         self.set(cluster, self.to, &format!("IMPORTING {from}"));
     }
 
-    /// `CLUSTER SETSLOT MIGRATING` where the slot is.
+    /// `CLUSTER SETSLOT MIGRATING` on the present owner.
     pub fn migrate(self, cluster: &Cluster) {
         let to = &cluster.node(self.to).id;
         self.set(cluster, self.from, &format!("MIGRATING {to}"));
@@ -59,12 +59,12 @@ impl SlotMove {
         cluster.wait_until_owned_by(self.slot, self.to);
     }
 
-    /// Tells the new owner first, then the old one, then the others.
+    /// Tells the new owner first, then the old owner, then the others.
     pub fn say_given(self, cluster: &Cluster) {
         let to = &cluster.node(self.to).id;
         let others = (0..cluster.nodes().len()).filter(|node| ![self.to, self.from].contains(node));
         for node in [self.to, self.from].into_iter().chain(others) {
-            // Replicas learn it from their primaries.
+            // Replicas learn the change from their primaries.
             let is_primary = |node: &Node| role_of(node).as_deref() == Some("master");
             if cluster.node(node).is_up() && is_primary(cluster.node(node)) {
                 self.set(cluster, node, &format!("NODE {to}"));
@@ -79,12 +79,12 @@ impl SlotMove {
         self.close(cluster, self.to);
     }
 
-    /// This node forgets that the slot was to move.
+    /// Makes this node forget the move.
     pub fn close(self, cluster: &Cluster, node: usize) {
         self.set(cluster, node, "STABLE");
     }
 
-    /// Begins to move the slot at once.
+    /// Starts a move at once, by one command of the server.
     pub fn begin_at_once(self, cluster: &Cluster) {
         let Self { slot, from, to } = self;
         let (asked, command) = if is_exported(cluster) {
@@ -97,7 +97,7 @@ impl SlotMove {
         assert!(!matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
     }
 
-    /// Waits until the move that was begun at once is under way at both ends.
+    /// Waits until both ends work on the move at once.
     pub fn wait_until_both_are_at_it(self, cluster: &Cluster) {
         let question = if is_exported(cluster) {
             "CLUSTER GETSLOTMIGRATIONS"
@@ -112,13 +112,13 @@ impl SlotMove {
         }
     }
 
-    /// Moves the slot by one command of the server.
+    /// Moves the slot by one command of the server, and waits for the end of the move.
     pub fn at_once(self, cluster: &Cluster) {
         self.begin_at_once(cluster);
         cluster.wait_until_owned_by(self.slot, self.to);
     }
 
-    /// Cancels the move that was begun at once.
+    /// Cancels the move at once.
     pub fn cancel_at_once(self, cluster: &Cluster) {
         let (asked, command) = if is_exported(cluster) {
             (self.from, "CLUSTER CANCELSLOTMIGRATIONS")
@@ -136,7 +136,7 @@ impl SlotMove {
 
     fn set(self, cluster: &Cluster, node: usize, what: &str) {
         let command = format!("CLUSTER SETSLOT {} {what}", self.slot);
-        // Valkey tells its replicas first, and gives up if one of them is slow.
+        // Valkey tells its replicas first, and fails if one of them is slow.
         eventually(&command, || match cluster.node(node).cmd(&*command) {
             Value::Okay => Ok(()),
             other => Err(other),
@@ -152,9 +152,9 @@ fn send_keys(slot: u16, from: &Node, to: &Node) {
     for key in keys {
         let Value::BulkString(key) = key else { panic!("{key:?} is no key") };
         let migrate = [&b"MIGRATE"[..], b"127.0.0.1", port.as_bytes(), &key, b"0", b"5000"];
-        // A node that the machine kept waiting takes others for dead for a moment.
+        // A node that the busy machine has delayed takes other nodes for dead for a moment.
         eventually("the node takes the key", || match client.cmd(migrate) {
-            // A key whose lease has ended cannot be moved.
+            // NOKEY: the lease of the key has ended meanwhile.
             Value::Okay | Value::SimpleString(_) => Ok(()),
             refused => match format!("MIGRATE {}: {refused:?}", key.escape_ascii()) {
                 refused if refused.contains("CLUSTERDOWN") => Err(refused),
@@ -164,12 +164,12 @@ fn send_keys(slot: u16, from: &Node, to: &Node) {
     }
 }
 
-/// Whether the server cannot move slots at once. Says so.
+/// Whether the server cannot move slots at once. If so, prints what goes untested.
 pub fn lacks_moves_at_once() -> bool {
     lacks_either((8, 4), (9, 0), "slots that are moved at once")
 }
 
-/// On Valkey the node that gives a slot away moves it, on Redis the node that gets it.
+/// On Valkey the old owner performs the move, on Redis the new one.
 fn is_exported(cluster: &Cluster) -> bool {
     matches!(cluster.node(0).cmd("COMMAND INFO cluster|migrateslots"), Value::Array(known)
         if known.iter().any(|entry| *entry != Value::Nil))

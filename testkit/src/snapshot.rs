@@ -11,7 +11,7 @@ use std::fmt;
 const DATABASES: u32 = 16;
 const NO_SUCH_KEY: i64 = -2;
 
-/// Every key of every database. The snapshots of servers that agree are equal.
+/// Every key of every database. Servers with equal data have equal snapshots.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot(BTreeMap<(u32, Vec<u8>), Entry>);
 
@@ -28,7 +28,8 @@ impl Snapshot {
     pub fn of(server: &Server) -> Self {
         let mut client = server.client();
         let mut entries = BTreeMap::new();
-        // A replica in a cluster would redirect us to its primary. Elsewhere this means nothing.
+        // In a cluster, a replica would redirect to its primary without READONLY. Elsewhere the
+        // command has no effect.
         client.cmd("READONLY");
         for database in 0..DATABASES {
             if client.cmd(format!("SELECT {database}")) != Value::Okay {
@@ -38,7 +39,7 @@ impl Snapshot {
             let Value::Array(keys) = client.cmd("KEYS *") else { panic!("KEYS gave no list") };
             for key in keys {
                 let Value::BulkString(key) = key else { panic!("{key:?} is no key") };
-                // A key whose lease has just ended is not there.
+                // A key may just have expired.
                 if let Some(entry) = entry(&mut client, &key) {
                     entries.insert((database, key), entry);
                 }
@@ -47,7 +48,7 @@ impl Snapshot {
         Self(entries)
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn size(&self) -> usize {
         self.0.len()
     }
@@ -67,7 +68,7 @@ fn entry(client: &mut Client, key: &[u8]) -> Option<Entry> {
     }
 }
 
-/// The expiry of a key in Unix milliseconds, or -1 for none, or -2 for no such key.
+/// The expiry of a key in Unix milliseconds: -1 without expiry, -2 without such a key.
 pub fn deadline(client: &mut Client, key: &[u8]) -> i64 {
     if !is_older_than((7, 0)) {
         return match client.cmd([b"PEXPIRETIME", key]) {

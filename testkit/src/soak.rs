@@ -1,16 +1,16 @@
-//! The two lengths of a test: short enough for every run, or long enough to be sure (`make
-//! test-long`). And figures, which are printed together after all tests.
+//! The two lengths of a test: short for every run, long to be sure (`make test-long`). Also
+//! figures, which are printed together after all tests.
 
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Chooses between both lengths.
+/// Chooses between the two lengths.
 pub fn short_or_long<T>(short: T, long: T) -> T {
     if env::var_os("LEASEHOLD_SOAK").is_some() { long } else { short }
 }
 
-/// Prints a line with a figure, and adds it to the file of figures.
+/// Prints a line with a figure, and adds the line to the file of figures.
 pub fn figure(line: &str) {
     println!("{line}");
     if let Some(file) = env::var_os("LEASEHOLD_FIGURES") {

@@ -1,9 +1,9 @@
 //! Time in which this machine ran.
 //!
-//! A test says that a waiter is told within 200 ms. A busy machine, or the host of a virtual one,
-//! now and then stops every process for as long. A thread that does nothing but take short naps
-//! notices: it wakes late. The stopwatch leaves out by how much that thread was late, and nothing
-//! else: a server that computes, waits or hangs does not keep that thread from waking.
+//! Some tests require that a waiter is told within 200 ms. A busy machine, or the host of a virtual
+//! one, may stop every process for that long. A thread that only takes short naps notices this,
+//! because it wakes late. The stopwatch subtracts the delay of that thread and nothing else: a
+//! server that computes, waits or hangs does not delay the thread.
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(5);
 
-/// Naps are always a little longer than asked for.
+/// Every nap takes a little longer than asked for.
 const USUAL_DELAY: Duration = Duration::from_millis(5);
 
 struct Naps {
     /// When the last nap began.
     began: Instant,
-    /// When the naps that took too long should have ended, and when they did.
+    /// For each nap that took too long: when it should have ended, and when it did.
     stalls: Vec<(Instant, Instant)>,
 }
 
@@ -28,7 +28,7 @@ fn naps() -> MutexGuard<'static, Option<Naps>> {
     NAPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The stall of a nap that began then, if it ended now.
+/// The stall of a nap that began at `began` and ends now.
 fn stall(began: Instant, now: Instant) -> Option<(Instant, Instant)> {
     let due = began + NAP;
     (now > due + USUAL_DELAY).then_some((due, now))
@@ -45,7 +45,7 @@ fn nap_for_ever() {
     }
 }
 
-/// Measures from its start.
+/// Measures time from its start.
 pub struct Stopwatch {
     begun: Instant,
 }
@@ -65,7 +65,7 @@ impl Stopwatch {
         self.between(self.begun, Instant::now())
     }
 
-    /// The same between two moments since the start.
+    /// The time that the machine ran between two moments since the start.
     pub fn between(&self, from: Instant, to: Instant) -> Duration {
         to.saturating_duration_since(from).saturating_sub(self.stalled(from, to))
     }
@@ -78,7 +78,7 @@ impl Stopwatch {
         stalls.map(|stall| stall.1.min(to).saturating_duration_since(stall.0.max(from))).sum()
     }
 
-    /// How many milliseconds the machine stood still since the start: what to take from a
+    /// How many milliseconds the machine stood still since the start. Tests subtract them from a
     /// difference that a server's clock shows.
     pub fn stalled_millis(&self) -> i64 {
         self.stalled(self.begun, Instant::now()).as_millis().try_into().unwrap()
@@ -91,7 +91,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_millis(300);
 
-    /// Keeps the napping thread from noting its naps, as a stalled machine would.
+    /// Blocks the napping thread, as a stalled machine would.
     fn stall_for(millis: Duration) {
         let kept = naps();
         thread::sleep(millis);

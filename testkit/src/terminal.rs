@@ -1,4 +1,4 @@
-//! A program at a terminal of its own: what a person types, and sees.
+//! A program at its own terminal: what a person types and sees.
 
 use super::eventually::{PATIENCE, eventually};
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-/// Ends with the program when this is dropped.
+/// The program, which ends when this is dropped.
 pub struct Terminal {
     process: Child,
     keyboard: File,
@@ -19,14 +19,16 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Runs it as the leader of a session, as a login does: the terminal stops and interrupts its jobs.
+    /// Runs the program as the leader of a session, like a login, so that the terminal stops and interrupts its
+    /// jobs.
     pub fn run(mut program: Command) -> Self {
         let (ours, theirs) = terminal();
         program
             .stdin(theirs.try_clone().unwrap())
             .stdout(theirs.try_clone().unwrap())
             .stderr(theirs);
-        // SAFETY: between fork and exec only two calls of the system are made, of which nothing else is asked.
+        // SAFETY: between fork and exec only two system calls are made. Both are async-signal-safe, and nothing
+        // allocates.
         unsafe {
             program.pre_exec(|| {
                 if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
@@ -36,11 +38,11 @@ impl Terminal {
             });
         }
         let process = program.spawn().unwrap();
-        // Its ends of the terminal are closed here: otherwise the screen would never end.
+        // Closes its end of the terminal in this process. Otherwise reading the screen would never end.
         drop(program);
         let (tell, screen) = mpsc::channel();
         let mut output = ours.try_clone().unwrap();
-        // Not joined, because it ends with the terminal.
+        // Not joined: the thread ends with the terminal.
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(len @ 1..) = output.read(&mut bytes) {
@@ -52,19 +54,19 @@ impl Terminal {
         Self { process, keyboard: ours, screen, seen: String::new() }
     }
 
-    /// As if these keys were pressed.
+    /// Types this text.
     pub fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this text is on the screen, and returns what was there before it. What stands up to its end is
-    /// not looked at again.
+    /// Waits until this text is on the screen, and returns the text before it. Later calls search only the text
+    /// after it.
     pub fn shows(&mut self, text: &str) -> String {
         let whole = self.until(text, |seen| Some(seen.find(text)? + text.len()));
         whole[..whole.len() - text.len()].to_owned()
     }
 
-    /// Reads until `end` finds the end of what is waited for, and returns what was read up to there.
+    /// Reads until `end` returns a position, and returns the text up to there.
     pub fn until(&mut self, what: &str, end: impl Fn(&str) -> Option<usize>) -> String {
         loop {
             if let Some(end) = end(&self.seen) {
@@ -105,7 +107,7 @@ fn terminal() -> (File, OwnedFd) {
             (&raw const size).cast_mut(),
         );
         assert_eq!(outcome, 0, "no terminal: {}", std::io::Error::last_os_error());
-        // No program that runs here keeps the terminal of another one.
+        // Programs that run here must not inherit another program's terminal.
         libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC);
         libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC);
         (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))

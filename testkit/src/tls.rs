@@ -1,7 +1,7 @@
 //! Connections over TLS.
 //!
-//! They go through `openssl s_client`. A TLS library for these few tests would be most of what
-//! there is to compile.
+//! They go through `openssl s_client`. For these few tests a TLS library would take longer to
+//! compile than everything else.
 
 use std::fs::File;
 use std::io::{Read, Result, Write};
@@ -25,8 +25,8 @@ impl Identity {
         let output = Command::new("openssl")
             .args("req -x509 -nodes -days 2 -subj /CN=localhost".split(' '))
             .args("-newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split(' '))
-            // Some clients refuse a name that is only in the subject, and an authority that is a
-            // server.
+            // Some clients refuse a name that is only in the subject, and a server's certificate
+            // that is also an authority.
             .args(
                 "-addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=CA:FALSE".split(' '),
             )
@@ -43,8 +43,8 @@ impl Identity {
 
 /// A connection that is encrypted by a process.
 pub(crate) struct Tunnel {
-    /// The standard input and output of the process. It is a socket, because a pipe cannot be read
-    /// with a deadline.
+    /// The standard input and output of the process: a socket, because a pipe cannot be read with a
+    /// deadline.
     stream: UnixStream,
     process: Child,
 }
@@ -53,7 +53,7 @@ impl Tunnel {
     pub(crate) fn open(port: u16, identity: &Identity, log: File) -> Result<Self> {
         let (stream, inner) = UnixStream::pair()?;
         let process = Command::new("openssl")
-            // Otherwise it would take some letters for commands of its own.
+            // -quiet, because s_client would take some letters for its own commands.
             .args("s_client -quiet -verify_quiet -verify_return_error".split(' '))
             .args(["-connect", &format!("127.0.0.1:{port}")])
             .arg("-CAfile")

@@ -1,8 +1,9 @@
 //! Background traffic: connections that send pipelined commands as fast as the server answers them,
 //! until this is dropped.
 //!
-//! One thread drives all connections. While it reads the replies of one, all others have a batch
-//! under way, so the server is never idle, as under `redis-benchmark -c 50 -P 16`.
+//! One thread drives all connections. While the thread reads the replies of one connection, all
+//! others have a batch under way. So the server is never idle, as under `redis-benchmark -c 50 -P
+//! 16`.
 
 use super::request::all_encoded;
 use super::{LineClient, Server};
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 
-/// Commands that are sent in one write. The reply to each must be one line: a status, an error, an
-/// integer or nil.
+/// Commands that are sent in one write. Each reply must be one line: a status, an error, an integer
+/// or nil.
 pub struct Batch {
     bytes: Vec<u8>,
     replies: usize,
@@ -32,18 +33,18 @@ pub struct Traffic {
     thread: Option<JoinHandle<()>>,
 }
 
-/// One of its connections.
+/// A connection of the traffic.
 struct Sender {
     client: LineClient,
-    /// Which batch it sends next.
+    /// The index of the next batch.
     next: usize,
-    /// How many replies are still to come.
+    /// The number of outstanding replies.
     missing: usize,
 }
 
 impl Traffic {
-    /// Opens so many connections. Each first sends `greeting`, such as `AUTH`, unless that is
-    /// empty. Then it sends the batches in turn, beginning at a different one.
+    /// Opens this many connections. Each first sends `greeting`, such as `AUTH`, unless that is
+    /// empty. Then each sends the batches in turn, starting with a different one.
     pub fn on(server: &Server, connections: usize, greeting: &str, batches: Vec<Batch>) -> Self {
         let connect = |index: usize| {
             let next = index * batches.len() / connections;
@@ -58,13 +59,13 @@ impl Traffic {
         let (over, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (is_over, count) = (over.clone(), answered.clone());
         let thread = Some(thread::spawn(move || {
-            // The server closes the connections when it ends. Its owner notices that.
+            // The connections end with the server. The owner of the server notices that.
             let _ = drive(senders, &batches, &is_over, &count);
         }));
         Self { over, answered, thread }
     }
 
-    /// How many commands have been answered so far.
+    /// The number of commands answered so far.
     pub fn answered(&self) -> u64 {
         self.answered.load(SeqCst)
     }
@@ -94,7 +95,7 @@ fn drive(
             sender.send(batch)?;
         }
     }
-    // Commands under way are executed before anything that is asked next.
+    // Waits for the commands under way, so that none is executed after the traffic has ended.
     senders.iter_mut().try_for_each(|sender| sender.receive().map(drop))
 }
 

@@ -1,4 +1,4 @@
-//! What carries bytes to a server and back: a unix socket, TCP, or TLS.
+//! A connection that carries bytes to a server and back: a unix socket, TCP, or TLS.
 
 use super::tls::Tunnel;
 use std::io::{self, ErrorKind, Read, Write};
@@ -8,15 +8,15 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 pub(crate) trait Transport: Read + Write + Send + AsFd {
-    /// A read that takes longer fails. `None` lets it wait for as long as it takes.
+    /// A read that takes longer fails. `None` means without limit.
     fn set_deadline(&self, deadline: Option<Duration>) -> io::Result<()>;
 
-    /// Closes one half of the connection or both, for every process that has the socket.
+    /// Shuts down one half of the connection or both, for every process that has the socket.
     fn shut_down(&self, how: Shutdown) -> io::Result<()>;
 }
 
-/// Reads, also when a signal has interrupted that. Linux interrupts a read with a deadline whenever
-/// a process that was stopped goes on.
+/// Repeats a read that a signal has interrupted. Linux interrupts a read with a deadline whenever a stopped
+/// process continues.
 pub(crate) struct Uninterrupted<'t>(pub(crate) &'t mut dyn Transport);
 
 impl Read for Uninterrupted<'_> {
@@ -66,10 +66,10 @@ impl AsFd for Tunnel {
     }
 }
 
-/// Whether bytes have arrived that nobody has read. The end of the connection is an error.
+/// Whether unread bytes have arrived. The end of the connection is an error.
 pub(crate) fn has_arrived(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let (mut byte, flags) = (0_u8, libc::MSG_PEEK | libc::MSG_DONTWAIT);
-    // SAFETY: the socket is open for as long as it is borrowed, and there is room for the one byte.
+    // SAFETY: the borrow keeps the socket open, and the buffer has room for the one byte.
     let count = unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
     match count {
         1.. => Ok(true),
@@ -81,11 +81,11 @@ pub(crate) fn has_arrived(socket: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// Has the system end the connection with a reset when the socket is closed.
+/// Makes the system end the connection with a reset when the socket is closed.
 pub(crate) fn reset(socket: BorrowedFd<'_>) {
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
     let (option, size) = ((&raw const at_once).cast(), size_of_val(&at_once));
-    // SAFETY: the socket is open for as long as it is borrowed, and the option lives until the call is over.
+    // SAFETY: the borrow keeps the socket open, and the option outlives the call.
     let outcome = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

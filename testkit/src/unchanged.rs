@@ -2,8 +2,8 @@
 
 use super::{Server, Snapshot, aof, error};
 
-/// Runs `act`, and checks that the data and the append-only file of the server are the same as
-/// before. The server keeps such a file.
+/// Runs `act`, and checks that it changes neither the data nor the append-only file of the server.
+/// The server must keep such a file.
 #[track_caller]
 pub fn unchanged<T>(server: &Server, act: impl FnOnce() -> T) -> T {
     let before = (Snapshot::of(server), aof::lines(server));
@@ -12,7 +12,8 @@ pub fn unchanged<T>(server: &Server, act: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Sends each command on one connection, and checks that it gets its error and changes nothing.
+/// Sends each command on one connection, and checks that its reply is this error and that nothing
+/// changes.
 #[track_caller]
 pub fn assert_each_is_refused(server: &Server, table: &[(&str, &str)]) {
     let mut client = server.client();

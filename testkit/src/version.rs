@@ -24,7 +24,7 @@ fn product() -> &'static Product {
         let line = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let version =
             version_in(&line, " v=").unwrap_or_else(|| panic!("{binary:?} says only {line:?}"));
-        // Valkey 7.2 says `Server v=7.2.7`, without a name.
+        // Valkey 7.2 prints `Server v=7.2.7`, without a name.
         Product { valkey: !line.starts_with("Redis"), binary, line, version }
     })
 }
@@ -38,13 +38,13 @@ pub(crate) fn version_line() -> &'static str {
     &product().line
 }
 
-/// `redis 7.0`, or its like.
+/// The product and version, such as `redis 7.0`.
 pub fn server_name() -> String {
     let Product { valkey, version: (major, minor), .. } = product();
     format!("{} {major}.{minor}", if *valkey { "valkey" } else { "redis" })
 }
 
-/// `Redis` or `Valkey`, and the whole version, such as `8.6.3`.
+/// `Redis` or `Valkey`, and the full version, such as `8.6.3`.
 pub fn full_version() -> (&'static str, &'static str) {
     let Product { valkey, line, .. } = product();
     let version = line.split(" v=").nth(1).and_then(|rest| rest.split(' ').next());
@@ -56,7 +56,8 @@ pub fn lacks(since: (u32, u32), what: &str) -> bool {
     is_missing(is_older_than(since), since, what)
 }
 
-/// Whether the server lets nobody be told of the grant of a ticket. If so, prints what goes untested.
+/// Whether the server lacks NOTIFY, which reports the grant of a ticket. If so, prints what goes
+/// untested.
 pub fn lacks_notify() -> bool {
     lacks((7, 0), "NOTIFY")
 }
@@ -66,10 +67,10 @@ pub fn lacks_vector_sets() -> bool {
     lacks_either((8, 0), NEVER, "vector sets")
 }
 
-/// The version since which a product has something that it never had.
+/// As a version: the product has never had the feature.
 pub const NEVER: (u32, u32) = (u32::MAX, 0);
 
-/// The same for something that Redis and Valkey have since different versions.
+/// Like `lacks`, for something that Redis and Valkey have since different versions.
 pub fn lacks_either(redis: (u32, u32), valkey: (u32, u32), what: &str) -> bool {
     let since = of_product(redis, valkey);
     is_missing(product().version < since, since, what)
@@ -95,7 +96,7 @@ pub fn is_valkey_since(version: (u32, u32)) -> bool {
     product().valkey && product().version >= version
 }
 
-/// Whether key events would put clients into the wrong database. The module then does not learn
+/// Whether key events would put clients into the wrong database. Then the module does not learn
 /// fences from commands: see `misplaces_clients` in `src/server/server_flavor.rs`.
 pub fn misplaces_clients() -> bool {
     let does = is_valkey_since((8, 1)) && !is_valkey_since((9, 1));
@@ -108,9 +109,8 @@ pub fn misplaces_clients() -> bool {
     does
 }
 
-/// Whether the server may end by itself when `CLIENT UNBLOCK` names a client that `CLIENT PAUSE`
-/// holds back. It does so without a module, too. Of the versions before these, only late patch
-/// releases do not.
+/// Whether the server may crash when `CLIENT UNBLOCK` names a client that `CLIENT PAUSE` holds back,
+/// even without a module. Among earlier versions, only late patch releases do not crash.
 pub fn may_crash_when_a_paused_client_is_unblocked() -> bool {
     let may = product().version < of_product((8, 2), (9, 0));
     if may {
@@ -125,18 +125,18 @@ pub fn may_crash_when_a_paused_client_is_unblocked() -> bool {
     may
 }
 
-/// Whether the server was built without something, so that it refuses a line of configuration. If
-/// so, prints what goes untested.
+/// Whether the server was built without a feature, so that it refuses a line of configuration. If so,
+/// prints what goes untested.
 pub fn lacks_setting(name: &str, value: &str, what: &str) -> bool {
-    // It stops at the first line that it refuses, or lists all of them.
+    // The server stops at the first line that it refuses, or lists all of them.
     let setup = Server::builder().without_module().config(name, value);
     let log = setup.config("no-such-setting", "x").refuse();
     built_without(what, log.contains(&format!(">>> '{name} {value}")))
 }
 
-/// The same for TLS. Later servers accept its settings even without it.
+/// Like `lacks_setting`, for TLS. Later servers accept TLS settings even without TLS.
 pub fn lacks_tls() -> bool {
-    // It ends in either case, for want of TLS or of a certificate.
+    // The server ends either way: it lacks TLS, or a certificate.
     let log = Server::builder().without_module().config("tls-port", "1").refuse();
     let signs = [">>> 'tls-port 1'", "Failed finding TLS support"];
     built_without("TLS", signs.iter().any(|sign| log.contains(sign)))
@@ -149,9 +149,9 @@ fn built_without(what: &str, lacks: bool) -> bool {
     lacks
 }
 
-/// Whether the server is older than this version of Redis. Every Valkey has what Redis 7.2 has,
-/// from which it was forked. Valkey 8.0 has what Redis 7.4 offers modules, because both had worked
-/// on it before.
+/// Whether the server is older than this version of Redis. Every Valkey has the features of Redis
+/// 7.2, from which it was forked. Valkey 8.0 has what Redis 7.4 offers modules, because both had been
+/// in work before the fork.
 pub fn is_older_than(version: (u32, u32)) -> bool {
     let product = product();
     let level = match (product.valkey, product.version) {
@@ -162,7 +162,7 @@ pub fn is_older_than(version: (u32, u32)) -> bool {
     level < version
 }
 
-/// Prints at once. The test runner hides what goes through `eprintln!`, unless the test fails.
+/// Prints at once. The test runner hides `eprintln!` output unless the test fails.
 #[expect(clippy::explicit_write, reason = "see above")]
 pub fn announce(line: &str) {
     let current = std::thread::current();

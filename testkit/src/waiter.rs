@@ -10,7 +10,7 @@ const LONG: u64 = 60_000;
 pub struct Waiter {
     /// The connection on which the reply comes.
     pub client: Client,
-    /// Its `CLIENT ID`.
+    /// The `CLIENT ID` of the connection.
     pub id: i64,
 }
 
@@ -47,7 +47,7 @@ impl Waiter {
         }
     }
 
-    /// Asserts that it is still queued.
+    /// Asserts that this waiter is still queued.
     #[track_caller]
     pub fn assert_waits(&self, server: &Server) {
         assert!(is_parked(&mut server.client(), self.id), "it waits no longer");

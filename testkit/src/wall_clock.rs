@@ -1,4 +1,4 @@
-//! The time of day, by which servers end leases and number grants.
+//! The time of day, which servers use to end leases and number grants.
 
 use std::process::Command;
 use std::time::UNIX_EPOCH;

@@ -1,21 +1,22 @@
-//! L1 and L3: a walk along the grants of a lock, with the moments at which each operation is
-//! possible.
+//! L1 and L3: a walk along the grants of a lock, which computes when each operation can have taken
+//! effect.
 //!
 //! The replies limit when operations took effect:
 //!
 //! ```text
-//!   asked ≤ t ≤ told                     an operation takes effect between question and answer
-//!   t(one) ≤ t(next)                     of grants by their fences, and within a grant of requests
-//!   t(next grant) ≥ t(lease) + ttl       of those who do not tolerate it, unless the lock was
-//!                                        released or deleted
-//!   t(success)    < t(lease) + ttl       the holder has it no longer than that
-//!   t(refusal)    ≥ t(lease) + ttl       and that long, unless it was released or deleted
+//!   asked ≤ t ≤ told                     an operation takes effect between request and reply
+//!   t(one) ≤ t(next)                     grants in the order of their fences; within a grant, in the
+//!                                        order of requests
+//!   t(next grant) ≥ t(lease) + ttl       if the next holder does not tolerate this one, unless the
+//!                                        lock was released or deleted
+//!   t(success)    < t(lease) + ttl       the hold lasts no longer than its lease
+//!   t(refusal)    ≥ t(lease) + ttl       and no shorter, unless it was released or deleted
 //! ```
 //!
 //! The first three rules give the earliest moments, from left to right. Within a grant the fourth
-//! gives the latest ones: no success is later than the last end that any lease before it can have,
-//! whichever lease that is. If the latest moment of an operation is before its earliest, there is
-//! none.
+//! gives the latest moments: no success is later than the last possible end of any lease before it,
+//! whichever lease counts. If the latest moment of an operation is before its earliest, no moment
+//! is possible.
 
 use super::closings::Closings;
 use super::deletes::Deletes;
@@ -26,7 +27,7 @@ use super::{Grant, Law, Lock, Rules, Violation};
 use crate::record::{Op, Outcome, Record, millis};
 use std::collections::HashMap;
 
-/// Of more leases, the first hardly matters.
+/// With more leases than this, the first hardly matters.
 const FEW: usize = 4;
 
 /// The walk along one grant.
@@ -34,30 +35,31 @@ struct Walk<'l, 'h> {
     lock: &'l Lock<'h>,
     rules: &'l Rules,
     grant: &'l Grant<'h>,
-    /// A later fence was told by this moment, so the grant was made no later, and the record.
+    /// The moment by which a later fence was told, and the record that told it. This grant was made
+    /// no later.
     limit: Option<(i64, u32)>,
     /// The next grant of the same owner.
     next: Option<&'l Grant<'h>>,
     steps: Vec<Step>,
-    /// When the grant was made at the earliest, by what came after it.
+    /// The earliest moment of the grant, concluded from later steps.
     begun: i64,
-    /// The last answer that tells how many it tolerates: how many, and the record.
+    /// How many holders the last granted request tolerates, and its record.
     tolerance: Option<(u32, u32)>,
-    /// The most that it may have tolerated, and the moments since which it tolerates more.
+    /// The most holders that it may have tolerated, and the moments from which it tolerates more.
     loosest: u32,
     loosened: Vec<(i64, u32)>,
-    /// The steps that decide when the lease ends: the last one that set it, and those that may have
-    /// extended it since.
+    /// The steps that decide when the lease ends: the last step that set the lease, and later steps
+    /// that may have extended it.
     leases: Vec<Lease>,
     released: Option<u32>,
-    /// The first refusal, and the earliest moment of a refusal that nothing explains.
+    /// The first refusal, and the earliest moment of an unexplained refusal.
     refused: Option<u32>,
     refused_at: i64,
-    /// What unanswered requests may have done to this grant, whose fence they name, and to whatever
-    /// its owner held.
+    /// What unanswered requests may have done: to this grant if they name its fence, and to any
+    /// hold of its owner.
     shown: Unheard,
     unheard: Unheard,
-    /// The ends of connections that it was bound to.
+    /// The ends of connections to which the hold was bound.
     closings: Closings,
     wrong: Option<Violation>,
 }
@@ -117,7 +119,7 @@ impl<'h> Lock<'h> {
         limits
     }
 
-    /// For each grant, the next one of the same owner.
+    /// For each grant, the next grant of the same owner.
     pub(super) fn next_of_owner(&self) -> Vec<Option<usize>> {
         let mut next: HashMap<u32, usize> = HashMap::new();
         let grants = self.grants.iter().enumerate().rev();
@@ -157,7 +159,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         for index in self.grant.of {
             let record = self.lock.record(*index);
             if record.owner != owner {
-                // It names the fence of another owner's grant, and is refused.
+                // A request of another owner that names this fence was refused.
                 continue;
             }
             self.unheard = self.lock.unheard.before(owner, *index).and(self.shown);
@@ -165,7 +167,7 @@ impl<'l, 'h> Walk<'l, 'h> {
                 _ if record.op == Op::Closed => {}
                 Outcome::Ok => self.success(*index, record, begin, before),
                 Outcome::Refused => self.refusal(*index, record, deletes),
-                // Requests that acquire are among those that may concern any grant.
+                // Unanswered acquires are already in the owner's `unheard`.
                 Outcome::Unknown if record.is_acquire() => {}
                 Outcome::Unknown => self.shown = self.shown.and(Unheard::of(record)),
                 Outcome::Over if self.steps.is_empty() => {}
@@ -229,7 +231,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// L2: who comes to tolerate fewer gets another fence.
+    /// L2: an owner that tolerates fewer holders than before gets another fence.
     fn tolerates(&mut self, index: u32, record: &Record) {
         let tolerance = record.tolerance();
         if let Some((_, earlier)) = self.tolerance.filter(|(before, _)| tolerance < *before) {
@@ -248,7 +250,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// The grant itself, perhaps after an unanswered request.
+    /// Starts with the grant itself, perhaps made for an unanswered request.
     fn begin(&mut self, index: u32, record: &Record, begin: i64) {
         if self.grant.unheard_ttl > 0 {
             let asked = millis(self.grant.asked);
@@ -259,7 +261,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         self.add(index, record.asked_millis().max(begin), ttl);
     }
 
-    /// No earlier than the steps before it, and before the end of the lease.
+    /// Adds a step: no earlier than the steps before it, and before the end of the lease.
     fn add(&mut self, record: u32, asked: i64, ttl: i64) {
         let this = self.steps.len();
         let told = self.lock.record(record).told_millis();
@@ -281,8 +283,8 @@ impl<'l, 'h> Walk<'l, 'h> {
         self.steps.push(step);
     }
 
-    /// The first lease began no earlier than this, if something succeeded at this moment and no
-    /// other lease reaches it.
+    /// The earliest moment of the first lease, if a step succeeded at `at` and no other lease lasts
+    /// until then.
     fn begun_by(&self, at: i64) -> i64 {
         let slack = self.rules.late_millis - 1;
         let reaches = |lease: &Lease| self.steps[lease.step].reaches() + slack;
@@ -296,7 +298,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// The last step has a lease.
+    /// The last step sets or extends the lease.
     fn prolong(&mut self) {
         let step = self.steps.len() - 1;
         let before = self.leases.last().map(|lease| lease.longest);
@@ -308,8 +310,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         before.filter(|before| reaches(*before) > reaches(step)).unwrap_or(step)
     }
 
-    /// No step began later than the one after it. For most of them that holds already: they are the
-    /// first ones.
+    /// No step took effect later than the next one. The first leases usually satisfy this already.
     fn hurry_leases(&mut self, by: usize) {
         let latest = self.steps[by].latest;
         let is_in_time = |lease: &Lease| self.steps[lease.step].latest <= latest;
@@ -322,7 +323,8 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// The steps that decide it now, without one that may never have taken effect.
+    /// The steps that now decide the end of the lease, except a step that may never have taken
+    /// effect.
     fn sure_leases(&self) -> impl Iterator<Item = usize> {
         let perhaps = (self.grant.unheard_ttl > 0).then_some(0);
         self.leases.iter().map(|lease| lease.step).filter(move |step| Some(*step) != perhaps)
@@ -330,13 +332,13 @@ impl<'l, 'h> Walk<'l, 'h> {
 
     fn refusal(&mut self, index: u32, record: &Record, deletes: &Deletes) {
         let loosest = self.loosest.max(self.unheard.loosest);
-        // Who holds the lock and is to tolerate fewer may be refused, and keeps its hold.
+        // A holder that asks to tolerate fewer may be refused, and keeps its hold.
         if self.steps.is_empty() || record.is_acquire() && record.tolerance() < loosest {
             return;
         }
         self.refused = self.refused.or(Some(index));
         let told = record.told_millis();
-        // No success came after what ended the lease.
+        // Whatever ended the lease came after the last success.
         let last = self.steps[self.steps.len() - 1].earliest;
         let explained = self.released.is_some()
             || self.unheard.released < i64::MAX
@@ -346,7 +348,7 @@ impl<'l, 'h> Walk<'l, 'h> {
             || self.may_have_another(index, told)
             || deletes.any_within(last, told)
             || self.rules.is_forgotten(self.grant.asked, record.told);
-        // A later one says nothing new.
+        // A refusal later than an unexplained one gives no tighter limit.
         if explained || told >= self.refused_at {
             return;
         }
@@ -372,7 +374,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// Whether its owner may have got the next hold in place of this one by then.
+    /// Whether its owner may by then have got the next hold in place of this one.
     fn may_have_another(&self, index: u32, told: i64) -> bool {
         let Some(next) = self.next else { return false };
         let is_earlier = next.unheard_ttl > 0 || next.of[0] < index;
@@ -380,7 +382,8 @@ impl<'l, 'h> Walk<'l, 'h> {
         is_earlier && (is_tighter || next.of_several) && millis(next.asked) <= told
     }
 
-    /// The last step, and how long the lease that it succeeded within must have lasted.
+    /// The last step, and the moment until which the lease must have lasted, because that step
+    /// succeeded.
     fn last_lasts(&self) -> Option<(usize, i64)> {
         let last = self.steps.len().checked_sub(1)?;
         Some((last, self.steps[last].earliest + 1 - self.rules.late_millis))
@@ -390,7 +393,8 @@ impl<'l, 'h> Walk<'l, 'h> {
     fn check_deletes(&mut self, deletes: &Deletes) {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return };
         let (told, asked) = (first.latest, self.lock.record(last.record).asked_millis());
-        // Both requests and earlier steps limit it: it cannot have taken effect before.
+        // Its request and the earlier steps limit the last step: it cannot have taken effect
+        // before.
         let asked = asked.max(last.earliest);
         if let Some(delete) = deletes.surely_within(told, asked) {
             let op = self.lock.record(last.record).op;
@@ -400,12 +404,13 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// L1, or L3 within a grant: an operation took effect before it can have.
+    /// L1, or L3 within a grant: an operation took effect later than it can have.
     fn too_late(&mut self, late: usize, (holders, asker): (&Holders, &Asker)) {
         let step = self.steps[late];
         let by = step.earliest - step.latest;
         let mut proof = self.path(late);
-        // The grant before pushed it there. Otherwise it might have taken effect when it was sent.
+        // Whether the previous grant delayed this step. Otherwise the step could have taken effect
+        // when its request was sent.
         let since = self.steps[step.since];
         let is_held_up = since.earliest > self.lock.record(since.record).asked_millis();
         let (fences, shown) = holders.blame(asker, self.rules, step.latest);
@@ -428,7 +433,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// The records that show when this step can have been, oldest first.
+    /// The records that show when this step can have taken effect, the oldest first.
     fn path(&self, step: usize) -> Vec<u32> {
         let mut path = vec![self.steps[self.steps[step].since].record, self.steps[step].record];
         let mut at = step;
@@ -460,7 +465,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         let mut otherwise = released.min(self.unheard.released).min(self.unheard.ends);
         otherwise = otherwise.min(self.closings.ends());
         if of_several || tightest < self.loosest.max(loosest) {
-            // It may have got another hold in place of this one.
+            // The owner may have got another hold in place of this one.
             otherwise = otherwise.min(millis(asked));
         }
         if loosest > self.grant.loosest {

@@ -2,25 +2,25 @@
 //!
 //! ```text
 //!   Closed    asked ├───────────┤ told             in between it ended, and the server noticed
-//!   lease     ≥ asked + grace   ≤ told + grace     if nothing lengthened or bound it anew
+//!   lease     ≥ asked + grace   ≤ told + grace     unless something extended it or bound it anew
 //! ```
 
 use super::unheard::Unheard;
 use super::{Grant, Lock, Rules};
 use crate::record::{Op, Outcome, Record};
 
-/// The end of a connection that a hold was bound to.
+/// The end of a connection to which a hold was bound.
 struct Closing {
     record: u32,
-    /// The hold ends no earlier.
+    /// The earliest end of the hold.
     ends: i64,
-    /// And no later, if that is certain.
+    /// The latest end of the hold, if the connection's end certainly shortened it.
     by: Option<i64>,
-    /// When the server had noticed for certain, in microseconds.
+    /// By when the server had certainly noticed, in microseconds.
     noticed: Option<u64>,
 }
 
-/// All of one grant that may still matter.
+/// The ends of connections that may still matter for one grant.
 pub(super) struct Closings(Vec<Closing>);
 
 impl Closings {
@@ -39,12 +39,14 @@ impl Closings {
         Self(closed.map(closing).collect())
     }
 
-    /// The earliest end of the hold. A connection that is known to have ended later may have ended by then.
+    /// The earliest end of the hold. Includes connections whose recorded end is later, because they may have ended by
+    /// then.
     pub(super) fn ends(&self) -> i64 {
         self.0.iter().map(|closing| closing.ends).min().unwrap_or(i64::MAX)
     }
 
-    /// The end of a connection after which this cannot have succeeded. What was not written then may be lost.
+    /// The end of a connection after which this request cannot have succeeded. A connection's end may be lost if the
+    /// server had not written it.
     pub(super) fn too_late_for(
         &self,
         index: u32,
@@ -61,8 +63,8 @@ impl Closings {
         late.map(|closing| closing.record)
     }
 
-    /// This success gave the hold a lease of its own, or a longer one, no earlier than at this moment. It came after some of
-    /// these ends, or bound the hold to another connection.
+    /// Notes a success that gave the hold a new or longer lease, no earlier than at `at`. The success came after some
+    /// of these ends, or bound the hold to another connection.
     pub(super) fn renewed_by(&mut self, index: u32, record: &Record, at: i64, late: i64) {
         if !record.is_lease() {
             return;
@@ -79,7 +81,7 @@ impl Closings {
             if is_noticed || record.is_bound {
                 closing.ends = closing.ends.max(at + ttl);
             }
-            // The end of a former connection may have come later, and done nothing.
+            // The end of a former connection may come later, and then changes nothing.
             let is_former = record.is_bound && !is_noticed;
             closing.by = closing.by.filter(|_| !is_former);
             closing.by = closing.by.map(|by| by.max(record.told_millis() + ttl + late));
@@ -87,14 +89,15 @@ impl Closings {
         });
     }
 
-    /// Whether the hold was not shown any more at this moment, and is shown again where its end was not written in time.
+    /// Whether a refusal may be due to a connection's end, after which the hold is back because the server lost that
+    /// end.
     pub(super) fn may_show_again(&self, refused: &Record, told: u64, rules: &Rules) -> bool {
         self.ends() <= refused.told_millis() && rules.unbinds(refused.asked, told)
     }
 }
 
 impl Lock<'_> {
-    /// Whether this end of a connection shortened the lease for certain.
+    /// Whether this end of a connection certainly shortened the lease.
     pub(super) fn surely_closes(&self, grant: &Grant<'_>, index: u32, rules: &Rules) -> bool {
         let closed = self.record(index);
         let unheard = self.unheard.before(closed.owner, index);

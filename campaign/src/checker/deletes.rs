@@ -8,9 +8,10 @@ pub(super) struct Deletes<'d> {
     all: &'d [Delete],
     /// The latest end of all deletions up to this one.
     last_over: Vec<i64>,
-    /// The earliest end of all deletions from this one on.
+    /// The index of the deletion that ends first, of this one and all later ones.
     first_over: Vec<u32>,
-    /// The deletions sorted by `to`, each with its beginning, if no grant has used it yet.
+    /// The deletions sorted by `to`. `unused` has the beginning of each, if no grant has used it
+    /// yet.
     ends: Vec<i64>,
     unused: Least,
 }
@@ -36,9 +37,10 @@ impl<'d> Deletes<'d> {
     }
 
     /// When the lock is free: at the end of its lease, or when somebody deleted it after `last`. A
-    /// deletion that is needed to explain the next grant explains no other grant. Of those possible
-    /// the one that ends first is used, because any that ends later can serve later. It need not
-    /// have been that one, so the result is the earliest moment of any.
+    /// deletion that is needed to explain the next grant explains no other grant. Of the possible
+    /// deletions this uses up the one that ends first, because a later one can still explain later
+    /// grants. Another one may have been the actual one, so the result is the earliest moment of
+    /// any.
     pub(super) fn free(&mut self, last: i64, free: i64, told: i64) -> i64 {
         if free <= last {
             return free;
@@ -57,7 +59,7 @@ impl<'d> Deletes<'d> {
         self.last_over[..end].last().is_some_and(|over| *over >= from)
     }
 
-    /// A deletion that was sent after one moment and answered before the other.
+    /// A deletion that was sent after `after` and answered before `before`.
     pub(super) fn surely_within(&self, after: i64, before: i64) -> Option<u32> {
         let begin = self.all.partition_point(|delete| delete.from <= after);
         let first = self.all[*self.first_over.get(begin)? as usize];
@@ -65,21 +67,22 @@ impl<'d> Deletes<'d> {
     }
 }
 
-/// A tree of minima over a list of numbers, to find small ones without looking at all.
+/// A tree of minima over a list of numbers, which finds small numbers without looking at all of
+/// them.
 #[derive(Clone)]
 struct Least {
-    /// The children of node `n` are at `2n` and `2n + 1`. The second half are the numbers
+    /// The children of node `n` are at `2n` and `2n + 1`. The second half contains the numbers
     /// themselves.
     tree: Vec<i64>,
     size: usize,
 }
 
-/// Stands for no number.
+/// The absence of a number.
 const NONE: i64 = i64::MAX;
 
 impl Least {
     fn new(numbers: impl ExactSizeIterator<Item = i64>) -> Self {
-        // One more, so that a search from behind the last has a place.
+        // One more place, so that a search may begin after the last number.
         let size = (numbers.len() + 1).next_power_of_two();
         let mut tree = vec![NONE; 2 * size];
         for (number, at) in numbers.zip(&mut tree[size..]) {
@@ -91,11 +94,11 @@ impl Least {
         Self { tree, size }
     }
 
-    /// The first number from `begin` on that is at most so large.
+    /// The index of the first number from `begin` on that is at most `most`.
     fn first(&self, begin: usize, most: i64) -> Option<usize> {
         let mut node = self.size + begin;
         while self.tree[node] > most {
-            // Goes to the right neighbour of a node that was searched.
+            // Goes to the right neighbour of a node whose numbers are all too large.
             node >>= node.trailing_ones();
             if node == 0 {
                 return None;

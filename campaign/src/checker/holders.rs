@@ -1,36 +1,36 @@
-//! L1: who holds the lock for certain when it is granted.
+//! L1: who certainly holds the lock when it is granted.
 //!
 //! ```text
-//!   live holds + 1 ≤ the smallest share among them and the one who asks
+//!   live holds + 1 ≤ the smallest share among them and the asker
 //! ```
 //!
-//! Each hold is known by the earliest moment at which it can have ended, and by the most that it can
-//! have tolerated until then. So whoever is counted was there, and a grant that they rule out until
-//! after its reply cannot have been.
+//! Each hold counts until the earliest moment at which it can have ended, with the most holders that
+//! it can have tolerated until then. So every counted holder was certainly there. A grant that they
+//! exclude until after its reply is impossible.
 
 use super::Rules;
 use super::deletes::Deletes;
 
-/// A hold that was granted, as it must have been at least.
+/// A hold that was granted, with the least that is certain about it.
 pub(super) struct Held {
     pub(super) owner: u32,
     pub(super) fence: u64,
-    /// The moment of its first record, in microseconds.
+    /// When its first request was sent, in microseconds.
     pub(super) asked: u64,
-    /// When it began, at the earliest.
+    /// Its earliest beginning.
     pub(super) begun: i64,
-    /// The last moment that was reached in it.
+    /// The last moment at which it certainly existed.
     pub(super) last: i64,
-    /// When it ended, at the earliest.
+    /// Its earliest end.
     pub(super) free: i64,
-    /// The most holders that it tolerated at first, and from later moments on.
+    /// The most holders that it tolerated at first, and the moments from which it tolerated more.
     pub(super) tolerance: u32,
     pub(super) loosened: Vec<(i64, u32)>,
-    /// The records that show that.
+    /// The records that show this.
     pub(super) proof: Vec<u32>,
 }
 
-/// One who is granted the lock.
+/// An owner that is granted the lock.
 pub(super) struct Asker {
     pub(super) owner: u32,
     /// When it was told, in microseconds and in milliseconds.
@@ -39,14 +39,15 @@ pub(super) struct Asker {
     /// The least and the most holders that it tolerates.
     pub(super) tightest: u32,
     pub(super) loosest: u32,
-    /// It may have asked for several locks, and is granted all of them by a new fence if it held some.
+    /// It may have asked for several locks. Then one new fence grants all of them, even those that it
+    /// held before.
     pub(super) of_several: bool,
 }
 
-/// When a grant was made, at the earliest.
+/// The earliest moment of a grant.
 pub(super) struct Admitted {
     pub(super) at: i64,
-    /// Somebody must have deleted the lock for that.
+    /// The grant requires that somebody deleted the lock.
     deleted: bool,
 }
 
@@ -54,11 +55,11 @@ pub(super) struct Admitted {
 #[derive(Default)]
 pub(super) struct Holders {
     all: Vec<Held>,
-    /// The last grant: the moment of its first record, and when it was made at the earliest.
+    /// The last grant: when its first request was sent, and its earliest moment.
     last: Option<(u64, i64)>,
 }
 
-/// No hold has ended before this moment.
+/// Earlier than any end of a hold.
 const NEVER: i64 = i64::MIN;
 
 impl Held {
@@ -67,16 +68,16 @@ impl Held {
         loosened.map(|(_, tolerance)| *tolerance).fold(self.tolerance, u32::max)
     }
 
-    /// Whether the same owner may have got the next hold in place of this one, because it tolerates
-    /// fewer or asks for several locks.
+    /// Whether the same owner may have got the next hold in place of this one, because the next
+    /// tolerates fewer or is for several locks.
     fn gives_way_to(&self, asker: &Asker) -> bool {
         asker.of_several || asker.tightest < self.tolerates(i64::MAX)
     }
 }
 
 impl Holders {
-    /// The earliest moment at which one may have been granted the lock. Where data may have been
-    /// lost since a hold was granted, that hold does not count.
+    /// The earliest moment at which the asker may have been granted the lock. Ignores a hold if data
+    /// may have been lost since it was granted.
     pub(super) fn admit(
         &self,
         asker: &Asker,
@@ -101,7 +102,8 @@ impl Holders {
         changes.sort_unstable();
         let free = changes.iter().find(|at| fits(&live, asker, **at, NEVER));
         let free = *free.expect("a lock that nobody holds is granted");
-        // Or it was deleted, after the last moment that was reached in any hold that was in the way.
+        // Otherwise somebody deleted it, after the last certain moment of each hold that was in the
+        // way.
         let by = asker.told_millis.min(free - 1);
         let mut lasts: Vec<_> = live.iter().map(|held| held.last).collect();
         lasts.sort_unstable();
@@ -115,21 +117,21 @@ impl Holders {
         self.all.iter().filter(|held| !rules.is_lossy(held.asked, asker.told))
     }
 
-    /// The fences of those who were in the way at that moment, and the records that show it.
+    /// The fences of the holders that were in the way at that moment, and the records that show it.
     pub(super) fn blame(&self, asker: &Asker, rules: &Rules, at: i64) -> (Vec<u64>, Vec<u32>) {
         let in_the_way: Vec<_> = self.counted(asker, rules).filter(|held| held.free > at).collect();
         let fences = in_the_way.iter().map(|held| held.fence).collect();
         (fences, in_the_way.iter().flat_map(|held| held.proof.iter().copied()).collect())
     }
 
-    /// Forgets who has gone when this one was granted the lock. Of those who were there, a deletion
-    /// may have ended any hold.
+    /// Forgets the holders that were gone when the asker was granted the lock. If that needed a
+    /// deletion, it may have ended any of the holds, so all are forgotten.
     pub(super) fn settle(&mut self, asker: &Asker, admitted: &Admitted) {
         let stays = |held: &Held| held.free > admitted.at && held.owner != asker.owner;
         self.all.retain(|held| !admitted.deleted && stays(held));
     }
 
-    /// After a grant that cannot have been, what follows is compared with it alone.
+    /// After an impossible grant, later grants are compared only with that grant.
     pub(super) fn begin_anew(&mut self, held: Held) {
         self.last = None;
         self.all = vec![held];
@@ -141,8 +143,8 @@ impl Holders {
     }
 }
 
-/// Whether one is admitted at this moment, if a deletion has ended every hold of which nothing was
-/// seen after `gone`.
+/// Whether the asker is admitted at `at`, if a deletion has ended every hold that was last certain by
+/// `gone`.
 fn fits(live: &[&Held], asker: &Asker, at: i64, gone: i64) -> bool {
     let (mut holders, mut tolerance) = (1, asker.loosest);
     for held in live.iter().filter(|held| held.free > at && held.last > gone) {

@@ -1,23 +1,23 @@
-//! L5: a lock that can be granted to one who waits is granted.
+//! L5: a lock that can be granted to a waiter is granted.
 //!
 //! ```text
 //!   holds     ├───────────┤  ├─────┤      from the reply of the grant to the latest end
 //!   waits        ├──────────────────────────┤
-//!   open                  ▲▲        ▲▲▲▲▲▲    whoever of them is the first would be admitted
+//!   open                  ▲▲        ▲▲▲▲▲▲    any of the waiters would be admitted if it were first
 //! ```
 //!
-//! Whoever may be there counts as a holder, and of all who may wait the one that tolerates fewest
-//! counts as the first. So a lock that is open can be granted. It may be open for a while, but not
-//! for long: each grant begins a new while.
+//! Everybody who may hold the lock counts as a holder, and of all who may wait, the waiter that tolerates fewest counts
+//! as the first. So an open lock can certainly be granted. It may be open for a short time, but not for long. Each
+//! grant restarts that time.
 //!
 //! ```text
 //!   a         ▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲       free, and the first waits for a and b
 //!   b         ├───────────┤▲▲▲▲▲▲▲▲▲▲       from here on it can be granted
 //! ```
 //!
-//! One who waits for several locks leaves each of them free until it can have all. So a lock counts as open while all are that
-//! it is tied to by those who may stand before the one that is looked at. Whoever of these came first is the first in
-//! all its queues.
+//! A waiter for several locks leaves each of them free until it can have all. Such waits tie locks together. So a lock
+//! counts as open only while all locks are open that the waiters before the one in question may have tied to it. The
+//! earliest of these waiters is the first in all its queues.
 
 use super::several::{self, WaitForAll};
 use super::spans::{joined, overlap};
@@ -25,16 +25,16 @@ use super::{Grant, Law, Lock, Rules, Span, Violation};
 use crate::record::{Op, Outcome};
 use std::collections::BTreeMap;
 
-/// Somebody waits for certain between these moments.
+/// Somebody certainly waits between these moments.
 struct Wait {
     from: u64,
     to: u64,
     record: u32,
-    /// When it was in the queue for certain.
+    /// When the waiter was certainly in the queue.
     queued: u64,
 }
 
-/// What changes at a moment.
+/// A change at a moment.
 #[derive(Clone, Copy)]
 enum Change {
     Comes(Part),
@@ -44,14 +44,14 @@ enum Change {
     Granted,
 }
 
-/// One who tolerates so many holders.
+/// Somebody who tolerates this many holders.
 #[derive(Clone, Copy)]
 enum Part {
     Holder(u32),
     Waiter(u32),
 }
 
-/// How many there are who tolerate so many holders.
+/// How many of them tolerate how many holders.
 #[derive(Default)]
 struct Crowd {
     by_tolerance: BTreeMap<u32, u32>,
@@ -79,8 +79,8 @@ impl Crowd {
 }
 
 impl Lock<'_> {
-    /// When the lock was open, and who waited. `None` if nobody waited for long; but one who waits for other locks, too, may
-    /// have to know.
+    /// When the lock was open, and who waited. `None` if nobody waited for long, unless the lock may matter to waiters
+    /// for several locks.
     pub(super) fn idle<'r>(&self, rules: &'r Rules, is_linked: bool) -> Option<Idle<'r>> {
         if rules.idle_micros == 0 {
             return None;
@@ -119,7 +119,7 @@ impl Lock<'_> {
             }
         }
         open.extend(is_open_now.map(|(from, by)| Open { from, to: u64::MAX, by }));
-        // A shorter while excuses nothing and is nothing wrong.
+        // A shorter time neither excuses anything nor violates L5.
         open.retain(|open| open.from.saturating_add(rules.idle_micros) < open.to);
         let unheard = self.may_be_held(rules);
         let (bound, standstill) = (rules.idle_micros, &*rules.standstill);
@@ -132,11 +132,10 @@ impl Lock<'_> {
         let next_of_owner = self.next_of_owner();
         for (grant, next) in self.grants.iter().zip(next_of_owner) {
             let first = self.first(grant);
-            // An owner that did not wait may have had the lock as soon as it asked, and have heard of
-            // it late.
+            // An owner that did not wait may have got the lock as soon as it asked, and the reply late.
             let from = if first.op == Op::Wait { grant.told } else { first.asked };
             let (mut end, mut by) = self.latest_end(grant, rules);
-            // An owner has one hold of a lock.
+            // An owner has only one hold of a lock.
             if let Some(next) = next.map(|next| &self.grants[next]).filter(|next| next.told < end) {
                 (end, by) = (next.told, next.of[0]);
             }
@@ -165,13 +164,13 @@ impl Lock<'_> {
                 changes.push((record.told, Change::Goes(waiter, *index)));
             }
         }
-        // Who comes at a moment is there before anybody goes.
+        // At equal moments, arrivals come before departures.
         changes.sort_by_key(|(at, change)| (*at, !matches!(change, Change::Comes(_))));
         changes
     }
 
-    /// The waits that last long enough, sorted by when they begin, each with the latest end of all
-    /// waits that began no later. A wait begins a while after its request was sent.
+    /// The waits that last long enough, sorted by beginning, each with the latest end of all waits that began no later.
+    /// A wait counts from `bound` after its request was sent.
     fn sure_waits(&self, bound: u64) -> Vec<Wait> {
         let waits = self.all.iter().filter_map(|index| {
             let record = self.record(*index);
@@ -196,8 +195,8 @@ impl Lock<'_> {
         waits
     }
 
-    /// When somebody may have had the lock unknown to us: by an unanswered request, or without ever
-    /// having been told a fence.
+    /// When somebody may have had the lock without a record of it: by an unanswered request, or without being told a
+    /// fence.
     fn may_be_held(&self, rules: &Rules) -> Vec<Span> {
         let spans = self.all.iter().filter_map(|index| {
             let record = self.record(*index);
@@ -206,7 +205,7 @@ impl Lock<'_> {
                 Outcome::Refused | Outcome::Failed | Outcome::Over => false,
                 Outcome::Unknown => true,
             };
-            // The place of a ticket is given up at a moment that is known. What else was sent may be late.
+            // A ticket's place is given up at a known moment. Other requests may arrive late.
             let late = if record.is_ticket { 0 } else { rules.idle_micros };
             let to = record.told + lease_micros(record.ttl.into(), rules) + late;
             (may && record.is_lease()).then_some(Span { from: record.asked, to })
@@ -214,7 +213,7 @@ impl Lock<'_> {
         joined(spans.collect())
     }
 
-    /// The latest end, in microseconds, and the record that shows it.
+    /// The latest end of the hold, in microseconds, and the record that shows it.
     pub(super) fn latest_end(&self, grant: &Grant<'_>, rules: &Rules) -> (u64, u32) {
         let mut end = (grant.told + lease_micros(grant.unheard_ttl, rules), grant.of[0]);
         for index in grant.of {
@@ -236,23 +235,22 @@ impl Lock<'_> {
     }
 }
 
-/// The longest time that a lease lasts.
+/// The longest time that a lease may last.
 fn lease_micros(ttl: i64, rules: &Rules) -> u64 {
     u64::try_from(ttl + rules.late_millis).unwrap_or(0) * 1_000
 }
 
-/// A while in which the lock could be granted to whoever was the first, and nobody was granted it.
+/// A time in which the lock could be granted to any first waiter, and no grant was made.
 struct Open {
     from: u64,
     to: u64,
-    /// The record that shows when it began.
+    /// The record that shows its beginning.
     by: u32,
 }
 
-/// Finds out whether a lock was free for too long.
+/// Decides whether a lock was free for too long.
 pub(super) struct Idle<'r> {
-    /// How long the lock may be free. For as long before and afterwards nothing may have stood
-    /// still.
+    /// How long the lock may be free. The server must not have stood still for as long before and afterwards.
     bound: u64,
     open: Vec<Open>,
     waits: Vec<Wait>,
@@ -260,8 +258,8 @@ pub(super) struct Idle<'r> {
     unheard: Vec<Span>,
 }
 
-/// L5, for each of these locks. Who waits for several locks may be the first in the queue of a free one, and wait for another:
-/// so with a lock that somebody waits for, all must be open that those who came before tie to it.
+/// L5, for each of these locks. A waiter for several locks may be the first in the queue of a free lock while it waits
+/// for another. So all locks that earlier waiters tie to a lock must be open too.
 pub(super) fn violations(all: &BTreeMap<u32, Idle<'_>>, together: &[WaitForAll]) -> Vec<Violation> {
     let found = all.iter().filter_map(|(lock, idle)| {
         let others = Others { all, together, lock: *lock };
@@ -275,7 +273,7 @@ pub(super) fn violations(all: &BTreeMap<u32, Idle<'_>>, together: &[WaitForAll])
     found.collect()
 }
 
-/// The locks that others may wait for, too.
+/// The other locks, to which waiters may tie this one.
 struct Others<'a> {
     all: &'a BTreeMap<u32, Idle<'a>>,
     together: &'a [WaitForAll],
@@ -283,13 +281,13 @@ struct Others<'a> {
 }
 
 impl Others<'_> {
-    /// When one of them excuses a lock that is free at this moment, the moment until which it does.
+    /// If one of the tied locks excuses this lock, which is free from `from`, the moment until which it does.
     fn excused_until(&self, from: u64, to: u64, queued: u64) -> Option<u64> {
         let (tied, left) = several::tied(self.together, self.lock, queued, (from, to));
         let excuses = tied.iter().filter(|other| **other != self.lock).filter_map(|other| {
             let Some(other) = self.all.get(other) else { return Some(u64::MAX) };
             let unheard = overlap(&other.unheard, from, to).map(|span| span.to);
-            // The first while that goes on for long enough.
+            // The first open time that lasts long enough.
             let next = other.open.iter().find(|open| open.to > from.saturating_add(other.bound));
             let closed = match next {
                 Some(open) if open.from <= from => None,
@@ -298,13 +296,13 @@ impl Others<'_> {
             };
             unheard.max(closed)
         });
-        // Who has left ties nothing.
+        // A waiter that has left ties nothing any more.
         excuses.max().map(|until| until.min(left))
     }
 }
 
 impl Idle<'_> {
-    /// The same with the records numbered as in the whole history.
+    /// Renumbers the records as in the whole history.
     pub(super) fn of_history(mut self, of_lock: &[u32]) -> Self {
         let open = self.open.iter_mut().map(|open| &mut open.by);
         let waits = self.waits.iter_mut().map(|wait| &mut wait.record);
@@ -312,12 +310,10 @@ impl Idle<'_> {
         self
     }
 
-    /// When the lock became free between the end of one grant and the next, and who waited. `None`
-    /// if that is excused.
+    /// When the lock became free between two grants, and who waited. `None` if that is excused.
     fn within(&self, open: &Open, others: &Others<'_>) -> Option<(u64, &Wait)> {
         let mut from = open.from;
-        // A wait may begin in the middle, and an excuse may end there. What follows either is
-        // looked at.
+        // A wait may begin in the middle, and an excuse may end there. The time after either is examined too.
         while from.saturating_add(self.bound) < open.to {
             let begun = self.waits.partition_point(|wait| wait.from <= from);
             let waiting = begun.checked_sub(1).map(|begun| &self.waits[begun]);
@@ -332,7 +328,7 @@ impl Idle<'_> {
         None
     }
 
-    /// The end of the excuses for a lock that is free from this moment on, while this one waits.
+    /// The end of the excuses for a lock that is free from `from`, while this wait goes on.
     fn excused_until(&self, from: u64, wait: &Wait, others: &Others<'_>) -> Option<u64> {
         let to = from + self.bound;
         let still = overlap(self.standstill, from.saturating_sub(self.bound), to);

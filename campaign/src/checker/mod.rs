@@ -6,17 +6,15 @@
 //!   earliest    ▲         ▲              ▲         ▲           when each can have taken effect
 //! ```
 //!
-//! Every grant has a fence, so the order of grants is known and need not be searched for: a sort
-//! and one walk are enough. The walk gives each operation the earliest and the latest moment at
-//! which it can have taken effect. If the earliest is after the latest, no server can have replied
-//! so, and the operations that leave it no room are the proof.
+//! Every grant has a fence. So the order of grants is known, and a sort and one walk are enough. The walk computes the
+//! earliest and the latest moment at which each operation can have taken effect. If the earliest is after the latest,
+//! no server can have given that reply, and the operations that leave no room for it are the proof.
 //!
-//! Several may hold a lock at a time, as many as each of them tolerates. An exclusive hold is one that
-//! tolerates no other, and nothing is judged differently for it.
+//! Several owners may hold a lock at a time, as many as each of them tolerates. An exclusive hold tolerates no other,
+//! and needs no rules of its own.
 //!
-//! What cannot be known, because a connection was lost or somebody deleted the key within a span,
-//! is assumed to be whatever explains the replies. So every violation is real. `oracle` counts how
-//! many violations are found.
+//! A lost connection, or a deletion of the key within a span, leaves something unknown. The checker then assumes
+//! whatever explains the replies. So every violation is real. `oracle` counts how many violations are found.
 
 mod chain;
 mod closings;
@@ -39,7 +37,7 @@ use spans::{joined, overlaps};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use unheard::AllUnheard;
 
-/// The promise that was broken, with its number in the module's own list.
+/// The broken promise, with its number in the module's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
     /// Mutual exclusion.
@@ -66,47 +64,47 @@ pub struct Span {
 /// What the servers of a scenario promise.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// When data may have been lost. L1, L3, L4 and L5 say nothing about what overlaps such a span.
-    /// L2 does.
+    /// When data may have been lost. L1, L3, L4 and L5 exclude everything that overlaps such a span. L2 does not.
     pub loss: Vec<Span>,
-    /// When no grant need be made, and queues may lose their order.
+    /// When no grant is required, and queues may lose their order.
     pub standstill: Vec<Span>,
-    /// When leases may have been lost while nobody else can have been granted the lock. Holders may
-    /// be refused. Nothing else is excused.
+    /// When leases may have been lost, but no other owner can have been granted the lock. Holders may be refused.
+    /// Nothing else is excused.
     pub forgotten: Vec<Span>,
-    /// When a former primary may have granted locks beside its successor. A grant that it was asked
-    /// for then may have a smaller fence than one that its successor had given before.
+    /// When a former primary may have granted locks beside its successor. A grant requested from it then may have a
+    /// smaller fence than an earlier grant of its successor.
     pub beside: Vec<Span>,
-    /// When the clock was set back. A hold that had ended by the clock is in force again if nothing was
-    /// granted and nobody deleted the lock since: its owner may have been refused meanwhile.
+    /// When the clock was set back. A hold that had expired is in force again if nothing was granted and nobody deleted
+    /// the lock since. Its owner may have been refused meanwhile.
     pub set_back: Vec<Span>,
-    /// When a hold may have ceased to be bound to its connection, and nothing else happened to it.
+    /// When a hold may have lost its binding to a connection, without any other effect on the hold.
     pub unbound: Vec<Span>,
     /// How many milliseconds late a lease may end.
     pub late_millis: i64,
-    /// How long a free lock may have a waiter. 0: any time.
+    /// How many microseconds a lock may be free while somebody waits. 0: without limit.
     pub idle_micros: u64,
 }
 
 /// The records of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In any order. Those of one owner are in the order in which it asked, and none of its requests is in another history.
+    /// In any order, except that the records of each owner are in the order of its requests. No owner has requests in
+    /// two histories.
     pub records: Vec<Record>,
     /// The highest fence of each lock before this history begins.
     pub before: HashMap<u32, u64>,
 }
 
-/// A promise that was broken, and the records that show it.
+/// A broken promise, and the records that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The broken promise.
     pub law: Law,
     /// The lock.
     pub lock: u32,
-    /// What is wrong.
+    /// The contradiction, in words.
     pub what: String,
-    /// The indices of the records that cannot all be.
+    /// The indices of the records that contradict each other.
     pub proof: Vec<u32>,
 }
 
@@ -115,14 +113,14 @@ pub struct Violation {
 pub struct Verdict {
     /// The number of grants.
     pub grants: u64,
-    /// How many of them came after a wait.
+    /// How many grants came after a wait.
     pub waited: u64,
-    /// The violations, beginning with the one that took the least time and is the easiest to
-    /// follow. Not all, if there are many.
+    /// The violations, those with the shortest proof first, because they are the easiest to follow. Incomplete if there
+    /// are many.
     pub violations: Vec<Violation>,
 }
 
-/// At most so many violations are noted, because one broken promise makes thousands.
+/// The most violations noted, because one broken promise causes thousands.
 const ENOUGH: usize = 100;
 
 /// The records of one lock, sorted by fence. Those without a fence come first.
@@ -132,26 +130,26 @@ struct Lock<'h> {
     all: &'h [u32],
     /// The records without a fence.
     others: &'h [u32],
-    /// A part for each fence.
+    /// The records of each fence.
     grants: Vec<Grant<'h>>,
     deletes: Deletes<'h>,
     unheard: AllUnheard,
 }
 
-/// What is known of one fence.
+/// What is known about one fence.
 struct Grant<'h> {
     fence: u64,
-    /// The records, in the order in which their owner asked.
+    /// The records, in the order of their owner's requests.
     of: &'h [u32],
-    /// When the request of this grant may have been sent, and the latest moment of its reply.
+    /// When the request for this grant may have been sent, and when its first reply had been read.
     asked: u64,
     told: u64,
-    /// The longest lease that an unanswered request may have been granted, or 0.
+    /// The longest lease that an unanswered request may have got, or 0.
     unheard_ttl: i64,
-    /// The least and the most holders that it may have tolerated when it was made.
+    /// The least and the most holders that the grant may have tolerated when it was made.
     tightest: u32,
     loosest: u32,
-    /// A request for several locks may have made it.
+    /// A request for several locks may have made the grant.
     of_several: bool,
 }
 
@@ -179,7 +177,7 @@ impl History {
         let mut by_lock = self.by_lock();
         let of_every = by_lock.remove(&EVERY_LOCK).unwrap_or_default();
         let mut rules = rules.clone();
-        // Where data may be lost, no grant need be made either.
+        // If data may be lost, no grant is required either.
         rules.standstill.extend(&rules.loss);
         for spans in [
             &mut rules.loss,
@@ -199,7 +197,7 @@ impl History {
         for (number, of_lock) in by_lock {
             let known = verdict.violations.len();
             let of_lock = of_lock.iter().chain(&of_every).copied().collect::<Vec<_>>();
-            // Copied side by side, because the originals are far apart in memory.
+            // Copied together, because the originals are far apart in memory.
             let records: Vec<_> =
                 of_lock.iter().map(|index| self.records[*index as usize]).collect();
             let before = self.before.get(&number).copied();
@@ -208,7 +206,7 @@ impl History {
             for index in verdict.violations[known..].iter_mut().flat_map(|one| &mut one.proof) {
                 *index = of_lock[*index as usize];
             }
-            // Judged when all are known: one who waits for several locks may leave each of them free.
+            // L5 is judged when all locks are known, because a waiter for several locks may leave each of them free.
             idle.extend(idle_here.map(|here| (number, here.of_history(&of_lock))));
             if verdict.violations.len() >= ENOUGH {
                 break;
@@ -251,8 +249,7 @@ impl History {
 }
 
 impl Verdict {
-    /// Adds the result of one lock. The records that concern every lock are the last of its
-    /// records.
+    /// Adds the result of one lock. `records` end with those that concern every lock.
     fn of_lock<'r>(
         &mut self,
         number: u32,
@@ -262,7 +259,7 @@ impl Verdict {
         rules: &'r Rules,
     ) -> Option<Idle<'r>> {
         let mut order: Vec<u32> = (0..u32::try_from(records.len()).unwrap()).collect();
-        // Records with the same fence stay in the order of asking.
+        // A stable sort: records with the same fence stay in the order of requests.
         order.sort_by_cached_key(|index| known_fence(&records[*index as usize]));
         let wrong = &mut self.violations;
         let deletes = deletes_of(records);
@@ -280,7 +277,7 @@ impl Verdict {
     }
 }
 
-/// Sorted by `from`, in milliseconds.
+/// The deletions sorted by `from`, in milliseconds.
 fn deletes_of(records: &[Record]) -> Vec<Delete> {
     let deletes = (0..).zip(records).filter(|(_, record)| record.op == Op::Delete);
     let mut deletes: Vec<_> = deletes.map(|(index, record)| Delete::by(record, index)).collect();
@@ -301,7 +298,7 @@ impl Rules {
         overlaps(&self.loss, from, to)
     }
 
-    /// Whether the server may have lost between these moments what was granted before.
+    /// Whether the server may have lost earlier grants between these moments.
     fn is_forgotten(&self, from: u64, to: u64) -> bool {
         overlaps(&self.forgotten, from, to)
     }
@@ -310,7 +307,7 @@ impl Rules {
         overlaps(&self.set_back, from, to)
     }
 
-    /// Whether a hold that was bound at the first moment may be bound to nothing at the other.
+    /// Whether a hold that was bound at `from` may be unbound at `to`.
     fn unbinds(&self, from: u64, to: u64) -> bool {
         self.stands_still(from, to) || overlaps(&self.unbound, from, to)
     }
@@ -346,7 +343,7 @@ impl<'h> Lock<'h> {
         &self.records[index as usize]
     }
 
-    /// The first record with this fence.
+    /// The first record that told this fence.
     fn first(&self, grant: &Grant<'h>) -> &'h Record {
         let ok = grant.of.iter().find(|index| self.record(**index).outcome == Outcome::Ok);
         self.record(*ok.expect("a grant was told"))
@@ -394,7 +391,8 @@ impl<'h> Lock<'h> {
             let acts = matches!(record.op, Op::Extend | Op::Release | Op::Check);
             let may_hold = || self.unheard.before(record.owner, *index).may_hold();
             if acts && record.outcome == Outcome::Ok && !may_hold() {
-                // What it released may be its own again, and so may what had ended by the clock.
+                // After a loss, the owner may hold again what it had released. After the clock was set back, it may
+                // hold again what had expired.
                 let granted = granted.get_or_insert_with(|| self.first_granted());
                 let since = granted.get(&record.owner);
                 let may_be_lost = |since: &u64| rules.is_lossy(*since, record.told);
@@ -407,7 +405,7 @@ impl<'h> Lock<'h> {
         }
     }
 
-    /// For each owner, when its first request that was granted may have been sent.
+    /// For each owner, when its first granted request may have been sent.
     fn first_granted(&self) -> HashMap<u32, u64> {
         let mut granted: HashMap<u32, u64> = HashMap::new();
         for grant in &self.grants {

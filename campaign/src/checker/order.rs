@@ -3,11 +3,11 @@
 use super::spans::overlaps;
 use super::{Law, Lock, Rules, Violation};
 
-/// The first number that JavaScript cannot hold exactly.
+/// The first number above the safe integers of JavaScript.
 const TOO_LARGE: u64 = 1 << 53;
 
 impl Lock<'_> {
-    /// Holds whatever happened, and whatever was lost.
+    /// L2 has no exceptions, except beside a former primary.
     pub(super) fn check_fences(
         &self,
         rules: &Rules,

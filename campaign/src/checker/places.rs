@@ -1,12 +1,11 @@
-//! L4: nobody is in a queue who does not wait.
+//! L4: only owners that wait are in a queue.
 //!
 //! ```text
 //!   wait      asked ├─────────────────┤ told        in the queue at some time in between
 //!   look                           asked ├───┤ told
 //! ```
 //!
-//! The place of a ticket, and that of a request that was not answered, may go on after that. So the place is taken to
-//! last for ever.
+//! The place of a ticket, or of an unanswered request, may outlast `told`. So such a place counts for ever.
 
 use super::{Law, Rules, Violation};
 use crate::record::{Op, Outcome, Record};
@@ -15,7 +14,8 @@ use std::collections::{HashMap, HashSet};
 /// An owner's place in the queue of a lock.
 struct Place {
     asked: u64,
-    /// When it was left at the latest, by this wait or an earlier one, and the record of that one.
+    /// The latest moment at which the owner left the queue, after this wait or an earlier one, and the record of that
+    /// wait.
     left: u64,
     record: u32,
 }
@@ -36,7 +36,7 @@ pub(super) fn check_places(records: &[Record], rules: &Rules, wrong: &mut Vec<Vi
         let asked = of_owner.partition_point(|place| place.asked <= look.told);
         let last = of_owner[..asked].last();
         let is_excused = match last {
-            // While a server stands still or is replaced, it may not have noticed that somebody has left.
+            // A server that stands still or is replaced may not have noticed that somebody has left.
             Some(last) => last.left >= look.asked || rules.stands_still(look.asked, look.told),
             None => rules.is_lossy(look.asked, look.told),
         };
@@ -53,7 +53,7 @@ pub(super) fn check_places(records: &[Record], rules: &Rules, wrong: &mut Vec<Vi
     }
 }
 
-/// The places of those who were seen, in the order of asking.
+/// The places of the owners that were seen, in the order of requests.
 fn places(
     records: &[Record],
     seen: impl Iterator<Item = (u32, u32)>,
@@ -79,7 +79,7 @@ fn places(
     places
 }
 
-/// Whether this owner asks for anything in this history. Otherwise it may have asked in an earlier one.
+/// Whether this owner asks for anything in this history. Otherwise it may have asked in an earlier history.
 fn asks(records: &[Record], owner: u32) -> bool {
     records.iter().any(|record| record.owner == owner && record.op != Op::Seen)
 }

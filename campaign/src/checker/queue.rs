@@ -4,8 +4,8 @@ use super::{Grant, Law, Lock, Rules, Violation};
 use crate::record::{Op, Record};
 use std::collections::{HashMap, HashSet};
 
-/// An owner that was seen in the queue, by a look that was sent at this moment, or by a later look
-/// that was answered earlier.
+/// An owner was seen in the queue, by a look that was sent at `asked`, or by a later look that was
+/// answered earlier.
 struct Look {
     asked: u64,
     told: u64,
@@ -13,8 +13,8 @@ struct Look {
 }
 
 impl Lock<'_> {
-    /// L4: an owner that was seen waiting is granted the lock before any owner that asked
-    /// afterwards. A holder that comes to tolerate fewer does not wait for others.
+    /// L4: an owner that was seen waiting is granted the lock before any owner that asks afterwards.
+    /// Exception: a holder that asks to tolerate fewer need not wait for others.
     pub(super) fn check_order(
         &self,
         torn: &HashSet<u32>,
@@ -27,7 +27,7 @@ impl Lock<'_> {
         }
         let mut by_asked = self.not_in_place_of_another(rules);
         by_asked.sort_unstable_by_key(|grant| grant.asked);
-        // The grant with the lowest fence, of this one and all that were asked for later.
+        // The grant with the lowest fence, of this one and all that were requested later.
         let mut lowest = by_asked.clone();
         for index in (0..lowest.len().saturating_sub(1)).rev() {
             if lowest[index + 1].fence < lowest[index].fence {
@@ -40,7 +40,8 @@ impl Lock<'_> {
             if first.op != Op::Wait || grant.unheard_ttl > 0 {
                 continue;
             }
-            // The turn of a ticket may have come and gone, and its owner have asked for another place.
+            // The turn of a ticket may have come and gone, and then its owner may have asked for
+            // another place.
             let (asked, told) = (first.asked_millis(), first.told_millis());
             let is_torn = torn.contains(&first.set);
             if first.is_ticket && (is_torn || self.deletes.any_within(asked, told)) {
@@ -64,9 +65,9 @@ impl Lock<'_> {
         }
     }
 
-    /// The grants that cannot have taken the place of another hold of the same owner.
+    /// The grants that cannot have replaced another hold of the same owner.
     fn not_in_place_of_another(&self, rules: &Rules) -> Vec<&Grant<'_>> {
-        // The most that the last hold of each owner tolerates, and its latest end.
+        // The most holders that the last hold of each owner tolerates, and its latest end.
         let mut before: HashMap<u32, (u32, u64)> = HashMap::new();
         let grants = self.grants.iter().filter(|grant| {
             let (end, _) = self.latest_end(grant, rules);
@@ -81,14 +82,14 @@ impl Lock<'_> {
         grants.collect()
     }
 
-    /// The most that a hold may have tolerated at any time.
+    /// The most holders that a hold may have tolerated at any time.
     fn loosest_ever(&self, grant: &Grant<'_>) -> u32 {
         let acquires = grant.of.iter().map(|index| self.record(*index));
         let acquires = acquires.filter(|record| record.is_acquire());
         acquires.map(Record::tolerance).fold(grant.loosest, u32::max)
     }
 
-    /// The looks at each owner, in the order in which they were sent.
+    /// The looks that saw each owner, in the order in which they were sent.
     fn looks(&self) -> HashMap<u32, Vec<Look>> {
         let mut seen: HashMap<u32, Vec<Look>> = HashMap::new();
         for index in self.others {

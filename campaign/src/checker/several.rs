@@ -1,18 +1,18 @@
-//! Requests for several locks: all or none, by one fence.
+//! Requests for several locks: one fence grants all of them, or none is granted.
 
 use super::deletes::Deletes;
 use super::{Delete, Law, Violation};
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 use std::collections::{HashMap, HashSet};
 
-/// One who may have waited for several locks between these moments.
+/// Somebody may have waited for several locks between these moments.
 pub(super) struct WaitForAll {
     pub(super) asked: u64,
     pub(super) told: u64,
     pub(super) locks: Vec<u32>,
 }
 
-/// The records of each request for several locks, which are side by side.
+/// The records of each request for several locks. They are adjacent.
 fn sets(records: &[Record]) -> impl Iterator<Item = (usize, &[Record])> {
     let mut at = 0;
     let sets = records.chunk_by(|one, next| one.set != 0 && one.set == next.set);
@@ -43,8 +43,8 @@ pub(super) fn check_sets(records: &[Record], wrong: &mut Vec<Violation>) {
     }
 }
 
-/// The numbers of the requests that waited by a ticket for several locks while somebody deleted one of these. Their turn
-/// may have come before that. Then they held the others alone, and asked for another place.
+/// The numbers of the ticket requests for several locks of which somebody deleted one during the wait. Their turn may
+/// have come before the deletion. Then they held only the other locks, and asked for another place.
 pub(super) fn torn_tickets(records: &[Record]) -> HashSet<u32> {
     let mut deletes: HashMap<u32, Vec<Delete>> = HashMap::new();
     for (index, record) in (0..).zip(records).filter(|(_, record)| record.op == Op::Delete) {
@@ -63,7 +63,7 @@ pub(super) fn torn_tickets(records: &[Record]) -> HashSet<u32> {
     tickets.filter(|(_, set)| set.iter().any(is_torn)).map(|(_, set)| set[0].set).collect()
 }
 
-/// Who is known to have waited for several locks, in the order of asking.
+/// The known waits for several locks, in the order of requests.
 pub(super) fn waits(records: &[Record]) -> Vec<WaitForAll> {
     let is_known = |set: &[Record]| set[0].op == Op::Wait && set[0].outcome != Outcome::Unknown;
     let waits = sets(records).filter(|(_, set)| is_known(set)).map(|(_, set)| WaitForAll {
@@ -76,8 +76,8 @@ pub(super) fn waits(records: &[Record]) -> Vec<WaitForAll> {
     waits
 }
 
-/// The locks that those who came before this moment may have tied to this one, itself among them, if they were there
-/// between the others; and when the last of them left.
+/// The locks that waits from before `before` may have tied to this lock, if they overlap `from` to `to`, and the lock
+/// itself. Also when the last of these waits ended.
 pub(super) fn tied(
     waits: &[WaitForAll],
     lock: u32,

@@ -2,7 +2,7 @@
 
 use super::Span;
 
-/// Sorted and joined where they meet, so that the last one that begins early enough decides.
+/// Sorts the spans and joins those that overlap. So the last one that begins early enough decides.
 pub(super) fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable_by_key(|span| span.from);
     spans.dedup_by(|span, before| {

@@ -1,11 +1,11 @@
-//! L3: a hold is over once its owner was told of the next.
+//! L3: a hold ends when its owner is told of its next one.
 
 use super::{Law, Lock, Rules, Violation};
 use crate::record::{Op, Outcome};
 use std::collections::HashMap;
 
 impl Lock<'_> {
-    /// L3: once an owner was told a larger fence, the smaller one is over.
+    /// L3: once an owner was told a larger fence, it has no success with the smaller one.
     pub(super) fn check_stale(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
         // The first record of each owner among the grants with larger fences.
         let mut larger: HashMap<u32, u32> = HashMap::new();

@@ -7,11 +7,11 @@ pub(super) struct Step {
     pub(super) earliest: i64,
     pub(super) latest: i64,
     pub(super) ttl: i64,
-    /// The step of the same grant that was sent no earlier than the earliest moment of this one,
-    /// perhaps this one itself.
+    /// The step that gives this one its earliest moment, because steps take effect in order. Often
+    /// this step itself.
     pub(super) since: usize,
-    /// The step without which this one might have been later: the lease that it was within, or a
-    /// step after it.
+    /// The step that limits the latest moment of this one: the lease that it was within, or a later
+    /// step.
     pub(super) before: Option<usize>,
 }
 
@@ -31,6 +31,6 @@ impl Step {
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
     pub(super) step: usize,
-    /// Of this step and the leases before it, the one whose lease may last longest.
+    /// Of this step and the leases before it, the step whose lease may last longest.
     pub(super) longest: usize,
 }

@@ -8,20 +8,19 @@ use std::collections::HashMap;
 /// The possible effects of some requests of one owner.
 #[derive(Clone, Copy)]
 pub(super) struct Unheard {
-    /// When the first request that acquires the lock was sent, in microseconds, and the longest
-    /// lease that any of them asks for.
+    /// When the first acquire was sent, in microseconds, and the longest lease that any acquire asks for.
     pub(super) asked: u64,
     pub(super) ttl: i64,
-    /// When one of them may have released the lock, in milliseconds.
+    /// The earliest moment at which a request may have released the lock, in milliseconds.
     pub(super) released: i64,
-    /// When a lease may end early, because one of them extended it by less than was left.
+    /// The earliest end of a lease that an EXTEND may have shortened, or the end of a connection.
     pub(super) ends: i64,
-    /// By how much they may have extended a lease.
+    /// By how much these requests may have extended a lease.
     pub(super) lasts: i64,
-    /// The least and the most holders that any request that acquires tolerates.
+    /// The least and the most holders that any acquire tolerates.
     pub(super) tightest: u32,
     pub(super) loosest: u32,
-    /// One of them asks for several locks.
+    /// An acquire asks for several locks.
     pub(super) of_several: bool,
 }
 
@@ -40,7 +39,7 @@ impl Unheard {
     pub(super) fn of(record: &Record) -> Self {
         let (asked, ttl) = (record.asked_millis(), i64::from(record.ttl));
         match record.op {
-            // It may extend the lease.
+            // An acquire may also extend the lease.
             Op::Try | Op::Wait => Self {
                 asked: record.asked,
                 ttl,
@@ -70,24 +69,23 @@ impl Unheard {
         }
     }
 
-    /// Whether one of them may have been granted the lock.
+    /// Whether one of the requests may have been granted the lock.
     pub(super) fn may_hold(&self) -> bool {
         self.asked < u64::MAX
     }
 }
 
 pub(super) struct AllUnheard {
-    /// For each owner, in the order of asking: the request, and what it and those before it may have
-    /// done.
+    /// For each owner, in the order of requests: the request, and what it and those before it may have done.
     of: HashMap<u32, Vec<(u32, Unheard)>>,
-    /// For each owner, where the clock is ever set back, in the order of asking: its requests that were granted, and
-    /// its waits that were refused although the lock may have been granted to them.
+    /// For each owner, if the clock is ever set back, in the order of requests: its granted requests, and its refused
+    /// waits that may have been granted the lock.
     acquires: HashMap<u32, Vec<u32>>,
 }
 
 impl AllUnheard {
-    /// The requests of one lock that do not name the fence of a certain grant. They may concern
-    /// whatever their owner holds by then.
+    /// The requests of one lock that name no fence of a certain grant. They may concern whatever their owner holds by
+    /// then.
     pub(super) fn new(records: &[Record], order: &[u32], rules: &Rules) -> Self {
         let mut all: HashMap<u32, Vec<(u32, Unheard)>> = HashMap::new();
         let mut acquires: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -115,7 +113,7 @@ impl AllUnheard {
         Self { of: all, acquires }
     }
 
-    /// What this owner may have done before it sent this request.
+    /// What this owner's unanswered requests before `index` may have done.
     pub(super) fn before(&self, owner: u32, index: u32) -> Unheard {
         let all = self.of.get(&owner).map_or(&[][..], |all| all);
         let end = all.partition_point(|(earlier, _)| *earlier < index);
@@ -128,9 +126,9 @@ impl AllUnheard {
 }
 
 impl Lock<'_> {
-    /// What the waits of this owner may have been granted whose lease was over before they were told, so that they were
-    /// refused. Such a lease may be in force again by the time the request at `index` is answered. A later grant to the
-    /// owner has ended it.
+    /// What refused waits of this owner may have been granted. Such a wait was granted a lease that ended before the
+    /// reply, so the reply was a refusal. The lease may be in force again when the request at `index` is answered. A
+    /// later grant to the owner has ended it.
     pub(super) fn revived(&self, index: u32, rules: &Rules) -> Unheard {
         let waits = self.acquires_before(index);
         let waits = waits.take_while(|record| record.outcome == Outcome::Refused);
@@ -138,13 +136,13 @@ impl Lock<'_> {
         revived.map(Unheard::of).fold(Unheard::NOTHING, Unheard::and)
     }
 
-    /// Whether anything that this owner was granted may be in force again by then.
+    /// Whether anything that this owner was granted may be in force again when the request at `index` is answered.
     pub(super) fn may_hold_again(&self, index: u32, rules: &Rules) -> bool {
         let mut granted = self.acquires_before(index);
         granted.any(|granted| self.may_revive(granted, self.record(index), rules))
     }
 
-    /// The requests of the same owner that may have been granted the lock before that, the last one first.
+    /// The earlier requests of the same owner that may have been granted the lock, the last first.
     fn acquires_before(&self, index: u32) -> impl Iterator<Item = &Record> {
         let acquires = self.unheard.acquires.get(&self.record(index).owner);
         let acquires = acquires.map_or(&[][..], |all| all);
@@ -152,8 +150,8 @@ impl Lock<'_> {
         acquires[..end].iter().rev().map(|earlier| self.record(*earlier))
     }
 
-    /// Whether what this request was granted, and had ended, may be in force again when the other one is answered: the
-    /// clock was set back, and what was deleted for certain is gone. A deletion may have been lost.
+    /// Whether a grant that had ended may be in force again when `then` is answered: the clock was set back, and nobody
+    /// certainly deleted the key meanwhile. A deletion before a loss may itself be lost.
     fn may_revive(&self, granted: &Record, then: &Record, rules: &Rules) -> bool {
         let lost = overlap(&rules.loss, 0, then.told).map_or(0, |span| span.to);
         let since = granted.told_millis().max(millis(lost));
@@ -162,8 +160,8 @@ impl Lock<'_> {
     }
 }
 
-/// Whether this wait may have been granted the lock, and was refused because its lease was over when it was answered. Where the
-/// clock is set to and fro, which counts as a loss, any lease may have been.
+/// Whether this wait may have been granted the lock, and was refused because the lease had ended before the reply.
+/// While the clock is set to and fro, which counts as a loss, any lease may have ended.
 fn was_over(record: &Record, rules: &Rules) -> bool {
     let lasted = record.told_millis() - record.asked_millis();
     let may_be_over = lasted >= record.ttl.into() || rules.is_lossy(record.asked, record.told);

@@ -1,5 +1,5 @@
-//! A history written by hand for each promise, also for the queue and for losses, which the search
-//! does not cover.
+//! A handwritten history for each promise, and for the queue and losses, which the search does not
+//! cover.
 
 use super::invent::record;
 use crate::checker::{History, Law, Rules, Span};
@@ -85,7 +85,7 @@ fn who_is_seen_waiting_is_served_before_who_asks_later() {
     // An owner that asked before that look may have been the first.
     let earlier = Record { asked: 13_000, ..later[0] };
     assert_right(&[holder, seen, release, earlier, later[1], waiter], &Rules::default());
-    // Of two looks, the one that was answered first counts.
+    // Of two looks, the look that was answered first counts.
     let slow = ok(Op::Seen, 2, 0, 0, (13, 24));
     assert_wrong(&[holder, release, slow, seen, later[0], later[1], waiter], Law::L4);
     let standstill = vec![Span { from: 25_000, to: 25_000 }];
@@ -106,7 +106,7 @@ fn a_free_lock_with_a_waiter_is_wrong_after_a_while() {
     assert_right(&[holder, release, forgotten], &Rules { standstill, ..rules });
 }
 
-/// Free from 201 ms on, while somebody waits until the 2,000th.
+/// The lock is free from 201 ms on, and somebody waits until 2,000 ms.
 fn idle(rules: &Rules) -> Vec<Law> {
     let wait = Record { outcome: Outcome::Refused, ..ok(Op::Wait, 2, 0, 900, (20, 2_000)) };
     let records = [ok(Op::Try, 1, 1, 900, (10, 11)), ok(Op::Release, 1, 1, 0, (200, 201)), wait];
@@ -115,12 +115,12 @@ fn idle(rules: &Rules) -> Vec<Law> {
 
 #[test]
 fn between_what_excuses_it_a_lock_is_not_free_for_longer_than_otherwise() {
-    // A lease that ends at once, so often.
+    // A span of one millisecond in every `millis`.
     let every = |millis: u64| {
         let spans = (0..2_500 / millis).map(|nth| nth * millis * 1_000);
         spans.map(|from| Span { from, to: from + 1_000 }).collect::<Vec<_>>()
     };
-    // A moment for what a standstill had held up, and as long again in which nothing is done.
+    // After a standstill: 50 ms for what it had held up, and 50 ms without a grant.
     assert_eq!(idle(&Rules { standstill: every(101), ..Rules::default() }), []);
     assert_eq!(idle(&Rules { standstill: every(102), ..Rules::default() }), [Law::L5]);
     assert_eq!(idle(&Rules { loss: every(101), ..Rules::default() }), []);
@@ -128,11 +128,11 @@ fn between_what_excuses_it_a_lock_is_not_free_for_longer_than_otherwise() {
     let (standstill, mut loss) = (every(150), every(150));
     loss.iter_mut().for_each(|span| (span.from, span.to) = (span.from + 75_000, span.to + 75_000));
     assert_eq!(idle(&Rules { standstill, loss, ..Rules::default() }), []);
-    // What a standstill held up before the lock was free.
+    // A standstill before the lock was free also holds up what follows.
     let until = |to| vec![Span { from: 0, to }, Span { from: 251_001, to: 2_000_000 }];
     assert_eq!(idle(&Rules { standstill: until(151_000), ..Rules::default() }), []);
     assert_eq!(idle(&Rules { standstill: until(150_999), ..Rules::default() }), [Law::L5]);
-    // However short the later waits are.
+    // A long standstill excuses, however short the spans after it are.
     let mut standstill = every(102);
     standstill.push(Span { from: 1, to: 1_900_000 });
     assert_eq!(idle(&Rules { standstill, ..Rules::default() }), []);
@@ -145,8 +145,7 @@ fn a_free_lock_is_not_held_by_one_of_whom_nothing_was_heard_for_ever() {
     let unheard = |op, ttl| Record { outcome: Outcome::Unknown, ..ok(op, 3, 0, ttl, (230, 240)) };
     let wait = |told| Record { outcome: Outcome::Refused, ..ok(Op::Wait, 2, 0, 900, (20, told)) };
     let rules = Rules { idle_micros: 50_000, ..Rules::default() };
-    // A lease of 300 ms, a moment until it begins, and a moment in which nobody is granted the
-    // lock.
+    // The lease of 300 ms, 50 ms until it begins, and 50 ms without a grant.
     let excuse = unheard(Op::Try, 300);
     assert_right(&[holder, release, excuse, wait(640)], &rules);
     assert_wrong(&[holder, release, excuse, wait(641)], Law::L5);
@@ -154,7 +153,7 @@ fn a_free_lock_is_not_held_by_one_of_whom_nothing_was_heard_for_ever() {
         &[holder, release, excuse, wait(670)],
         &Rules { late_millis: 30, ..rules.clone() },
     );
-    // An unanswered request may also extend it.
+    // An unanswered EXTEND may lengthen that lease.
     let extension = unheard(Op::Extend, 500);
     assert_right(&[holder, release, unheard(Op::Try, 30), extension, wait(840)], &rules);
     assert_wrong(&[holder, release, unheard(Op::Try, 30), extension, wait(841)], Law::L5);
@@ -176,7 +175,7 @@ fn any_of_the_deletions_under_way_may_have_been_the_one() {
     let delete = |at| ok(Op::Delete, u32::MAX, 0, 0, at);
     let records = [
         long(1, 1, (0, 0)),
-        // Here the first of the two is needed, though the second ends earlier. Otherwise the lease
+        // The first deletion is needed here, although the second ends earlier. Otherwise this lease
         // would last too long.
         ok(Op::Try, 2, 2, 3, (1, 6)),
         long(3, 3, (4, 4)),
@@ -191,15 +190,15 @@ fn any_of_the_deletions_under_way_may_have_been_the_one() {
 
 #[test]
 fn a_lease_of_many_requests_is_held_as_long_as_any_of_them_allows() {
-    // Each lease lasts until the next request. If that is late, all of them must have been answered
-    // as late.
+    // Each lease lasts until the next request. If the last request is late, every request must have
+    // taken effect late.
     let beats = |last: i64| {
         let times = (0..1_000).map(|nth| 2 * nth).chain([last]);
         times.map(|at| ok(Op::Try, 1, 1, 3, (at, at + 2))).collect::<Vec<_>>()
     };
     assert_right(&beats(2_002), &Rules::default());
     assert_wrong(&beats(2_003), Law::L3);
-    // A shorter extension takes nothing from the first.
+    // A shorter lease does not shorten the first one.
     let mut records = beats(2_003);
     records[0].ttl = 2_100;
     assert_right(&records, &Rules::default());
@@ -211,7 +210,7 @@ fn a_lease_began_no_later_than_what_came_after_it() {
     let check = |at| ok(Op::Check, 1, 1, 0, at);
     assert_right(&[lease, check((20, 21))], &Rules::default());
     assert_wrong(&[lease, check((10, 12)), check((20, 21))], Law::L3);
-    // And it lasted longer than what was told after it.
+    // The lease must also have lasted until a later success.
     let lease = ok(Op::Try, 1, 1, 3, (10, 14));
     let next = |at| ok(Op::Try, 2, 2, 5, (at, at));
     assert_right(&[lease, check((15, 15)), next(16)], &Rules::default());
@@ -236,8 +235,8 @@ fn each_refusal_has_to_be_explained() {
 
 #[test]
 fn any_of_the_leases_that_were_asked_for_may_have_been_the_one() {
-    // The second and the third can each have begun late enough for the last one, but the second
-    // only if the first did too.
+    // The second and the third can each have begun late enough for the last, but the second only if
+    // the first did too.
     let records = [
         ok(Op::Wait, 2, 4, 1, (11, 11)),
         ok(Op::Wait, 2, 4, 5, (12, 15)),

@@ -1,11 +1,11 @@
-//! Chance that can be repeated, in the numbers that records have.
+//! Repeatable chance, with numbers of the types that records have.
 
 use testkit::Seed;
 
 pub(super) struct Chance(Seed);
 
 impl Chance {
-    /// Tests number their histories, and what follows from neighbours must not overlap.
+    /// Spreads the numbers of tests, because the sequences of neighbouring seeds must not overlap.
     pub(super) fn new(number: u64) -> Self {
         Self(Seed::of(number.wrapping_mul(0x2545_f491_4f6c_dd1d)))
     }

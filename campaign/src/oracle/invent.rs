@@ -1,4 +1,4 @@
-//! Invents random small histories: what a lock would have replied, sometimes altered.
+//! Invents random small histories: the replies of a lock, sometimes altered.
 
 use super::chance::Chance;
 use crate::checker::{Rules, Span};
@@ -8,9 +8,9 @@ const OWNERS: u32 = 3;
 
 #[derive(Clone, Copy, Default)]
 struct Owner {
-    /// When its last reply came.
+    /// When its last reply had been read.
     told: i64,
-    /// The fence that it believes it holds.
+    /// The fence that the owner believes it holds.
     fence: u64,
 }
 
@@ -27,7 +27,8 @@ struct Hold {
     fence: u64,
     deadline: i64,
     tolerance: u32,
-    /// The server has lost it, but grants the lock to nobody whom it does not tolerate meanwhile.
+    /// The server has forgotten the lease, but grants the lock to nobody whom the hold does not
+    /// tolerate meanwhile.
     is_forgotten: bool,
 }
 
@@ -35,7 +36,7 @@ struct Scene<'c> {
     chance: &'c mut Chance,
     now: i64,
     owners: [Owner; OWNERS as usize],
-    /// How many holders its owners may tolerate.
+    /// The shares that its owners may ask for.
     shares: &'static [u8],
     holds: Vec<Hold>,
     /// The holds before the last change.
@@ -49,10 +50,10 @@ struct Scene<'c> {
 /// Every hold is exclusive.
 pub(super) const EXCLUSIVE: &[u8] = &[1];
 
-/// Readers and writers, and the users of pools.
+/// Readers, writers, and users of pools.
 pub(super) const SHARED: &[u8] = &[0, 0, 1, 2, 2, 3];
 
-/// Histories in which nothing is lost but replies.
+/// Histories in which only replies are lost.
 pub(super) fn history(chance: &mut Chance, shares: &'static [u8]) -> (Vec<Record>, Rules) {
     let (records, _) = invented(chance, None, shares);
     (records, excused(Vec::new(), None, chance.below(2).into()))
@@ -63,13 +64,13 @@ pub(super) fn disturbed(chance: &mut Chance, shares: &'static [u8]) -> (Vec<Reco
     let fate = if chance.one_in(2) { Fate::Lost } else { Fate::Forgotten };
     let (records, mut spans) = invented(chance, Some(fate), shares);
     if chance.one_in(3) {
-        // Without the span the history is wrong, if the span mattered.
+        // Without its span the history may be wrong.
         spans.pop();
     }
     (records, excused(spans, Some(fate), chance.below(2).into()))
 }
 
-/// Histories that are too long to be searched, and right.
+/// Right histories that are too long for the search.
 pub(super) fn answered(chance: &mut Chance, shares: &'static [u8]) -> (Vec<Record>, Rules) {
     let fate = [None, Some(Fate::Lost), Some(Fate::Forgotten)][chance.below(3) as usize];
     let count = 10 + chance.below(100) as usize;
@@ -188,7 +189,7 @@ impl Scene<'_> {
         };
         let asked = (self.now - i64::from(self.chance.below(6))).max(owner.told);
         let told = self.now + i64::from(self.chance.below(6));
-        // An owner that missed a reply names no fence afterwards, because it knows none.
+        // An owner that missed a reply knows no fence, so it names none afterwards.
         let known = if outcome == Outcome::Ok { fence.unwrap_or(0) } else { owner.fence };
         let ttl = if op == Op::Release || op == Op::Check { 0 } else { ttl };
         self.record(Record {
@@ -212,12 +213,12 @@ impl Scene<'_> {
         let asked = self.now - i64::from(self.chance.below(6));
         let told = self.now + i64::from(self.chance.below(6));
         let op = Op::Delete;
-        // Sometimes this lock, sometimes every lock.
+        // A deletion of this lock or of every lock.
         let lock = if self.records.len().is_multiple_of(2) { 0 } else { EVERY_LOCK };
         self.record(Record { owner: u32::MAX, op, lock, ..record(asked, told) });
     }
 
-    /// The key is gone, or as it was before, or nothing has happened.
+    /// The key is gone, or as before, or nothing has happened.
     fn is_disturbed(&mut self, fate: Fate) {
         self.now += i64::from(self.chance.below(4));
         let moment = |at: i64| u64::try_from(at * 1_000).unwrap();
@@ -259,7 +260,7 @@ pub(super) fn record(asked: i64, told: i64) -> Record {
 fn spoil(records: &mut Vec<Record>, chance: &mut Chance) {
     let mut any = || chance.below(u32::try_from(records.len()).unwrap()) as usize;
     let (one, other) = (any(), any());
-    // Where all tolerate the same, there is one way fewer.
+    // If all shares are 1, altering a share is left out.
     let kinds = if records.iter().any(|record| record.share != 1) { 9 } else { 8 };
     match chance.below(kinds) {
         0 => records[one].fence = records[other].fence,
@@ -301,7 +302,7 @@ fn spoil(records: &mut Vec<Record>, chance: &mut Chance) {
     note_what_owners_believe(records);
 }
 
-/// An owner that is refused notes what it believes it holds.
+/// Without a fence in the reply, a record has the fence that the owner believes it holds.
 fn note_what_owners_believe(records: &mut [Record]) {
     let mut held = [0; OWNERS as usize];
     for record in records.iter_mut().filter(|record| record.op != Op::Delete) {

@@ -1,7 +1,7 @@
 //! Compares the checker with an oracle, a slow and obvious search, on random small histories that
 //! are right or wrong.
 //!
-//! `LEASEHOLD_TRUST=1000000` tries so many; `LEASEHOLD_SEED` chooses others.
+//! `LEASEHOLD_TRUST=1000000` tries that many histories, and `LEASEHOLD_SEED` chooses others.
 
 mod by_hand;
 mod chance;
@@ -21,13 +21,13 @@ use std::env;
 enum Kind {
     /// Every reply arrived, and nobody deleted anything.
     Plain,
-    /// Somebody deleted the lock within some span.
+    /// Somebody deleted the lock within a span.
     Deleted,
     /// Some replies were lost.
     Unheard,
-    /// Leases were forgotten, or any of the above.
+    /// Leases were forgotten. May contain the above as well.
     Forgotten,
-    /// Data was lost, or any of the above.
+    /// Data was lost. May contain the above as well.
     Lost,
 }
 
@@ -69,7 +69,7 @@ fn it_agrees_with_that_search_where_several_hold_a_lock() {
 
 #[test]
 fn it_agrees_with_that_search_where_data_was_lost_and_leases_forgotten() {
-    // The checker believes everything about data that may have been lost, even where it was not.
+    // The checker believes any claim about data that may have been lost, even if it was not lost.
     let kinds = [(Kind::Forgotten, 20), (Kind::Lost, 200)];
     compare(invent::disturbed, invent::EXCLUSIVE, &kinds);
 }
@@ -97,7 +97,7 @@ fn what_a_lock_answered_is_right_however_long_it_went_on() {
 
 type Invent = fn(&mut Chance, &'static [u8]) -> (Vec<Record>, Rules);
 
-/// For each kind: at most so many of a thousand wrong histories may be called right.
+/// For each kind, the number of a thousand wrong histories that the checker may call right.
 fn compare(invent: Invent, shares: &'static [u8], kinds: &[(Kind, u64)]) {
     let number = |name: &str| env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let count = number("LEASEHOLD_TRUST").unwrap_or(50_000);

@@ -1,9 +1,9 @@
 //! Measures how long the checker takes for as many records as a campaign makes:
-//! `LEASEHOLD_SCALE=100000000` invents so many.
+//! `LEASEHOLD_SCALE=100000000` invents that many.
 //!
-//! All of them are right, and contain whatever the checker has to look for: waiters that were seen,
-//! refusals, late requests, long grants, lost replies, deletions, and spans that excuse something.
-//! The violation is at the very end.
+//! All records except the last are right, and contain everything that the checker looks for: waiters
+//! that were seen, refusals, late requests, long grants, lost replies, deletions, and spans that
+//! excuse something. The violation is at the very end.
 
 use super::chance::Chance;
 use super::invent;
@@ -14,10 +14,10 @@ use std::time::Instant;
 
 const LOCKS: u32 = 100;
 
-/// The owners of each lock that come again and again.
+/// The owners of each lock that come back again and again.
 const REGULARS: u32 = 8;
 
-/// After so many rounds, each with a story for each lock, come things that concern all locks.
+/// The number of rounds, each with a story for each lock, between events that concern all locks.
 const ROUNDS: u32 = 5;
 
 const LATE_MILLIS: u32 = 3;
@@ -26,7 +26,7 @@ const IDLE_MILLIS: u32 = 50;
 #[derive(Clone, Copy)]
 struct Lock {
     number: u32,
-    /// The time in its story, in milliseconds.
+    /// The time in the story of this lock, in milliseconds.
     now: u64,
     fence: u64,
 }
@@ -81,12 +81,12 @@ impl World {
             idle_micros: u64::from(IDLE_MILLIS) * 1_000,
             ..Rules::default()
         };
-        // The last round ends later than its time.
+        // The last round may add records beyond `count`.
         let records = Vec::with_capacity(usize::try_from(count).unwrap() + 1_000_000);
         Self { chance: Chance::new(1), records, rules, next_owner: LOCKS * (REGULARS + 1) }
     }
 
-    /// Invents so many records. Returns when the last one ends.
+    /// Invents this many records. Returns when the last one ends.
     fn pass(&mut self, count: u64) -> u64 {
         let mut locks: Vec<_> =
             (0..LOCKS).map(|number| Lock { number, now: 1_000, fence: 0 }).collect();
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// A grant is checked, extended and asked for again, once in a while many times. Others are
+    /// A grant is checked, extended and requested again, sometimes many times. Other owners are
     /// refused. Then it is released.
     fn holds(&mut self, lock: &mut Lock) {
         let owner = self.somebody(lock);
@@ -125,7 +125,7 @@ impl World {
             lock.now += 1 + self.below(10);
             match self.chance.below(4) {
                 0 => self.holder(lock, Op::Check, owner, 0),
-                // A shorter lease does not shorten it.
+                // A shorter lease does not shorten the present one.
                 1 => self.holder(lock, Op::Try, owner, 1),
                 _ => self.holder(lock, Op::Extend, owner, 1_000),
             }
@@ -136,8 +136,8 @@ impl World {
         lock.now += 1;
     }
 
-    /// Three of a pool hold it, one for less long than the others. A fourth waits for a place, and one
-    /// comes to tolerate more.
+    /// Three owners of a pool hold the lock, one for a shorter time. A fourth waits for a place, and
+    /// one comes to tolerate more.
     fn is_shared(&mut self, lock: &mut Lock) {
         let pool: Vec<_> = (0..3).map(|_| self.newcomer()).collect();
         let mut fences = Vec::new();
@@ -168,7 +168,7 @@ impl World {
         lock.fence = held.max(latest);
     }
 
-    /// The last request tolerates so many.
+    /// Sets the share of the last request.
     fn shares(&mut self, share: u8) {
         self.records.last_mut().unwrap().share = share;
     }
@@ -232,7 +232,7 @@ impl World {
         lock.now += 2;
     }
 
-    /// An unanswered request of a regular, which may have been granted the lock.
+    /// A regular's request is not answered, and may have been granted the lock.
     fn is_not_heard(&mut self, lock: &mut Lock) {
         let owner = LOCKS * REGULARS + lock.number;
         self.tell(lock, (Op::Try, Outcome::Unknown), owner, 0, 5);
@@ -265,7 +265,7 @@ impl World {
 
     fn something_happens_to_all(&mut self, locks: &mut [Lock], now: u64) {
         let span = |from, to| Span { from: from * 1_000, to: to * 1_000 };
-        // Everybody waits until this is over, or holds a long lease.
+        // Every owner waits until this is over, or holds a long lease.
         let kind = self.chance.below(4);
         let (begin, end) = (now + 5, now + 10 + self.below(300));
         match kind {
@@ -313,7 +313,7 @@ impl World {
         self.tell(lock, (op, Outcome::Ok), owner, lock.fence, ttl);
     }
 
-    /// The present moment.
+    /// Adds a record at the present moment.
     fn tell(
         &mut self,
         lock: &Lock,

@@ -1,8 +1,8 @@
 //! The oracle: a slow and obvious search that tries every order of the operations, and every moment
 //! for each.
 //!
-//! It has a lock as a user would describe it, and looks for one way in which the lock could have
-//! given the replies. That is the algorithm of Wing and Gong, with the clock as part of the state.
+//! It models a lock as a user would describe it, and looks for one way in which the lock could have
+//! given the replies. This is the algorithm of Wing and Gong, with the clock as part of the state.
 
 use crate::checker::{Rules, Span};
 use crate::record::{Op, Outcome, Record, millis};
@@ -11,22 +11,23 @@ use std::collections::HashSet;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Hold {
     owner: u32,
-    /// What had been done when it was granted. No other hold of its owner has that.
+    /// The set of operations done when it was granted, which identifies this hold among the holds
+    /// of its owner.
     since: u32,
-    /// 0 until somebody is told.
+    /// 0 until its owner is told.
     fence: u64,
-    /// A fence that nobody was told is between these.
+    /// An untold fence is between these.
     above: u64,
     below: u64,
     deadline: i64,
     /// How many holders it tolerates.
     tolerance: u32,
-    /// The server has forgotten the lease, but grants the lock to nobody whom it does not tolerate
-    /// while it would have lasted.
+    /// The server has forgotten the lease. As long as it would have lasted, the server grants the
+    /// lock to nobody whom this hold does not tolerate.
     is_forgotten: bool,
 }
 
-/// In the order in which they were granted.
+/// In the order of their grants.
 type Holds = Vec<Hold>;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -34,7 +35,7 @@ struct State {
     done: u32,
     now: i64,
     holds: Holds,
-    /// The holds before the last change, if that can matter.
+    /// The holds before the last change, if they can matter.
     former: Holds,
     last: u64,
 }
@@ -46,8 +47,8 @@ struct Search<'r> {
 }
 
 /// Whether one lock can have given these replies. Leases end at their deadline, or up to
-/// `late_millis` later. Where data is lost, the lock is free or as it was before. Where leases are
-/// forgotten, only its holders are.
+/// `late_millis` later. If data is lost, the lock is free or as it was before. If leases are
+/// forgotten, holders may lose their holds, but no other owner gets the lock any earlier.
 pub(super) fn can_be(records: &[Record], rules: &Rules) -> bool {
     assert!(records.len() <= 32);
     let mut search = Search { records, rules, seen: HashSet::new() };
@@ -120,7 +121,7 @@ impl Search<'_> {
         before.into_iter().flat_map(|holds| self.who_is_left(&holds, now)).collect()
     }
 
-    /// Each hold ends at its deadline, or somewhat later.
+    /// Each hold ends at its deadline, or a little later.
     fn who_is_left(&self, holds: &[Hold], now: i64) -> Vec<Holds> {
         let mut may = vec![Vec::new()];
         for hold in holds {
@@ -137,7 +138,7 @@ impl Search<'_> {
 }
 
 impl State {
-    /// What was told of fences by now also holds for those that were not told.
+    /// Fences that were told by now also tell something about former holds.
     fn knows_of_former(&mut self, last: u64) {
         for former in self.former.iter_mut().filter(|former| former.fence == 0) {
             let is_it = |hold: &&Hold| (hold.owner, hold.since) == (former.owner, former.since);
@@ -149,8 +150,8 @@ impl State {
         }
     }
 
-    /// One who is admitted gets a hold in place of the one that it has, if it has one. The fence is
-    /// 0 if nobody is told.
+    /// Grants the lock if it admits the owner. The new hold replaces the owner's present one.
+    /// `fence` is 0 if the reply was lost.
     fn granted(mut self, record: &Record, fence: u64, mine: Option<usize>) -> Option<Self> {
         let is_forgotten = |hold: &Hold| hold.is_forgotten && hold.owner == record.owner;
         let others = || self.holds.iter().enumerate().filter(|(index, _)| Some(*index) != mine);
@@ -181,7 +182,7 @@ impl State {
         Some(self)
     }
 
-    /// This hold has this fence, which is told perhaps for the first time.
+    /// Notes the fence of this hold, which may be told for the first time.
     fn known(mut self, mine: usize, fence: u64) -> Self {
         if self.holds[mine].fence == 0 {
             self.holds[mine].fence = fence;
@@ -198,12 +199,12 @@ impl State {
     }
 }
 
-/// The lock after this reply, or `None` if it would not have given it.
+/// The lock after this reply, or `None` if the lock would not have given it.
 fn answer(mut state: State, record: &Record) -> Option<State> {
     let deadline = state.now + i64::from(record.ttl);
     let is_mine = |hold: &Hold| hold.owner == record.owner && !hold.is_forgotten;
     let mine = state.holds.iter().position(is_mine);
-    // A hold whose fence is not known yet may have this one.
+    // A hold with an untold fence may have this one.
     let matches = |mine: &usize| match (record.fence, state.holds[*mine].fence) {
         (0, _) => true,
         (fence, 0) => (state.holds[*mine].above + 1..state.holds[*mine].below).contains(&fence),
@@ -219,7 +220,7 @@ fn answer(mut state: State, record: &Record) -> Option<State> {
     match (record.op, record.outcome) {
         (_, Outcome::Failed | Outcome::Over) | (Op::Seen | Op::Closed, _) => Some(state),
         (Op::Delete, _) => Some(State { holds: Vec::new(), ..state }),
-        // The same grant again: the later lease, and what it tolerates now.
+        // The same grant again: the later deadline, and the new share.
         (Op::Try | Op::Wait, Outcome::Ok | Outcome::Unknown)
             if mine.is_some_and(|mine| tolerates_no_more(&mine)) =>
         {
@@ -235,8 +236,8 @@ fn answer(mut state: State, record: &Record) -> Option<State> {
         }
         (Op::Try | Op::Wait, Outcome::Ok) => state.granted(record, record.fence, mine),
         (Op::Try | Op::Wait, Outcome::Unknown) => state.granted(record, 0, mine),
-        // Other operations may come first: a refusal of an owner that does not hold the lock, or
-        // that is to tolerate fewer, promises nothing.
+        // A refusal is right if the owner does not hold the lock, or asks to tolerate fewer: other
+        // requests may be ahead in the queue.
         (Op::Try | Op::Wait, Outcome::Refused) => {
             mine.is_none_or(|mine| !tolerates_no_more(&mine)).then_some(state)
         }
@@ -261,7 +262,7 @@ fn answer(mut state: State, record: &Record) -> Option<State> {
             Some(state)
         }
         (Op::Check, Outcome::Unknown) => Some(state),
-        // A refusal is right unless it is certain that this very grant is in force.
+        // A refusal is right unless this very grant is certainly in force.
         (_, Outcome::Refused) => match mine {
             Some(mine) if [0, state.holds[mine].fence].contains(&record.fence) => None,
             _ => Some(state),

@@ -1,10 +1,10 @@
-//! Histories written by hand of locks that several hold.
+//! Handwritten histories of locks that several owners hold.
 
 use super::by_hand::{assert_right, assert_wrong, laws, ok};
 use crate::checker::{Law, Rules, Span};
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 
-/// A try of one who tolerates so many.
+/// A try that tolerates this many holders.
 fn shared(share: u8, owner: u32, fence: u64, ttl: u32, at: i64) -> Record {
     Record { share, ..ok(Op::Try, owner, fence, ttl, (at, at)) }
 }
@@ -51,7 +51,7 @@ fn each_lease_ends_by_itself() {
     let extended = ok(Op::Extend, 2, 2, 50, (20, 20));
     assert_wrong(&[long, short, extended, next(69)], Law::L1);
     assert_right(&[long, short, extended, next(70)], &Rules::default());
-    // Nor does the end of one end another.
+    // The end of one hold does not end another.
     let lost = refused(ok(Op::Check, 1, 1, 0, (40, 40)));
     assert_wrong(&[long, short, lost], Law::L3);
 }
@@ -67,7 +67,7 @@ fn a_hold_that_has_ended_is_in_force_again_only_where_the_clock_was_set_back() {
     for elsewhen in [set_back(10, 35), set_back(65, 70)] {
         assert_eq!(laws(&[long, short, lost, again], &elsewhen), [Law::L2]);
     }
-    // Nor does its owner know the fence of it any more.
+    // This also holds if the owner no longer knows its fence.
     let extended = ok(Op::Extend, 2, 0, 20, (60, 60));
     assert_right(&[long, short, lost, extended], &set_back(45, 50));
     assert_eq!(laws(&[long, short, lost, extended], &set_back(65, 70)), [Law::L3]);
@@ -82,11 +82,11 @@ fn a_grant_that_was_over_when_its_waiter_was_told_is_told_of_later_where_the_clo
     for elsewhen in [set_back(1, 4), set_back(65, 70)] {
         assert_eq!(laws(&[refused(wait), other, again], &elsewhen), [Law::L2, Law::L1]);
     }
-    // A grant since has ended what the wait was granted.
+    // A later grant has ended what the wait was granted.
     let since = [shared(0, 1, 5, 20, 42), ok(Op::Release, 1, 5, 0, (43, 43))];
     let stale = laws(&[refused(wait), other, since[0], since[1], again], &set_back(45, 50));
     assert!(stale.contains(&Law::L2), "{stale:?}");
-    // Its lease must have been over: by itself, or because the clock was set forward, too.
+    // The lease of the wait must have ended: by itself, or because the clock was also set forward.
     let longer = Record { ttl: 900, ..wait };
     assert_eq!(laws(&[refused(longer), other, again], &set_back(45, 50)), [Law::L2, Law::L1]);
     let to_and_fro = Span { from: 30_000, to: 50_000 };
@@ -94,7 +94,7 @@ fn a_grant_that_was_over_when_its_waiter_was_told_is_told_of_later_where_the_clo
         &[refused(longer), other, again],
         &Rules { loss: vec![to_and_fro], ..set_back(30, 50) },
     );
-    // Only who waits is granted a lock and refused it.
+    // Only a waiter can be granted a lock and yet be refused.
     let tried = refused(Record { op: Op::Try, ..wait });
     assert_eq!(laws(&[tried, other, again], &set_back(45, 50)), [Law::L2, Law::L1]);
 }
@@ -102,12 +102,12 @@ fn a_grant_that_was_over_when_its_waiter_was_told_is_told_of_later_where_the_clo
 #[test]
 fn a_short_wait_excuses_nothing_where_the_clock_was_set_back() {
     let wait = |share, asked, told| Record { share, ..ok(Op::Wait, 1, 0, 900, (asked, told)) };
-    // Somebody else held the lock all the time.
+    // Another owner held the lock all the time.
     let holder = [shared(1, 9, 2, 900, 1), ok(Op::Release, 9, 2, 0, (30, 30))];
     let later = [shared(0, 2, 10, 900, 40), shared(0, 1, 8, 900, 60)];
     let records = [holder[0], refused(wait(0, 5, 25)), holder[1], later[0], later[1]];
     assert_eq!(laws(&records, &set_back(27, 28)), [Law::L2, Law::L1]);
-    // Its owner held the lock itself, and is told another fence.
+    // The owner held the lock itself, and is told another fence.
     let reader = |fence, at| shared(0, 1, fence, 900, at);
     let records = [reader(1, 10), refused(wait(1, 12, 14)), reader(5, 20)];
     assert_eq!(laws(&records, &set_back(15, 16)), [Law::L1]);
@@ -120,20 +120,21 @@ fn what_was_deleted_since_is_not_told_of_later_where_the_clock_was_set_back() {
     let with = |delete: Record, rules: &Rules| laws(&[wait, delete, other, again], rules);
     let delete = |at| ok(Op::Delete, u32::MAX, 0, 0, at);
     let everything = Record { lock: EVERY_LOCK, ..delete((490, 500)) };
-    // Whether the clock was set back before that or afterwards.
+    // Whether the clock was set back before the deletion or after it.
     for from in [200, 600] {
         let rules = Rules { late_millis: 2_000, ..set_back(from, from + 10) };
         assert_right(&[wait, other, again], &rules);
         for certain in [everything, delete((490, 500)), delete((301, 1_000))] {
             assert_eq!(with(certain, &rules), [Law::L2, Law::L1]);
         }
-        // One that may have come before the grant, or after the owner asked again, ends nothing.
+        // A deletion that may have come before the grant, or after the owner asked again, ends
+        // nothing.
         for uncertain in
             [delete((300, 500)), delete((490, 3_000)), unheard(everything), delete((20, 30))]
         {
             assert_eq!(with(uncertain, &rules), []);
         }
-        // Nor does one that may have been lost.
+        // Nor does a deletion that may have been lost.
         let lost = |to| Rules { loss: vec![Span { from: 400_000, to }], ..rules.clone() };
         assert_eq!(with(everything, &lost(490_000)), []);
         assert_eq!(with(everything, &lost(489_999)), [Law::L2, Law::L1]);
@@ -148,7 +149,7 @@ fn who_was_overtaken_waited_for_what_was_deleted_since_and_is_not_told_of_it() {
     let overtakes = ok(Op::Wait, 2, 900, 20, (1_980, 2_000));
     let waiter = ok(Op::Wait, 7, 901, 20, (1_950, 2_030));
     let rules = set_back(200, 210);
-    // It may have queued before the other, and be told of what it was granted then.
+    // The owner may have queued before the other, and be told now of its earlier grant.
     assert_right(&[wait, seen, overtakes, waiter], &rules);
     assert_eq!(laws(&[wait, delete, seen, overtakes, waiter], &rules), [Law::L4]);
 }
@@ -170,11 +171,11 @@ fn nobody_acts_by_what_was_deleted_since_where_the_clock_was_set_back() {
             assert_eq!(laws(&[hold(1, 10), delete((52, 80)), acts], &rules(from)), []);
             assert_eq!(laws(&[hold(1, 10), delete((10, 53)), acts], &rules(from)), []);
         }
-        // What was granted since is not deleted.
+        // A grant after the deletion is not deleted.
         let since = [hold(1, 10), delete((52, 53)), hold(2, 54), acts];
         assert_right(&since, &rules(75));
         assert_eq!(laws(&since, &rules(85)), [Law::L3]);
-        // A wait that was refused may have been granted the lock, too.
+        // A wait that was refused may also have been granted the lock.
         let wait = refused(ok(Op::Wait, 1, 0, 2, (54, 60)));
         assert_right(&[hold(1, 10), delete((52, 53)), wait, acts], &rules(75));
         assert_right(&[wait, acts], &rules(75));
@@ -185,7 +186,8 @@ fn nobody_acts_by_what_was_deleted_since_where_the_clock_was_set_back() {
 
 #[test]
 fn a_grant_is_made_before_those_with_larger_fences() {
-    // Otherwise it would be in force when it is checked.
+    // The fence of a later grant limits when this one was made. Otherwise it could be in force at
+    // the check.
     let slow = Record { share: 0, ..ok(Op::Try, 1, 1, 5, (10, 50)) };
     let check = ok(Op::Check, 1, 1, 0, (20, 20));
     let later = |at| shared(0, 2, 2, 900, at);
@@ -199,17 +201,17 @@ fn who_comes_to_tolerate_fewer_gets_another_fence() {
     assert_wrong(&[reader, shared(1, 1, 1, 900, 20)], Law::L2);
     let writer = shared(1, 1, 2, 900, 20);
     assert_right(&[reader, writer], &Rules::default());
-    // The former fence is of no use then, and nothing else takes it away.
+    // The former fence is over, and only the new fence can have ended it.
     let release = ok(Op::Release, 1, 1, 0, (30, 30));
     assert_right(&[reader, writer, refused(release)], &Rules::default());
     assert_eq!(laws(&[reader, writer, release], &Rules::default()), [Law::L3, Law::L1]);
     assert_wrong(&[reader, refused(release)], Law::L3);
-    // With the same share the grant is the same one.
+    // With the same share, the grant stays the same.
     assert_wrong(&[reader, Record { share: 0, ..writer }], Law::L1);
-    // Nobody else may be there.
+    // Another holder excludes the tighter grant.
     let other = shared(0, 2, 2, 900, 15);
     assert_wrong(&[reader, other, shared(1, 1, 3, 900, 20)], Law::L1);
-    // Who is refused that keeps what it has.
+    // An owner that is refused fewer holders keeps its hold.
     let refusal = refused(shared(1, 1, 1, 900, 20));
     assert_right(&[reader, other, refusal, ok(Op::Check, 1, 1, 0, (30, 30))], &Rules::default());
     assert_wrong(&[reader, other, refused(shared(0, 1, 1, 900, 20))], Law::L3);
@@ -222,7 +224,7 @@ fn who_comes_to_tolerate_more_lets_others_in_from_then_on() {
     let other = |at| shared(0, 2, 2, 900, at);
     assert_right(&[writer, reads, other(20)], &Rules::default());
     assert_wrong(&[writer, reads, other(19)], Law::L1);
-    // Perhaps nobody heard of it.
+    // The reply may be lost.
     let lost = unheard(reads);
     assert_right(&[writer, lost, other(20)], &Rules::default());
     assert_wrong(&[writer, lost, other(19)], Law::L1);
@@ -244,7 +246,7 @@ fn a_deletion_ends_all_holds_and_explains_it_once() {
     let writer = shared(1, 3, 3, 900, 20);
     assert_right(&[readers[0], readers[1], delete, writer], &Rules::default());
     assert_wrong(&[readers[0], readers[1], delete, writer, shared(0, 4, 4, 9, 30)], Law::L1);
-    // One of them was seen to be there afterwards.
+    // A later check shows that one of the holds still existed.
     let check = ok(Op::Check, 2, 2, 0, (19, 19));
     assert_wrong(&[readers[0], readers[1], delete, check], Law::L3);
 }
@@ -254,7 +256,7 @@ fn data_may_be_lost_of_each_hold() {
     let readers = [shared(0, 1, 1, 900, 10), shared(0, 2, 2, 900, 11)];
     let rules = Rules { loss: vec![Span { from: 12_000, to: 14_000 }], ..Rules::default() };
     assert_right(&[readers[0], readers[1], shared(1, 3, 3, 900, 20)], &rules);
-    // What was granted since is not lost.
+    // A grant after the loss is not lost.
     let since = shared(0, 4, 3, 900, 20);
     assert_eq!(laws(&[readers[0], since, shared(1, 3, 4, 900, 30)], &rules), [Law::L1]);
 }
@@ -273,8 +275,8 @@ fn a_holder_overtakes_those_who_wait_and_nobody_else_does() {
     assert_wrong(&[reader, seen, other[0], other[1], leaves, waiter], Law::L4);
 }
 
-/// One of two places is free from 201 ms on. Somebody waits until the 600th, and one who tolerates
-/// so many is before it until `until`.
+/// One of two places is free from 201 ms on. Somebody waits until 600 ms, and before it an owner
+/// that tolerates `share` holders waits until `until`.
 fn place(share: u8, until: i64, outcome: Outcome) -> Vec<Law> {
     let holders = [shared(2, 1, 1, 2_000, 10), shared(2, 2, 2, 900, 10)];
     let release = ok(Op::Release, 2, 2, 0, (200, 201));
@@ -291,10 +293,10 @@ fn place(share: u8, until: i64, outcome: Outcome) -> Vec<Law> {
 fn a_place_is_not_free_for_long_while_somebody_waits() {
     assert_eq!(place(2, 600, Outcome::Refused), [Law::L5]);
     assert_eq!(place(0, 600, Outcome::Refused), [Law::L5]);
-    // The first may have been one who is not tolerated.
+    // The first waiter may be one that does not tolerate the holder.
     assert_eq!(place(1, 600, Outcome::Refused), []);
     assert_eq!(place(1, 560, Outcome::Refused), []);
-    // When it has left, those behind it are let in, whatever it was told.
+    // When the first waiter has left, the next is let in, whatever the first was told.
     assert_eq!(place(1, 400, Outcome::Refused), [Law::L5]);
     assert_eq!(place(1, 400, Outcome::Failed), [Law::L5]);
     assert_eq!(place(1, 560, Outcome::Failed), []);

@@ -16,17 +16,17 @@ use nix::unistd::{Pid, getpgrp};
 use std::time::Duration;
 
 pub(super) struct Group {
-    /// The first process of the group, whose id is that of the group.
+    /// The first process of the group. The group has its id.
     leader: Pid,
-    /// None as long as it has not ended.
+    /// None until the first process has ended.
     ended: Option<Code>,
     watchdog: Watchdog,
     terminal: Option<Terminal>,
-    /// Whether it is to have the foreground whenever this job has it.
+    /// Whether the command gets the foreground whenever this job has it.
     wants_terminal: bool,
 }
 
-/// Whether it goes on.
+/// Whether the command still runs.
 #[must_use = "it may have ended"]
 pub(super) enum Step {
     On,
@@ -52,7 +52,7 @@ impl Group {
         Ok(Self { leader, ended: None, watchdog, terminal, wants_terminal })
     }
 
-    /// Does what this signal asks for. If the lock is lost, what was stopped must not go on with its work.
+    /// Does what the signal asks for. After a loss, a stopped command must not go on with its work.
     pub(super) fn heard(&mut self, signal: i32, is_lost: bool) -> Step {
         match signal {
             SIGCHLD => return self.look(is_lost),
@@ -67,21 +67,21 @@ impl Group {
         Step::On
     }
 
-    /// This has to be said again before the lease is over.
+    /// Must be called again before the lease ends, because the watchdog ends the command after that.
     pub(super) fn is_held(&mut self, held: &Held) {
         self.see_to_watchdog();
         self.watchdog.holds_until(end_of_lease(held));
     }
 
-    /// It will be killed after the grace.
+    /// Sends TERM. The watchdog kills the group after the grace.
     pub(super) fn ask_to_end(&mut self, grace: Duration) {
         self.watchdog.kills_at(Moment::now().plus(grace));
         self.send(Signal::SIGTERM);
-        // What is stopped hears nothing.
+        // A stopped process does not act on TERM until it is continued.
         self.send(Signal::SIGCONT);
     }
 
-    /// An error is of a process of another user, as behind sudo.
+    /// Fails if a process of the group belongs to another user, as behind sudo.
     pub(super) fn kill(&self) -> Result<(), Errno> {
         match killpg(self.leader, Signal::SIGKILL) {
             Err(Errno::ESRCH) => Ok(()),
@@ -89,31 +89,31 @@ impl Group {
         }
     }
 
-    /// Whether its first process has not ended, whose parent this one is.
+    /// Whether the first process, a child of this one, still runs.
     pub(super) fn runs(&self) -> bool {
         self.ended.is_none()
     }
 
-    /// Whether any process of it is.
+    /// Whether any process of the group still exists.
     pub(super) fn is_there(&self) -> bool {
         if self.ended.is_none() {
             return true;
         }
-        // The first process of a container inherits orphans: they stay, as ended ones, until it has heard of them.
+        // As PID 1 of a container, this process inherits orphans. They stay as zombies until it waits for them.
         let of_group = Pid::from_raw(self.leader.as_raw().saturating_neg());
         let heard_of_one = || waitpid(of_group, Some(WaitPidFlag::WNOHANG));
         while heard_of_one().is_ok_and(|status| status.pid().is_some()) {}
         killpg(self.leader, None) != Err(Errno::ESRCH)
     }
 
-    /// Nothing of it is to be ended any more.
+    /// Lets the watchdog go: nothing of the group has to be ended any more.
     pub(super) fn done(self) {
         self.take_terminal_back();
         self.watchdog.dismiss();
     }
 
     fn send(&self, signal: Signal) {
-        // It may have ended just now.
+        // The group may just have ended.
         let _ = killpg(self.leader, signal);
     }
 
@@ -137,7 +137,7 @@ impl Group {
                     continue;
                 }
                 Ok(_) | Err(Errno::EINTR) => break,
-                // By a signal that has no name, or somebody else has waited for it.
+                // Ended by a signal without a name, or something else has already waited for the process.
                 Err(_) => Code::OfCommand(u8::MAX),
             };
             self.ended = Some(code);
@@ -152,26 +152,26 @@ impl Group {
             self.wants_terminal = true;
             return self.go_on();
         }
-        // Whoever stopped it alone, from elsewhere, continues it in the same way.
+        // SIGSTOP from elsewhere, for the command alone: its sender will also continue the command.
         if by == Signal::SIGSTOP && !has_terminal {
             return;
         }
         self.wants_terminal |= reached || has_terminal;
         self.take_terminal_back();
         let before = || {
-            // Those that ignore what stopped the first one would work on without the lock.
+            // Processes that ignore the signal that stopped the first one would work on without the lock.
             let _ = killpg(self.leader, Signal::SIGSTOP);
             self.watchdog.rests();
         };
         match terminal::stop_this_job(before) {
-            // The signal that continued this process is heard next.
+            // SIGCONT, which continued this process, is the next signal.
             Stopped::AndContinued => {}
             Stopped::NobodyWouldContinue if reached => {}
             Stopped::NobodyWouldContinue => self.go_on(),
         }
     }
 
-    /// This has to be called now and then.
+    /// Must be called regularly: restarts a watchdog that has failed.
     pub(super) fn see_to_watchdog(&mut self) {
         if let Err(error) = self.watchdog.start_again_if_failed(self.leader) {
             output::say(&format!("nothing watches over the command any more: {error}"));
@@ -200,7 +200,7 @@ impl Group {
         }
     }
 
-    /// Ctrl-C is meant for the whole job: a script that runs this program has to hear of it too.
+    /// Ctrl-C is meant for the whole job: a script that runs this program must get the signal too.
     fn pass_back(&self, signal: Signal) {
         if matches!(signal, Signal::SIGINT | Signal::SIGQUIT) && self.has_terminal() {
             self.take_terminal_back();
@@ -209,14 +209,14 @@ impl Group {
     }
 }
 
-/// Not later than it is, even if this program is interrupted meanwhile.
+/// Reads the clock first, so that an interruption makes the result earlier, never later.
 fn end_of_lease(held: &Held) -> Moment {
     let now = Moment::now();
     now.plus(held.guard.valid_for())
 }
 
 fn number_of(signal: Signal) -> i32 {
-    // The crate gives no other way to the number.
+    // nix offers no other way to the number of a signal.
     let mut numbers = 1..=64;
     numbers.find(|&number| Signal::try_from(number) == Ok(signal)).unwrap_or_default()
 }

@@ -1,16 +1,17 @@
 //! A command that runs while a lock is held.
 //!
-//! It has a process group of its own, so that whatever it starts can be ended with it, and this program not. Around
-//! that there are three duties:
+//! The command has its own process group, so that this program can end it and everything that it started without ending
+//! itself. That brings three duties:
 //!
-//! * **The terminal.** A process group that is not in the foreground may not read the terminal. So the command gets
-//!   the foreground, as a shell gives it to a job, at once if both its input and its output are the terminal, and
-//!   otherwise when it first reaches for it: beside a pager in the same pipeline it must not take the keyboard away.
-//!   When the command stops (Ctrl-Z), this program takes the foreground back and stops too, for the shell that waits for it.
-//!   `fg` continues both. Nothing renews the lease meanwhile: if it has ended by then, the command is ended, not continued.
-//! * **Signals.** Those that are sent to this program are passed on to the group.
-//! * **The end.** When the lock is lost the group is asked to end (TERM), and killed after the grace. If this program is
-//!   killed, or stopped for longer than its lease, a watchdog does the same: see `watchdog.rs`.
+//! * **The terminal.** A process group in the background cannot read the terminal. So this program gives the command
+//!   the foreground, as a shell does for a job: at once if both input and output are the terminal, otherwise when the
+//!   command first uses it. Beside a pager in the same pipeline, the command must not take the keyboard away. When the
+//!   command stops (Ctrl-Z), this program takes the foreground back and stops too, because its shell waits for it. `fg`
+//!   continues both. A stopped program cannot renew the lease: if the lease has ended by then, the command is ended, not
+//!   continued.
+//! * **Signals.** This program passes the signals that it gets on to the group.
+//! * **The end.** When the lock is lost, this program sends TERM to the group, and KILL after the grace. If this
+//!   program is killed, or stopped for longer than its lease, a watchdog does the same: see `watchdog.rs`.
 
 mod group;
 mod moment;
@@ -32,37 +33,38 @@ use std::time::Duration;
 pub(crate) use terminal::stop_this_job;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// How often one looks whether a group is gone that was told to end.
+/// How often to check whether the group that got TERM is gone.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// How often the watchdog is told until when the lock is held.
+/// How many times in a lease the watchdog is told how long the lock is held.
 const TOLD_IN_A_LEASE: u32 = 12;
 const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 
-/// How long what was killed may be seen. In a container whose first process hears of no orphan it is seen for ever.
+/// How long a killed process may still be visible. In a container whose PID 1 does not reap orphans, it stays visible
+/// for ever.
 const SEEN_WHEN_KILLED: Duration = Duration::from_secs(2);
 
-/// What to run, and how.
 pub(crate) struct Order<'o> {
     pub(crate) command: &'o [OsString],
     pub(crate) environment: Vec<(&'static str, String)>,
-    /// Between TERM and KILL.
+    /// The time between TERM and KILL.
     pub(crate) grace: Duration,
-    /// As it is at the beginning, wherever its length was chosen. A watchdog may use half of it.
+    /// The first lease, whether `--ttl` or the client's settings set it. The watchdog may use half of it to end the
+    /// command.
     pub(crate) lease: Duration,
 }
 
-/// How it ended.
+/// How the command ended.
 #[must_use = "its work may be half done"]
 pub(crate) enum Ended {
     ByItself(Code),
-    /// The lock was lost, and the command was told to end.
+    /// The lock was lost, and the command was ended.
     WithTheLock,
-    /// The same, and so was this program: the command is not to be run again.
+    /// The lock was lost, and this program was told to end too: the command must not run again.
     ForGood,
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub(crate) async fn run(
     order: Order<'_>,
     held: &Held,
@@ -81,9 +83,9 @@ pub(crate) async fn run(
         group.is_held(held);
         tokio::select! {
             signal = signals.next() => {
-                // The others may mean something else to the command, which goes on.
+                // Other signals may have another meaning for the command, which goes on.
                 is_told |= signal == SIGTERM;
-                // It may stop this program, and what was told last is older than the last renewal.
+                // The signal may stop this program. What the watchdog was told may be older than the last renewal.
                 group.is_held(held);
                 if let Step::Ended(code) = group.heard(signal, held.guard.loss().is_some()) {
                     group.done();
@@ -96,18 +98,18 @@ pub(crate) async fn run(
                 group.done();
                 return Ok(if is_told { Ended::ForGood } else { Ended::WithTheLock });
             }
-            // It may be extended at the very end.
+            // A renewal may still succeed at the very end of the lease.
             () = sleep(tell_after.min(held.guard.valid_for()).max(BETWEEN_LOOKS)) => {}
         }
     }
 }
 
-/// Asks the group to end, says why, and kills what is left of it after the grace. Whether this program was told to end
-/// meanwhile.
+/// Sends TERM to the group, says why, and kills what is left after the grace. Returns whether this program was told to
+/// end meanwhile.
 async fn end(group: &mut Group, grace: Duration, why: &str, signals: &mut Signals) -> bool {
     group.ask_to_end(grace);
     let kill_at = Instant::now().checked_add(grace);
-    // Afterwards, as it may take its time where nobody reads.
+    // After TERM, because writing may block while nobody reads standard error.
     output::say(why);
     let (mut killed, mut is_told) = (None, false);
     while group.is_there() {

@@ -1,10 +1,10 @@
-//! Moments that two processes of one machine take for the same. Those of the standard library mean nothing to another process.
+//! Moments that mean the same in two processes of one machine. `std::time::Instant` means nothing to another process.
 
 use nix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::time::Duration;
 
-/// Where a machine that sleeps has a clock that goes on, it is that one: a lease goes on too.
+/// Uses the clock that goes on while the machine sleeps, where there is one: the lease goes on too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment(Duration);
 
@@ -15,7 +15,7 @@ const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
 
 impl Moment {
     pub(super) fn now() -> Self {
-        // This clock is always there.
+        // This clock always exists.
         Self(clock_gettime(CLOCK).map(Duration::from).unwrap_or_default())
     }
 
@@ -23,12 +23,12 @@ impl Moment {
         Self(self.0.saturating_add(time))
     }
 
-    /// How long it is until then.
+    /// The time from now until this moment.
     pub(super) fn left(self) -> Duration {
         self.0.saturating_sub(Self::now().0)
     }
 
-    /// As it is displayed.
+    /// Parses the text that `Display` writes.
     pub(super) fn parse(text: &str) -> Option<Self> {
         text.parse().ok().map(|micros| Self(Duration::from_micros(micros)))
     }

@@ -1,12 +1,13 @@
-//! Processes that this program starts of itself, by words that nobody else uses.
+//! Processes that this program starts by running itself again, with arguments that nobody else uses.
 //!
-//! **The beginning of the command.** What a command needs from its first moment on, the foreground of the terminal and
-//! word of the death of its parent, a process has to ask for itself, before it becomes the command. In Rust nothing safe
-//! runs between fork and exec. So this program is run once more, asks, and is replaced by the command.
+//! **The beginning of the command.** A command needs two things from its start: the foreground of the terminal, and a
+//! signal when its parent dies. Only the process itself can ask for them, before it becomes the command. Safe Rust
+//! cannot run code between fork and exec. So this program runs itself again, and that process asks and then becomes the
+//! command.
 //!
-//! **The watchdog** is in a file of its own, `watchdog.rs`.
+//! **The watchdog** is in `watchdog.rs`.
 //!
-//! **The end by an interrupt.** It needs this program without its handler.
+//! **The end by an interrupt.** It needs this program without its signal handler.
 
 use super::moment::Moment;
 use super::terminal::{self, Terminal};
@@ -27,11 +28,11 @@ const END: &str = "__end";
 const WITH_TERMINAL: &str = "terminal";
 const WITHOUT_TERMINAL: &str = "-";
 
-/// What a shell says of a command that it does not find, and of one that it cannot run.
+/// The exit codes that a shell uses for a command that it does not find, and for one that it cannot run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// What this process ends with, if it was started to be one of these.
+/// Runs the helper process that the arguments ask for, and returns its exit code.
 pub(crate) fn run_if_asked() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     let what = words.next()?;
@@ -40,15 +41,16 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
         WATCH => watchdog::run(words),
         END => {
             let _ = raise(Signal::SIGINT);
-            // It is ignored here.
+            // Reached if SIGINT is ignored.
             Some(Code::of_signal(SIGINT).into())
         }
         _ => None,
     }
 }
 
-/// Ends this process by the signal, and not by a code that says so: bash goes on with a script whose command has heard of Ctrl-C
-/// and did not end of it. In Rust nothing safe takes a handler away, but what replaces this program has none.
+/// Ends this process by SIGINT itself instead of an exit code. bash continues a script if the command got Ctrl-C and
+/// did not die of it. Safe Rust cannot remove a signal handler, but the program that replaces this one starts without
+/// handlers.
 pub(crate) fn end_by_interrupt() -> ExitCode {
     crate::writer::finish();
     if let Ok(mut end) = this_program() {
@@ -57,7 +59,7 @@ pub(crate) fn end_by_interrupt() -> ExitCode {
     Code::of_signal(SIGINT).into()
 }
 
-/// Starts the command in a process group of its own, unless the lease is over before it begins.
+/// Starts the command in its own process group, unless the lease ends before the command begins.
 pub(super) fn start(
     command: &[OsString],
     environment: &[(&'static str, String)],
@@ -75,13 +77,13 @@ pub(super) fn start(
     i32::try_from(child.id()).map(Pid::from_raw).map_err(io::Error::other)
 }
 
-/// None if these are not the words of `start`.
+/// None if the arguments are not those from `start`.
 fn begin(words: &[OsString]) -> Option<ExitCode> {
     let [parent, lease_ends, watchdog, terminal, program, arguments @ ..] = words else {
         return None;
     };
     let lease_ends = Moment::parse(lease_ends.to_str()?)?;
-    // Another watchdog takes the place of one that was killed, and knows the group.
+    // A broken pipe means that the watchdog was killed. Its replacement knows the group.
     if let Err(error) = watchdog::tell_own_group(watchdog)
         && error.kind() != io::ErrorKind::BrokenPipe
     {
@@ -90,7 +92,7 @@ fn begin(words: &[OsString]) -> Option<ExitCode> {
     }
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
-    // It may have died before that.
+    // The parent may have died before the kernel was asked to signal its death.
     if parent != OsStr::new(&getppid().to_string()) {
         return Some(ExitCode::from(NOT_RUN));
     }
@@ -103,7 +105,7 @@ fn begin(words: &[OsString]) -> Option<ExitCode> {
         crate::output::say("the command did not begin within its lease: it is not run");
         return Some(ExitCode::from(NOT_RUN));
     }
-    // What a process blocks stays blocked for what it becomes.
+    // Blocked signals stay blocked across exec.
     terminal::unblock();
     let error = Command::new(program).args(arguments).exec();
     let (code, why) = match error.kind() {

@@ -1,4 +1,4 @@
-//! The signals that this program hears, in the order of their coming.
+//! The signals that this program gets, in their order.
 
 use crate::exit_code::Failure;
 use nix::libc::{
@@ -8,22 +8,22 @@ use nix::sys::signal::{Signal, raise};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Those that end a program that does nothing about them.
+/// The signals that end a program by default.
 const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Those that are of account once there is a command.
+/// The signals that matter only while a command runs.
 const OF_COMMAND: [i32; 6] = [SIGCHLD, SIGCONT, SIGTSTP, SIGWINCH, SIGUSR1, SIGUSR2];
 
 pub(crate) struct Signals {
     tell: UnboundedSender<i32>,
     heard: UnboundedReceiver<i32>,
-    /// As a mask: whoever started this program does not want it, or what it runs, to hear these.
+    /// A mask of ignored signals: the parent wants neither this program nor its command to get them.
     ignored: u64,
     hears_all: bool,
 }
 
 impl Signals {
-    /// Those that end a program.
+    /// Listens for the signals that end a program.
     pub(crate) fn that_end() -> Result<Self, Failure> {
         let (tell, heard) = unbounded_channel();
         let signals = Self { tell, heard, ignored: ignored(), hears_all: false };
@@ -31,7 +31,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// All that are passed on to a command, and those that tell of it.
+    /// Listens for all signals that are passed on to a command, and for SIGCHLD.
     pub(super) fn hear_all(&mut self) -> Result<(), Failure> {
         if !std::mem::replace(&mut self.hears_all, true) {
             self.hear(&OF_COMMAND)?;
@@ -41,7 +41,7 @@ impl Signals {
 
     fn hear(&self, numbers: &[i32]) -> Result<(), Failure> {
         for &number in numbers {
-            // What is ignored stays so for the command, as nohup wants it: a handler would undo that.
+            // An ignored signal stays ignored for the command, as nohup wants. A handler would undo that.
             let bit = u32::try_from(number.saturating_sub(1)).unwrap_or_default();
             if self.ignored.checked_shr(bit).unwrap_or_default() & 1 == 1 && number != SIGCHLD {
                 continue;
@@ -57,11 +57,12 @@ impl Signals {
         Ok(())
     }
 
-    /// The number of the next one that ends a program which runs no command at this time.
+    /// The number of the next signal that ends a program while no command runs.
     pub(crate) async fn next_that_ends(&mut self) -> i32 {
         loop {
             match self.next().await {
-                // Heard as long as a command was there that it could be for.
+                // A handler from an earlier command still catches SIGTSTP, so this program must stop
+                // itself.
                 SIGTSTP => {
                     let _ = raise(Signal::SIGSTOP);
                 }
@@ -71,22 +72,22 @@ impl Signals {
         }
     }
 
-    /// The number of the next one.
     pub(super) async fn next(&mut self) -> i32 {
         match self.heard.recv().await {
             Some(number) => number,
-            // Not while the other end is in the same place.
+            // Impossible: `self` owns a sender too.
             None => std::future::pending().await,
         }
     }
 }
 
-/// Whether it ends a program that does nothing about it.
+/// Whether the signal ends a program by default.
 pub(super) fn is_ending(number: i32) -> bool {
     ENDING.contains(&number)
 }
 
-/// As the kernel tells it: `SigIgn:` and a mask in hexadecimal digits. Where it does not, none are known.
+/// Reads the mask of ignored signals, `SigIgn:` and hexadecimal digits, from the kernel. Zero if it does
+/// not provide one.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

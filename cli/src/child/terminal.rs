@@ -9,10 +9,10 @@ use std::io::{IsTerminal, stdin, stdout};
 pub(super) struct Terminal(File);
 
 impl Terminal {
-    /// None where this process has none, as in cron.
+    /// None if this process has no terminal, as in cron.
     pub(super) fn open() -> Option<Self> {
         let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
-        // The same signal stops a process that is not in the foreground and changes which one is.
+        // SIGTTOU would stop a process that changes the foreground group while in the background.
         what_stops_writers().thread_block().ok()?;
         Some(Self(terminal))
     }
@@ -30,23 +30,23 @@ impl Terminal {
     }
 
     pub(super) fn give_to(&self, group: Pid) {
-        // A group that has ended needs none.
+        // Fails if the group has ended. Then it needs no foreground.
         let _ = tcsetpgrp(&self.0, group);
     }
 }
 
-/// Undoes what `Terminal::open` has blocked, for the command that this process becomes.
+/// Unblocks what `Terminal::open` has blocked, for the command that this process becomes.
 pub(super) fn unblock() {
     let _ = what_stops_writers().thread_unblock();
 }
 
-/// Whether a command reads and shows at the terminal, and nobody beside it in a pipeline does.
+/// Whether the command both reads from and writes to the terminal, so that no other program in a pipeline does.
 pub(super) fn is_for_one() -> bool {
     stdin().is_terminal() && stdout().is_terminal()
 }
 
-/// Stops this program and those beside it in a pipeline, as a terminal does it, until a shell continues them. Does
-/// nothing if there is no shell that would; otherwise does this first.
+/// Stops this program and the others in its pipeline, as a terminal does, until a shell continues them. Calls
+/// `before` first. Does nothing if no shell would continue them.
 pub(crate) fn stop_this_job(before: impl FnOnce()) -> Stopped {
     let session = |process| getsid(Some(process)).ok();
     let ours = session(getpid());

@@ -1,4 +1,4 @@
-//! This program, to be run once more as another process.
+//! This program, to be run again as another process.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 pub(super) fn this_program() -> io::Result<Command> {
     let mut file = std::env::current_exe()?;
-    // It was replaced while this program waited: the kernel still has the one that runs.
+    // The file was replaced while this program waited. The kernel still has the running one.
     if cfg!(target_os = "linux") && !file.exists() {
         file = "/proc/self/exe".into();
     }

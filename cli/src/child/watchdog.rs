@@ -1,13 +1,14 @@
 //! The process that ends the command when this program cannot.
 //!
-//! It reads from a pipe that only this program and the beginning of the command write to. When that ends, this program
-//! was killed: then the watchdog ends the group of the command, all of it, which the kernel's own word to the first
-//! process (`PR_SET_PDEATHSIG`) does not. It has no more time for that than the lease has left. It is also told until
-//! when the lock is held: when that is over and it has heard nothing since, this program stands still, and cannot end
-//! the command itself.
+//! The watchdog reads from a pipe that only this program and the beginning of the command write to. The end of the pipe
+//! means that this program was killed. Then the watchdog ends the whole process group of the command;
+//! `PR_SET_PDEATHSIG` signals only the first process. It has at most the rest of the lease for that. This program also
+//! tells the watchdog how long the lock is held. If that time is over and the watchdog has heard nothing since, this
+//! program stands still and cannot end the command itself.
 //!
-//! This program may be killed or stopped at any moment, also while it starts the command. So the watchdog knows until
-//! when the lock is held before the command begins, and the beginning of the command itself says which group it is:
+//! This program may be killed or stopped at any moment, even while it starts the command. So the watchdog learns how
+//! long the lock is held before the command begins, and the beginning of the command itself tells the watchdog its
+//! process group:
 //!
 //! ```text
 //! this program             the beginning                the watchdog
@@ -21,10 +22,10 @@
 //!      |--- held until, again and again -------------------->-|
 //! ```
 //!
-//! What it is told are moments, not durations: a busy machine may let it wait before it reads.
+//! Messages contain moments, not durations, because a busy machine may delay their reading.
 //!
-//! While the job is stopped (Ctrl-Z), this program cannot say more. Somebody may continue the command alone, and so the
-//! watchdog stops it again, over and over, from the end of the lease on.
+//! While the job is stopped (Ctrl-Z), this program cannot send messages. Somebody may continue the command alone. So
+//! from the end of the lease on, the watchdog stops it again and again.
 
 use super::moment::Moment;
 use super::this_program::this_program;
@@ -44,16 +45,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-/// Where a process finds what it has open. `/dev/fd` may be missing in a container.
+/// Where a process finds its open file descriptors. `/dev/fd` may be missing in a container.
 const OPEN_FILES: &str = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
 
-/// Twice so much later than this program the watchdog does what this program should have done.
+/// The watchdog acts twice this long after the time at which this program should have acted.
 const LATER: Duration = Duration::from_millis(100);
 
-/// One that is killed each time is not started more often.
+/// A watchdog that is killed each time is not restarted more often than this.
 const BETWEEN_STARTS: Duration = Duration::from_secs(1);
 
-/// The word by which this program becomes a watchdog.
+/// The argument that makes this program a watchdog.
 pub(super) const WATCH: &str = "__watch";
 
 const GROUP: &str = "group";
@@ -64,9 +65,9 @@ const ENDING: &str = "ending";
 /// How long the group may take to end.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// If this program stands still, as if it had ended the group itself.
+    /// If this program stands still: the grace that it would have given.
     pub(super) grace: Duration,
-    /// If this program is killed. It may be less: the lease may be over sooner.
+    /// If this program is killed. The group gets less time if less is left of the lease.
     pub(super) kill_after: Duration,
 }
 
@@ -83,10 +84,10 @@ impl Watchdog {
         Self::of(None, limits)
     }
 
-    /// If the group is there already, it knows it from the beginning on.
+    /// Starts a watchdog. A group that already exists is known to it from its start.
     fn of(group: Option<Pid>, limits: Limits) -> io::Result<Self> {
         let (hears, told) = io::pipe()?;
-        // A watchdog that stands still must not stop this program.
+        // Nonblocking: a watchdog that stands still must not stop this program.
         fcntl(&told, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let mut watchdog = this_program()?;
         watchdog.process_group(0).arg(WATCH);
@@ -94,32 +95,32 @@ impl Watchdog {
         watchdog.args([grace, kill_after].map(|duration| in_millis(duration).to_string()));
         watchdog.args(group.map(|group| group.to_string()));
         watchdog.stdin(hears).stdout(Stdio::null()).stderr(Stdio::null());
-        // It must keep no file system from being unmounted.
+        // A working directory would keep its file system from being unmounted.
         let process = watchdog.current_dir("/").spawn()?;
         Ok(Self { limits, process, started: Moment::now(), told, last_word: String::new() })
     }
 
-    /// For the beginning of the command: what was told through stays open in what is started meanwhile.
+    /// A duplicate of the pipe's end for the beginning of the command. It stays open across exec.
     pub(super) fn for_the_beginning(&self) -> io::Result<OwnedFd> {
         Ok(dup(&self.told)?)
     }
 
-    /// This has to be said again before that is over.
+    /// Must be called again before `end`.
     pub(super) fn holds_until(&mut self, end: Moment) {
         self.say(format!("{HELD} {end}"));
     }
 
-    /// This program and the group are stopped together, and renew nothing.
+    /// This program and the group stop together and renew nothing.
     pub(super) fn rests(&mut self) {
         self.say(RESTS.to_owned());
     }
 
-    /// This program has asked the group to end, and kills it then.
+    /// This program has sent TERM to the group, and will kill the group at `moment`.
     pub(super) fn kills_at(&mut self, moment: Moment) {
         self.say(format!("{ENDING} {moment}"));
     }
 
-    /// It may have been killed, or have failed. One that has ended by itself has done its work.
+    /// Restarts a watchdog that was killed or has failed. A watchdog that ended by itself has done its work.
     pub(super) fn start_again_if_failed(&mut self, group: Pid) -> io::Result<()> {
         let has_failed = self.process.try_wait()?.is_some_and(|ended| !ended.success());
         if has_failed && self.started.plus(BETWEEN_STARTS).left().is_zero() {
@@ -133,7 +134,7 @@ impl Watchdog {
 
     /// The group has ended, or may go on.
     pub(super) fn dismiss(mut self) {
-        // It need not be told: it may be stopped, and would not hear it.
+        // Kill instead of a message: a stopped watchdog would not read it.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -142,20 +143,20 @@ impl Watchdog {
         let told = tell(&mut self.told, &word);
         self.last_word = word;
         if told.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            // It has stood still for so long that there is no room for more, and would go by old words. Another takes
-            // its place, as that of one that was killed by others.
+            // The pipe is full, so the watchdog has stood still for long and would act on old messages. Another one
+            // replaces it, as if it had been killed.
             let _ = self.process.kill();
         }
     }
 }
 
-/// A line is written whole or not at all, whoever else writes to the pipe: it is far shorter than `PIPE_BUF`.
+/// A line is written whole or not at all, even with other writers: it is far shorter than `PIPE_BUF`.
 fn tell(told: &mut impl Write, line: &str) -> io::Result<()> {
     told.write_all(format!("{line}\n").as_bytes())
 }
 
-/// The beginning of the command says to the watchdog which group it is, through what it has open by this number. It closes
-/// that: whatever the command had open of the pipe would keep the watchdog from hearing of the death of this program.
+/// Tells the watchdog the group, through the file descriptor with this number, from the beginning of the command. Then
+/// closes the descriptor: if the command kept the pipe open, the watchdog would not notice the death of this program.
 pub(super) fn tell_own_group(number: &OsStr) -> io::Result<()> {
     let number: Option<RawFd> = number.to_str().and_then(|number| number.parse().ok());
     let number = number.ok_or(io::ErrorKind::InvalidInput)?;
@@ -168,7 +169,7 @@ pub(super) fn tell_own_group(number: &OsStr) -> io::Result<()> {
 #[derive(Default)]
 struct Watched {
     group: Option<Pid>,
-    /// When the lock may be lost, or the group is killed that was asked to end.
+    /// When the lock may be lost, or when a group that got TERM is killed.
     ends_at: Option<Moment>,
     stage: Stage,
 }
@@ -193,27 +194,28 @@ impl Watched {
         }
     }
 
-    /// When this program stands still, if nothing is heard until then. As long as no group is known, the command has not
-    /// begun, and there is nothing to end.
+    /// When to assume that this program stands still, unless a message comes before. None until a group is known: the
+    /// command has not begun, and there is nothing to end.
     fn overdue_at(&self) -> Option<Moment> {
         self.ends_at.filter(|_| self.group.is_some()).map(|at| at.plus(LATER))
     }
 
-    /// What it is told next. An error if this program was killed, or is overdue.
+    /// The next message. An error if this program was killed, or is overdue.
     fn next(&self, lines: &Receiver<String>) -> Result<String, RecvTimeoutError> {
         let Some(at) = self.overdue_at() else {
             return lines.recv().map_err(|_| RecvTimeoutError::Disconnected);
         };
         loop {
             let left = at.left();
-            // By a clock that may stand still while the machine sleeps.
+            // Waits in short steps: this timeout may not count the time while the machine sleeps.
             match lines.recv_timeout(left.min(LONGEST_SILENCE)) {
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => break,
                 Err(RecvTimeoutError::Timeout) => {}
                 heard => return heard,
             }
         }
-        // The watchdog may have stood still itself. Then old words come first, and the newest within this time.
+        // The watchdog may have stood still itself. Then it reads old messages first, and waits this long for the
+        // newest.
         let stood_still = at.plus(LONGEST_SILENCE).left().is_zero();
         let again = if stood_still { LONGEST_SILENCE } else { Duration::ZERO };
         lines.recv_timeout(again.saturating_add(LATER))
@@ -225,7 +227,7 @@ impl Watched {
         }
     }
 
-    /// Hears what there is to hear until the group is to be ended. Returns how long that may take.
+    /// Reads messages until the group must be ended. Returns how long that may take.
     fn listen(&mut self, lines: &Receiver<String>, limits: Limits) -> Duration {
         loop {
             match self.next(lines) {
@@ -244,7 +246,7 @@ impl Watched {
     }
 }
 
-/// What the process does. None if these are not the words of `Watchdog::of`.
+/// Runs the watchdog. None if the arguments are not those from `Watchdog::of`.
 pub(super) fn run(words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let mut numbers = words.map(|word| word.to_str()?.parse().ok());
     let mut duration = || numbers.next()?.map(Duration::from_millis);
@@ -255,9 +257,9 @@ pub(super) fn run(words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 }
 
 fn watch(limits: Limits, group: Option<Pid>) {
-    // What is meant for the others must not end the one that looks after them.
+    // Signals for this program or the command must not end the watchdog.
     let _ = SigSet::all().thread_block();
-    // Whoever kills or stops all processes of this program by its name does not mean this one.
+    // `pkill` and `killall` with the name of this program must not hit the watchdog.
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_name(c"lock-watchdog");
     let (tell, lines) = channel();
@@ -277,7 +279,7 @@ fn watch(limits: Limits, group: Option<Pid>) {
 
 fn end(group: Pid, within: Duration) {
     let kill_at = Moment::now().plus(within);
-    // What is stopped must not go on for a moment when there is no time.
+    // Without time left, a stopped process must not be continued even for a moment.
     if !within.is_zero() {
         let _ = killpg(group, Signal::SIGTERM);
         let _ = killpg(group, Signal::SIGCONT);
@@ -359,7 +361,7 @@ mod tests {
                 tell.send(word.to_owned()).unwrap();
             }
         });
-        // The end of the words is that of this program.
+        // The end of the pipe is the end of this program.
         assert_eq!(watched.listen(&lines, LIMITS), LIMITS.kill_after);
         teller.join().unwrap();
     }

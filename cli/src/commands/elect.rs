@@ -1,4 +1,4 @@
-//! `leasehold elect`: a command that runs on one machine of several, whichever leads.
+//! `leasehold elect`: a command that runs on one of several machines, the leader.
 
 use super::holding::{Finished, Held, Running, run_under, this_process};
 use super::waiting::show_waiting;
@@ -11,7 +11,7 @@ use leasehold_client::Error;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How long after a server was silent one stands again.
+/// How long to wait before standing again after a server was silent.
 const STAND_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs a command whenever this candidate leads.

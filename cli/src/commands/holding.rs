@@ -1,4 +1,4 @@
-//! A command under a lock, from the grant to the release: what `run` and `elect` have in common.
+//! A command under a lock, from the grant to the release: what `run` and `elect` share.
 
 use crate::child::{self, Ended, Order, Signals};
 use crate::connecting::{Connection, Place};
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
-/// How long the release may take before it is left to the end of the lease.
+/// How long to try to release the lock. After that, the hold ends with its lease.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
 /// What those who run a command may be told.
@@ -44,22 +44,22 @@ impl Running {
     }
 }
 
-/// Whose lock it is, for those who look at it.
+/// The host and process id, which show an operator whose lock it is.
 pub(super) fn this_process() -> String {
     let host = nix::unistd::gethostname().unwrap_or_default();
     let host: String = host.to_string_lossy().chars().take(64).collect();
     format!("{host}:{}", std::process::id())
 }
 
-/// What is held.
+/// The hold under which the command runs.
 pub(crate) struct Held {
     pub(crate) guard: Guard,
-    /// Of several, the one that the command is told of.
+    /// With several locks, the one that the command's environment names.
     pub(crate) name: String,
 }
 
 impl Held {
-    /// What a person is told of a loss, before the command is ended.
+    /// What to say about a loss before the command is ended.
     pub(crate) fn lost_text(&self, loss: Loss, grace: &Duration) -> String {
         let why = match (loss, story::silence()) {
             (Loss::Expired, Some(silence)) => {
@@ -97,9 +97,9 @@ impl Held {
 /// How a command under a lock ended.
 #[must_use = "its work may be half done"]
 pub(crate) enum Finished {
-    /// And is not to be run again.
+    /// The command must not run again.
     ForGood(Code),
-    /// The lock was lost, and it was told to end.
+    /// The lock was lost, and the command was ended.
     WithTheLock,
 }
 
@@ -112,7 +112,7 @@ impl From<Finished> for Code {
     }
 }
 
-/// Runs the command, and gives the lock back.
+/// Runs the command and releases the lock.
 pub(crate) async fn run_under(
     place: &Place,
     held: Held,

@@ -1,7 +1,7 @@
 //! `leasehold ls`: the locks that are held.
 //!
-//! No server has a list of them. Their values tell them from other keys: so all keys are looked at, a thousand at a time,
-//! which keeps a server from nothing else.
+//! Servers keep no list of locks. The value of a key shows whether the key is a lock. So all keys are scanned, a
+//! thousand per request, which is too few to block a server.
 
 use crate::connecting::Connection;
 use crate::duration::{in_millis, show};
@@ -13,13 +13,13 @@ use clap::Args;
 use redis::{Value, cmd, pipe};
 use std::time::{Duration, Instant};
 
-/// How many keys are looked at by one request.
+/// How many keys one request scans.
 const AT_A_TIME: usize = 1_000;
 
-/// Whoever waits for longer is told how far it is.
+/// A scan that takes longer than this shows its progress.
 const SILENT_FOR: Duration = Duration::from_secs(1);
 
-/// A fence and the byte behind it.
+/// The length of a fence and the byte after it.
 pub(super) const MARK: isize = 17;
 
 /// Lists the locks that are held, with their holders. All keys of the server are looked at: on one with millions of
@@ -42,15 +42,15 @@ Examples:
   leasehold ls --json | jq -r '.[] | select(.waiters > 10) | .name'";
 
 struct Held {
-    /// As the server has it: bytes that are no text are not told apart when they are shown.
+    /// The key as the server has it. Names that are not UTF-8 may look alike when they are shown.
     key: Vec<u8>,
     name: String,
     holder: String,
     fence: u64,
-    /// None: it never ends.
+    /// None if the hold never expires.
     left: Option<Duration>,
     holders: u64,
-    /// None where there is no queue.
+    /// None if the server has no queue.
     waiters: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
         }
     }
     all.sort_by(|one, other| one.key.cmp(&other.key));
-    // A key that moves while one looks is seen twice.
+    // A key that moves to another server during the scan is seen twice.
     all.dedup_by(|one, other| one.key == other.key);
     if arguments.json {
         Json::List(all.iter().map(json).collect()).print();
@@ -151,7 +151,7 @@ async fn held_among(
     Ok(held.collect())
 }
 
-/// Sixteen digits, and what tells a hold alone from one beside others.
+/// Sixteen digits, and the byte that tells an exclusive hold from a shared one.
 pub(super) fn is_lock(begin: &Value) -> bool {
     let Value::BulkString(bytes) = begin else { return false };
     let Some((fence, [mark])) = bytes.split_at_checked(16) else { return false };
@@ -159,7 +159,7 @@ pub(super) fn is_lock(begin: &Value) -> bool {
 }
 
 fn of_info(key: &[u8], info: &Value) -> Option<Held> {
-    // It has ended meanwhile if these are none.
+    // A nil reply: the hold has ended meanwhile.
     let info = Fields::of(info)?;
     Some(Held {
         key: key.to_vec(),
@@ -208,7 +208,7 @@ fn json(held: &Held) -> Json {
     ])
 }
 
-/// Only itself matches it.
+/// The pattern that matches only this text.
 pub(super) fn escaped(text: &str) -> String {
     let escape = |c: char| if "*?[]\\^-".contains(c) { format!("\\{c}") } else { c.to_string() };
     text.chars().map(escape).collect()

@@ -1,4 +1,4 @@
-//! `leasehold release`: the end of a hold by an operator.
+//! `leasehold release`: an operator ends a hold.
 
 use crate::connecting::Connection;
 use crate::exit_code::{Code, Failure};
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     name: String,
 }
 
-/// What does without the module: the value is that of the hold.
+/// Releases a hold without the module: deletes the key if its value is still that of the hold.
 const DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
@@ -83,7 +83,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     Ok(if released.is_empty() { Code::No } else { Code::Done })
 }
 
-/// Whether it was still held.
+/// Returns whether the hold still existed.
 async fn end_hold(server: &Server, key: &str, holder: &Holder) -> Result<bool, RedisError> {
     let (owner, fence) = (&holder.owner, u64::from(holder.fence));
     let mut release = cmd("LOCK.RELEASE");

@@ -1,4 +1,4 @@
-//! `leasehold run`: a command while a lock is held.
+//! `leasehold run`: runs a command while a lock is held.
 
 use super::holding::{Held, Running, run_under, this_process};
 use super::waiting::show_waiting;
@@ -12,7 +12,7 @@ use leasehold_client::Error;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How long replicas may take to hear of a grant.
+/// How long replicas may take to confirm a grant.
 const REPLICAS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Runs a command while a lock is held, and ends with its exit code.
@@ -83,7 +83,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     };
     place.close().await;
     match code {
-        // It was to be expected, and one has asked for silence.
+        // With --quiet, a lock that others hold is an expected result and needs no message.
         Err(Failure { code: Code::NotObtained, .. }) if output::is_quiet() => Ok(Code::NotObtained),
         code => code,
     }
@@ -116,7 +116,7 @@ impl Arguments {
         if let Some(least) = self.at_least {
             request = request.hold_at_least(least);
         }
-        // If this machine dies meanwhile, the lock is not free sooner than that.
+        // If this machine dies, the lock must stay held for at least `--at-least`.
         let usual = locks.settings().ttl;
         if let Some(ttl) = self.running.ttl.or(self.at_least.filter(|least| *least > usual)) {
             request = request.ttl(ttl);

@@ -75,7 +75,7 @@ fn share(share: u64) -> String {
     }
 }
 
-/// Durations are in milliseconds, and null if they have no end. There is no list of waiters where there is no queue.
+/// Durations are in milliseconds; null means without end. A server without a queue has no list of waiters.
 fn json(name: &str, holders: &[Holder], waiters: Option<&[Waiter]>) -> Json {
     let millis = |time: Option<Duration>| Json::optional(time.map(in_millis));
     let holder = |holder: &Holder| {

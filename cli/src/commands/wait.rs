@@ -1,4 +1,4 @@
-//! `leasehold wait`: until a lock is free, without taking it.
+//! `leasehold wait`: waits until a lock is free, without taking it.
 
 use super::waiting::show_waiting;
 use crate::child::Signals;
@@ -10,7 +10,7 @@ use clap::Args;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// As often as requests ask that poll for a lock.
+/// As often as requests that poll for a lock.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How long a server may be silent.
@@ -49,7 +49,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
             None => std::future::pending().await,
         }
     };
-    // The first look is made however short the patience is.
+    // The first check is made even if the patience is very short.
     let first = tokio::select! {
         first = place.locks.info(&arguments.name) => first,
         signal = signals.next_that_ends() => return Ok(Code::of_signal(signal)),

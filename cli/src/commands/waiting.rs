@@ -1,4 +1,5 @@
-//! What is shown while one waits: at a terminal one line that changes, elsewhere a line in the log for each change.
+//! What is shown while the program waits: at a terminal one line that changes, elsewhere a log line for each
+//! change.
 
 use crate::connecting::{Place, is_silence};
 use crate::duration::show;
@@ -7,13 +8,13 @@ use leasehold_client::{Error, Fence, LockInfo, Waiter};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Whoever waits for less long needs no word of it.
+/// A shorter wait shows nothing.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// How often a lock is looked at that changes hands meanwhile.
+/// How often to ask again about a lock that changes hands meanwhile.
 const MOST_LOOKS: usize = 3;
 
-/// What a log is told anew.
+/// What a new log line is written for.
 #[derive(PartialEq, Eq)]
 enum State {
     Held {
@@ -23,11 +24,11 @@ enum State {
         before: Option<u64>,
     },
     Silent,
-    /// It is about to be granted.
+    /// The lock is about to be granted.
     Free,
 }
 
-/// Shows it until it is dropped. `owner` is the one who waits, where that is known.
+/// Shows the wait until it is dropped. `owner` is the waiter, if known.
 pub(crate) async fn show_waiting(place: &Place, names: &[String], owner: Option<&str>) {
     if output::is_quiet() {
         return std::future::pending().await;
@@ -78,7 +79,7 @@ async fn look(place: &Place, names: &[String], owner: Option<&str>) -> (State, S
                 let (name, holder, fence) = (name.clone(), info.holder, info.fence);
                 return (State::Held { name, holder, fence, before }, text);
             }
-            // Who asks for the lock tells of a refusal, if it is refused as well.
+            // The request for the lock reports the refusal, if it is refused as well.
             Err(error) if !is_silence(&error) => {}
             Err(error) => {
                 let silent = crate::story::silence();
@@ -91,7 +92,7 @@ async fn look(place: &Place, names: &[String], owner: Option<&str>) -> (State, S
     (State::Free, format!("waiting for {wanted}"))
 }
 
-/// Both of the same grant: it may end between the two questions.
+/// Returns the holder and the queue of the same grant. The grant may end between the two commands, so asks again.
 async fn holder_and_queue(
     place: &Place,
     name: &str,
@@ -99,7 +100,7 @@ async fn holder_and_queue(
     let mut info = place.locks.info(name).await?;
     for _ in 0..MOST_LOOKS {
         let Some(asked) = info else { return Ok(None) };
-        // Where this user may not see the queue, nothing is said of it.
+        // Without the right to see the queue, the user is told nothing of it.
         let queue = place.locks.waiters(name).await.unwrap_or_default();
         info = place.locks.info(name).await?;
         if info.as_ref().is_some_and(|still| still.fence == asked.fence) {
@@ -109,8 +110,8 @@ async fn holder_and_queue(
     Ok(info.map(|info| (info, Vec::new())))
 }
 
-/// The fence of a grant is about the time of it, in microseconds. It is later by the clock of a
-/// server that has just started, of which nothing is said.
+/// The fence of a grant is about its time in microseconds. On a server that has just started, the fence is ahead of
+/// the clock. Then the time is left out.
 fn since(fence: Fence) -> (String, String) {
     if fence == Fence::default() {
         return (String::new(), String::new());

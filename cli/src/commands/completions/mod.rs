@@ -1,4 +1,4 @@
-//! `leasehold completions`: what a shell needs to complete the words of this program.
+//! `leasehold completions`: what a shell needs to complete the arguments of this program.
 
 use crate::arguments;
 use crate::exit_code::{Code, Failure};

@@ -1,4 +1,4 @@
-//! What servers say of themselves.
+//! What servers say about themselves.
 
 use crate::connecting::Connection;
 use crate::exit_code::Failure;
@@ -7,7 +7,7 @@ use redis::{RedisError, Value, cmd};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Those that every server has.
+/// The settings that every server has.
 pub(super) const SETTINGS: [&str; 7] = [
     "maxmemory",
     "maxmemory-policy",
@@ -18,7 +18,7 @@ pub(super) const SETTINGS: [&str; 7] = [
     "replica-read-only",
 ];
 
-/// Those of the module, which Redis tells since 7.0.
+/// The module's settings, which CONFIG GET includes since Redis 7.0.
 const SETTINGS_OF_MODULE: [&str; 3] =
     ["leasehold.fence-margin", "leasehold.quarantine-ms", "leasehold.max-tickets"];
 
@@ -26,7 +26,7 @@ const SETTINGS_OF_MODULE: [&str; 3] =
 pub(super) enum Role {
     Primary,
     Replica,
-    /// It does not say.
+    /// INFO names no role.
     #[default]
     Unknown,
 }
@@ -34,42 +34,42 @@ pub(super) enum Role {
 /// Host and port.
 pub(super) type At = (String, u16);
 
-/// What one server says of itself.
 #[derive(Default)]
 pub(super) struct Facts {
     pub(super) address: String,
-    /// That of its process.
+    /// The server's run id.
     run: Option<String>,
     pub(super) server: String,
-    /// None: it has no module.
+    /// None if the server has no module.
     pub(super) module: Option<String>,
     pub(super) role: Role,
-    /// That of a replica.
+    /// The primary, if this server is a replica.
     primary: Option<At>,
     pub(super) is_cut_off: bool,
     pub(super) never_leads: bool,
     pub(super) replicas: u64,
     named_replicas: Vec<At>,
-    /// Others of its cluster were not asked for.
+    /// Whether the server belongs to a cluster whose other nodes were not asked.
     pub(super) is_one_of_cluster: bool,
-    /// How far its clock is ahead of the one of this machine, in milliseconds.
+    /// How far the server's clock is ahead of this machine's, in milliseconds.
     pub(super) clock: i64,
     pub(super) settings: BTreeMap<String, String>,
-    /// Why it told no setting.
+    /// Why the server refused to tell its settings.
     pub(super) refusal: Option<RedisError>,
     pub(super) waiters: u64,
     pub(super) most_waiters: Option<u64>,
     pub(super) tickets: u64,
 }
 
-/// What was found out.
+/// The servers that answered, and those that did not.
 pub(super) struct Examined {
     pub(super) all: Vec<Facts>,
-    /// What each of these was said to be, and why nothing is known of it.
+    /// Servers that did not answer: the role that another server gave them, and why they could not be asked.
     pub(super) not_reached: Vec<(At, Role, Failure)>,
 }
 
-/// The servers of the address; the primary of one that is a replica; and all replicas, also those of replicas.
+/// Examines the servers of the address, the primary of a replica among them, and all replicas, including
+/// replicas of replicas.
 pub(super) async fn examine_all(connection: &Connection) -> Result<Examined, Failure> {
     let (mut all, mut not_reached) = (Vec::<Facts>::new(), Vec::new());
     let mut next = VecDeque::new();
@@ -86,7 +86,7 @@ pub(super) async fn examine_all(connection: &Connection) -> Result<Examined, Fai
         let replicas = facts.named_replicas.iter().map(|at| (at, Role::Replica));
         for (at, role) in primary.chain(replicas) {
             match examine_other(connection, at).await {
-                // Whoever was named by its primary need not name it.
+                // A replica that its primary has named need not name that primary again.
                 Ok(other) => next.push_back((other, role == Role::Primary)),
                 Err(failure) => not_reached.push((at.clone(), role, failure)),
             }
@@ -155,7 +155,7 @@ fn read_info(info: &str) -> Facts {
     }
 }
 
-/// Paths in it may be no text.
+/// Paths in the reply may not be UTF-8.
 fn text(reply: &Value) -> String {
     match reply {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -181,7 +181,7 @@ fn address_in(line: &str) -> Option<At> {
     Some((part("ip=")?.to_owned(), part("port=")?.parse().ok()?))
 }
 
-/// By the moment in the middle of the question and the answer.
+/// Assumes that the server read its clock halfway between the request and the reply.
 async fn clock_of(server: &Server) -> Result<i64, Failure> {
     let (begun, asked) = (Instant::now(), SystemTime::now());
     let told = server.ask(&cmd("TIME")).await.map_err(|error| server.failure(&error))?;
@@ -211,18 +211,18 @@ impl Facts {
         self.setting("leasehold.max-tickets").and_then(|most| most.parse().ok())
     }
 
-    /// Of the module.
+    /// Whether the module does not tell this setting.
     pub(super) fn hides(&self, setting: &str) -> bool {
         self.module.is_some() && self.setting(setting).is_none()
     }
 
-    /// How many of its replicas it does not name.
+    /// How many replicas the server counts without naming them.
     pub(super) fn unnamed_replicas(&self) -> u64 {
         let named = u64::try_from(self.named_replicas.len()).unwrap_or(u64::MAX);
         self.replicas.saturating_sub(named)
     }
 
-    /// One server may have several addresses.
+    /// Compares run ids, because one server may have several addresses.
     fn is_same(&self, other: &Self) -> bool {
         match (&self.run, &other.run) {
             (Some(one), Some(other)) => one == other,

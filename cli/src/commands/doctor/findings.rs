@@ -1,18 +1,18 @@
-//! What is wrong, decided from what the servers have said alone.
+//! What is wrong, decided only from what the servers have said.
 //!
-//! What a server does not tell is wrong, too: that nothing was found would otherwise be said of what nobody has looked at.
+//! A fact that a server does not tell is a finding too. Otherwise "nothing found" would cover what nobody has checked.
 
 use super::facts::{Examined, Facts, Role, SETTINGS};
 use crate::duration::show;
 use std::time::Duration;
 
-/// What fences are ahead of the clock after a start, unless a server says otherwise.
+/// How far fences are ahead of the clock after a start, unless a server says otherwise.
 const USUAL_MARGIN: Duration = Duration::from_secs(15);
 
-/// Clocks are compared through answers, which take a while.
+/// Clocks are compared through replies, which take time.
 const CLOCKS_AGREE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Whoever waits beyond so many of a hundred is about to be refused.
+/// A queue or table of tickets that is full to this percentage is about to refuse waiters.
 const NEARLY_FULL: u64 = 80;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ fn of_one(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What could not be looked at.
+/// What could not be checked.
 fn unseen(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if facts.role == Role::Unknown {
@@ -151,7 +151,7 @@ fn unseen(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What is left after a restart.
+/// Whether grants survive a restart.
 fn of_file(facts: &Facts) -> Option<Finding> {
     if facts.is("appendonly", "yes") && facts.is("appendfsync", "no") {
         return Some(facts.finding(
@@ -181,7 +181,7 @@ fn of_file(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// What of the grants of a primary others know, and who else grants.
+/// Which grants could be lost in a failover, and which other servers could grant.
 fn of_replication(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     let is_replica = facts.role == Role::Replica;

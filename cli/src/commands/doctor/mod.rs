@@ -1,6 +1,6 @@
-//! `leasehold doctor`: what of the servers endangers locks, and what to do about it.
+//! `leasehold doctor`: what endangers locks on the servers, and what to do about it.
 //!
-//! First every server is asked for `facts`; what is wrong is decided from these alone, by `findings`.
+//! `facts` asks every server first. `findings` decides only from these facts what is wrong.
 
 mod facts;
 mod findings;

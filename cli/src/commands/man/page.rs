@@ -1,4 +1,4 @@
-//! One page: what the help says, in the sections that a manual has.
+//! One page: the contents of the help, in the sections of a manual.
 
 use super::variables::{HEEDED, SET, Variable};
 use crate::exit_code::MEANINGS;
@@ -17,18 +17,19 @@ pub(super) fn name(program: &Command, command: &Command) -> String {
 pub(super) fn page(program: &Command, command: &Command) -> String {
     let is_program = command.get_name() == program.get_name();
     let is_told = |of: &crate::exit_code::Of| is_program || of.includes(command.get_name());
-    // The synopsis would list each option, and leave out the --.
+    // The generated synopsis would list each option and leave out the `--`.
     let usage = command.clone().render_usage().to_string();
     let shown = command.clone().override_usage(usage.trim_start_matches("Usage: ").to_owned());
     let man = Man::new(shown)
         .title(name(program, command).to_uppercase())
-        // None, as the day on which it is made says nothing. An empty word would be left out.
+        // No date, because the day of generation says nothing. An empty string would leave the
+        // field out.
         .date(" ")
         .source(format!("leasehold {}", env!("CARGO_PKG_VERSION")))
         .manual("Leasehold");
 
     let mut text = Vec::new();
-    // Nothing fails that is written to memory.
+    // Writing to memory cannot fail.
     let _ = man.render_title(&mut text);
     let _ = man.render_name_section(&mut text);
     let _ = man.render_synopsis_section(&mut text);
@@ -61,7 +62,7 @@ pub(super) fn page(program: &Command, command: &Command) -> String {
     examples(&mut rest, command);
     see_also(&mut rest, program, command);
     let page = format!("{}{}", String::from_utf8_lossy(&text), rest.to_roff());
-    // Where a terminal knows no more than ASCII, man would leave it out, and say so.
+    // On an ASCII terminal, man would leave this character out and warn.
     page.replace('…', "...")
 }
 
@@ -79,7 +80,7 @@ fn variables<'a>(page: &mut Roff, title: &str, told: impl Iterator<Item = &'a Va
     }
 }
 
-/// The help ends with them.
+/// The examples are the end of the help.
 fn examples(page: &mut Roff, command: &Command) {
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let Some((_, lines)) = help.split_once("Examples:\n") else { return };

@@ -1,4 +1,4 @@
-//! The variables that the program heeds, and those that it sets.
+//! The environment variables that the program reads, and those that it sets for a command.
 
 use crate::exit_code::Of;
 
@@ -12,10 +12,10 @@ const fn heeded(name: &'static str, of: Of, text: &'static str) -> Variable {
     Variable { name, of, text }
 }
 
-/// Those that run a command.
+/// The subcommands that run a command.
 const RUNNING: Of = Of::These(&["run", "elect"]);
 
-/// The client's, which its `Settings` list, and those of the address and of TLS.
+/// The client's variables, which its `Settings` list, and those of the address and of TLS.
 pub(super) const HEEDED: [Variable; 15] = [
     heeded("LEASEHOLD_URL", Of::Asking, "The address, unless --url gives another."),
     heeded(
@@ -78,7 +78,7 @@ pub(super) const HEEDED: [Variable; 15] = [
     heeded("SSL_CERT_DIR", Of::Asking, "The same: a folder of such files."),
 ];
 
-/// What a command finds that is run under a lock.
+/// The variables that a command under a lock gets.
 pub(super) const SET: [Variable; 4] = [
     heeded("LEASEHOLD_NAME", RUNNING, "The lock."),
     heeded("LEASEHOLD_OWNER", RUNNING, "As whom it is held."),

@@ -1,8 +1,8 @@
-//! One round of questions to one server.
+//! One round of requests to one server.
 //!
-//! It has to be cheap for a server in trouble, so everything is bounded: figures and `LOCK.TOP`, one page of `SCAN`, then
-//! `LOCK.INFO` of the locks that are contended, which are 128 at most, and of as many as `MOST_FOUND` of those that nobody
-//! waits for. Pages of `SCAN` follow each other from round to round, so that in the end all keys were looked at.
+//! A round must be cheap for a server in trouble, so everything is bounded: figures and `LOCK.TOP`, one page of `SCAN`,
+//! then `LOCK.INFO` of the contended locks (at most 128) and of up to `MOST_FOUND` locks without waiters. Each round
+//! requests the next page of `SCAN`, so that in time all keys are scanned.
 
 use super::reading;
 use super::told::{Contention, Hold, Lock, Opened, Part, Round};
@@ -12,33 +12,33 @@ use redis::{RedisError, Value, cmd, pipe};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// How many keys one round looks at.
+/// How many keys one round scans.
 const KEYS: u64 = 500;
-/// How many locks are followed that nobody has waited for.
+/// How many locks without waiters are followed.
 const MOST_FOUND: usize = 256;
-/// Of how many queues the head is asked for.
+/// How many queues are asked for their head.
 const HEADS: usize = 64;
-/// How many events, and of the opened lock how many holders and waiters, are asked for.
+/// The most events, and the most holders and waiters of the opened lock, that one round requests.
 const EVENTS: u64 = 64;
 const OPENED: u64 = 100;
 
-/// A lock that is named by the module itself, cut where it is long.
+/// The end of a long name that the module has cut.
 const CUT: &str = " more bytes)";
 
 pub(crate) struct Asker {
     server: Server,
     prefix: String,
     cursor: u64,
-    /// Locks found by looking at keys.
+    /// Locks found by scanning keys.
     found: BTreeSet<Vec<u8>>,
-    /// Of this pass over all keys.
+    /// Keys scanned in this pass over all keys.
     looked_at: u64,
     left_out: u64,
-    /// Of the one before.
+    /// The locks left out in the last pass; None until a pass is complete.
     last_left_out: Option<u64>,
 }
 
-/// What stands in `LOCK.TOP`: of this database, and of others.
+/// The entries of `LOCK.TOP`: of this database, and of others.
 type Contended = (BTreeMap<Vec<u8>, Contention>, Vec<Lock>);
 
 impl Asker {
@@ -48,7 +48,7 @@ impl Asker {
         Self { server, prefix, cursor: 0, found, looked_at: 0, left_out: 0, last_left_out: None }
     }
 
-    /// `opened`: the lock to be told more of.
+    /// `opened` is the lock whose holders and waiters are shown.
     pub(crate) async fn round(&mut self, opened: Option<&[u8]>) -> Result<Round, RedisError> {
         let mut asked = pipe();
         asked.cmd("TIME");
@@ -60,7 +60,7 @@ impl Asker {
         asked.add_command(self.scan());
         let told = self.server.ask_each(&mut asked).await?;
         let at = Instant::now();
-        // As by a server that asks for a password first.
+        // For example, a server that requires a password refuses every command.
         if let Some(Err(error)) = told.first()
             && told.iter().all(Result::is_err)
         {
@@ -108,7 +108,7 @@ impl Asker {
         scan
     }
 
-    /// Which of these keys are locks.
+    /// Finds the locks among the keys of this page.
     async fn look_through(
         &mut self,
         page: &Value,
@@ -135,7 +135,7 @@ impl Asker {
                 self.left_out = self.left_out.saturating_add(1);
             }
         }
-        // Keys of other types were looked at, too: COUNT is of all.
+        // COUNT includes keys of other types.
         self.looked_at = self.looked_at.saturating_add(KEYS).min(all);
         self.cursor = next;
         if next == 0 {
@@ -168,7 +168,7 @@ impl Asker {
         (here, elsewhere)
     }
 
-    /// Who holds them, and how many wait.
+    /// Asks who holds these locks, and how many wait for them.
     async fn look_at(
         &mut self,
         contended: &BTreeMap<Vec<u8>, Contention>,
@@ -223,7 +223,7 @@ impl Asker {
         Ok(locks)
     }
 
-    /// How long those have waited who are next, in the longest queues.
+    /// Asks how long the heads of the longest queues have waited.
     async fn look_at_heads(&self, locks: &mut [Lock]) -> Result<(), RedisError> {
         let mut queues: Vec<_> =
             locks.iter_mut().filter(|lock| lock.waiters.is_some_and(|count| count > 0)).collect();

@@ -1,4 +1,4 @@
-//! The view, from its beginning to its end: hears what the servers tell, what is typed, and signals, and draws.
+//! The live view: receives rounds from servers, keys and signals, and draws.
 
 use super::model::Model;
 use super::rows::rows;
@@ -15,10 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often bars and times go on between two rounds.
+/// How often bars and times are redrawn between two rounds.
 const TICK: Duration = Duration::from_millis(250);
 
-/// A server has so much time beyond a round to answer before it is said to be late.
+/// A server is shown as late when a round takes this much longer than the interval.
 const LATE: Duration = Duration::from_secs(2);
 
 const SIGNALS: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT];
@@ -62,7 +62,8 @@ pub(super) async fn run(
                 return Err(Failure::new(Code::Internal, text));
             }
             What::Heard(Some(heard)) => {
-                // What stands still is not changed. Nothing is lost by that: each round tells all there is.
+                // A paused view does not change. Later rounds have everything again, and events that they miss
+                // are counted.
                 if view.paused.is_none() {
                     model.hear(heard, Instant::now());
                 }
@@ -116,7 +117,7 @@ fn signals() -> Result<UnboundedReceiver<i32>, Failure> {
     Ok(heard)
 }
 
-/// A panic on demand, in debug builds only: how the tests show that the terminal is given back.
+/// A panic on demand, in debug builds only. With it the tests show that the terminal is restored.
 #[cfg(debug_assertions)]
 #[expect(clippy::panic, reason = "what it is for")]
 fn panic_if_told() {

@@ -1,14 +1,14 @@
 //! `leasehold top`: what happens to locks now, on one server or on many.
 //!
 //! ```text
-//!   asking    one round of questions to one server        told     what it answers, as data; read by `reading`
-//!   watching  who asks which server, and when             model    what is known by now; rates from two rounds
+//!   asking    one round of requests to one server         told     its replies as data, parsed by `reading`
+//!   watching  when to ask which server                    model    what is known now; rates from two rounds
 //!   live      the view: keys, signals, drawing            rows     which locks are shown, in which order
-//!   terminal  taken, and given back on every way out      view     what somebody looks at; what keys change
-//!   once      one round, printed                          screen/  the screen, from all of these
+//!   terminal  taken, and restored on every way out        view     what the user looks at; what keys change
+//!   once      one round, printed                          screen/  the screen, drawn from all of these
 //! ```
 //!
-//! The right half knows no server, no terminal and no clock.
+//! The right half uses no server, no terminal and no clock.
 
 mod asking;
 mod live;
@@ -31,7 +31,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 use view::View;
 
-/// Faster than anybody reads, and as much as one should ask of a server in trouble.
+/// Faster than a person can read, and often enough for a server in trouble.
 const FASTEST: Duration = Duration::from_millis(100);
 
 /// Shows what happens to locks now: which are contended, who holds and who waits for them, for how long; grants, hand-offs
@@ -87,7 +87,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     live::run(&places, arguments.every.max(FASTEST), view).await
 }
 
-/// Each address by itself. One that has no sense is refused before anything is shown.
+/// Checks each address by itself. An invalid address is refused before anything is shown.
 fn places(connection: &Connection, urls: &[String]) -> Result<Vec<Connection>, Failure> {
     let mut places: Vec<_> =
         urls.iter().map(|url| Connection { url: url.clone(), ..connection.clone() }).collect();

@@ -1,12 +1,12 @@
-//! What is known of the servers by now: of each the last round, the one before for what happens in a second, and
-//! what no single round tells, such as how long a lease was at first. It asks nobody, and no clock.
+//! What is known about the servers now: the last round of each, the round before for rates, and what no single
+//! round tells, such as the full length of a lease. The model asks no server and reads no clock.
 
 use super::told::{Event, Facts, Hold, Opened, Part, Round};
 use super::watching::News;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// How many events are kept of all servers.
+/// How many events of all servers are kept.
 const EVENTS: usize = 256;
 
 pub(crate) struct Model {
@@ -14,9 +14,9 @@ pub(crate) struct Model {
     pub(crate) servers: Vec<Watched>,
     /// The newest last.
     pub(crate) events: VecDeque<Seen>,
-    /// What is wrong with an address that is not of one server.
+    /// Addresses whose servers cannot be found out, and why.
     pub(crate) lost: BTreeMap<usize, String>,
-    /// Losses since one looks, and events that came too fast to be told.
+    /// Losses since the view began, and events that came too fast to be received.
     pub(crate) losses: u64,
     pub(crate) missed: u64,
     names: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Watched {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing was heard yet.
+    /// The server has not answered yet.
     Asked,
     Answers,
     Silent {
@@ -45,7 +45,7 @@ pub(crate) enum State {
     },
 }
 
-/// What is told of one event, and by which server.
+/// An event, and the server that logged it.
 pub(crate) struct Seen {
     pub(crate) address: String,
     pub(crate) event: Event,
@@ -53,7 +53,7 @@ pub(crate) struct Seen {
     pub(crate) at: Option<Instant>,
 }
 
-/// What is counted, when.
+/// Counters, and when they were read.
 struct Counted {
     at: Instant,
     run: String,
@@ -62,16 +62,16 @@ struct Counted {
     queue_full: u64,
 }
 
-/// Events that were not told before.
+/// Events that no earlier round had.
 struct Fresh {
     /// The oldest first.
     events: Vec<Event>,
-    /// Otherwise they are those that stood there when one began to look.
+    /// Whether the events are new; false in the first round, whose events are from before the view began.
     came_meanwhile: bool,
     missed: u64,
 }
 
-/// In a second, in tenths. None: two rounds are needed for it.
+/// Tenths per second. None until two rounds are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rates {
     pub(crate) grants: Option<u64>,
@@ -79,14 +79,14 @@ pub(crate) struct Rates {
     pub(crate) queue_full: Option<u64>,
 }
 
-/// The longest that was left of it: as long it is, as far as one can tell.
+/// The longest remaining time seen for a grant: the best estimate of its lease.
 struct Lease {
     fence: u64,
     longest: Duration,
 }
 
 impl Model {
-    /// Names: of the addresses, without passwords.
+    /// `names` are the addresses without passwords.
     pub(crate) fn new(names: Vec<String>) -> Self {
         let (events, lost) = (VecDeque::new(), BTreeMap::new());
         Self { servers: Vec::new(), events, lost, losses: 0, missed: 0, names }
@@ -112,13 +112,13 @@ impl Model {
         self.servers.iter().find(|server| server.address == address)
     }
 
-    /// How much of all is known.
+    /// How much of all keys is known.
     pub(crate) fn part(&self) -> Part {
         let parts = self.servers.iter().filter_map(Watched::round).map(|round| round.part);
         parts.fold(Part::default(), Part::add)
     }
 
-    /// The addresses of which nothing is known, and why.
+    /// The addresses whose servers cannot be found out, and why.
     pub(crate) fn lost(&self) -> impl Iterator<Item = (&str, &str)> {
         let name = |place: &usize| self.names.get(*place).map(String::as_str);
         self.lost.iter().map(move |(place, why)| (name(place).unwrap_or_default(), why.as_str()))
@@ -174,7 +174,7 @@ impl Watched {
         }
     }
 
-    /// The last round of a server that answers: nothing that a silent one has told is true any more.
+    /// The last round of a server that answers. What a silent server told may be out of date.
     pub(crate) fn round(&self) -> Option<&Round> {
         self.latest.as_ref().filter(|_| self.state == State::Answers)
     }
@@ -183,12 +183,12 @@ impl Watched {
         self.round()?.opened.as_ref().filter(|opened| opened.key == key)
     }
 
-    /// How long the lease is of which this is left.
+    /// The full length of the lease that this lock's grant has.
     pub(crate) fn lease(&self, key: &[u8]) -> Option<Duration> {
         self.leases.get(key).map(|lease| lease.longest)
     }
 
-    /// How many began to wait, or were refused, in a second, in tenths.
+    /// Waits and refusals for this lock, in tenths per second.
     pub(crate) fn contention(&self, key: &[u8]) -> Option<u64> {
         self.contended.get(key)?.1
     }
@@ -197,7 +197,7 @@ impl Watched {
         let since = match &self.state {
             State::Silent { since, .. } => *since,
             State::Asked => now,
-            // What is not known since then.
+            // What the server told is unconfirmed since its last round.
             State::Answers => self.latest.as_ref().map_or(now, |round| round.at),
         };
         self.state = State::Silent { since, why };
@@ -207,9 +207,9 @@ impl Watched {
         self.contended.clear();
     }
 
-    /// The events that were not told before.
+    /// The events that no earlier round had.
     fn fresh(&mut self, round: &Round) -> Fresh {
-        // Where there is none, somebody has made it forget them: it counts on.
+        // An empty log was reset. The ids go on counting.
         let newest = round.events.first().map(|event| event.id);
         let newest = newest.or(self.last_event).unwrap_or(0);
         let oldest = round.events.last().map_or(0, |event| event.id);
@@ -261,7 +261,7 @@ impl Counted {
     }
 }
 
-/// In tenths. None where a counter was set back, or no time has passed.
+/// In tenths. None if a counter was reset, or no time has passed.
 fn per_second(before: u64, now: u64, elapsed: Duration) -> Option<u64> {
     let more = now.checked_sub(before)?;
     let millis = u64::try_from(elapsed.as_millis()).ok()?;

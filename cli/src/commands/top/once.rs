@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
-/// Longer than a single answer may take.
+/// Longer than one reply may take.
 const WITHIN: Duration = Duration::from_secs(6);
 /// No second round.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -27,7 +27,7 @@ pub(super) async fn run(
 ) -> Result<Code, Failure> {
     let mut model = Model::new(places.iter().map(Connection::name).collect());
     let (mut news, _wanted) = watch(places, NEVER);
-    // Who has not answered by then is shown as silent.
+    // A server that has not answered by then is shown as silent.
     let _ = timeout(WITHIN, hear_all(&mut model, &mut news, places.len())).await;
     let rows = rows(&model, view.sort, view.is_reversed, &view.filter, Instant::now());
     let is_answered = model.servers.iter().any(|server| server.round().is_some());
@@ -49,7 +49,7 @@ pub(super) async fn run(
     Err(Failure::new(Code::Unreachable, text))
 }
 
-/// Why nothing is known of it.
+/// Why nothing is known about the server.
 fn why(server: &Watched) -> &str {
     match &server.state {
         State::Silent { why, .. } => why,
@@ -57,7 +57,7 @@ fn why(server: &Watched) -> &str {
     }
 }
 
-/// Until each server has been heard of.
+/// Returns when each server has answered or failed.
 async fn hear_all(model: &mut Model, news: &mut UnboundedReceiver<News>, places: usize) {
     let mut known = BTreeSet::new();
     while known.len() < places || model.servers.iter().any(|server| server.state == State::Asked) {

@@ -1,4 +1,4 @@
-//! What servers answer, read.
+//! Parses the replies of servers.
 
 use super::told::{Contention, Event, Facts, Hold, Holder, Waiter};
 use crate::fields::Fields;
@@ -12,7 +12,7 @@ pub(super) fn number(value: &Value) -> Option<u64> {
     redis::from_redis_value(value.clone()).ok()
 }
 
-/// What a refused question means to whoever looks, once.
+/// Notes once what a refused command means to the user.
 pub(super) fn note_refused(answer: Option<&Answer>, command: &str, notes: &mut Vec<String>) {
     let Some(Err(error)) = answer else { return };
     let text = error.to_string();
@@ -20,7 +20,7 @@ pub(super) fn note_refused(answer: Option<&Answer>, command: &str, notes: &mut V
         Some("NOPERM") => {
             format!("{command} is refused (NOPERM): let this user run +{}", command.to_lowercase())
         }
-        // The slot moves just now, or somebody has put something else there. It is no lock of this server.
+        // Not a lock of this server: its slot is moving, or the key has another type by now.
         Some("MOVED" | "ASK" | "WRONGTYPE") => return,
         _ if text.contains("unknown command") => {
             format!(
@@ -34,7 +34,7 @@ pub(super) fn note_refused(answer: Option<&Answer>, command: &str, notes: &mut V
     }
 }
 
-/// From `TIME`, the sections of `INFO` and the one setting that these do not tell.
+/// From `TIME`, the sections of `INFO`, and the one setting that INFO lacks.
 pub(super) fn facts(clock: &Answer, infos: &[Answer], tickets: &Answer) -> Facts {
     let mut info = String::new();
     for section in infos.iter().flatten() {
@@ -166,14 +166,14 @@ pub(super) fn of_info(info: &Answer) -> (Hold, Option<u64>) {
     }
 }
 
-/// `GET` and `PTTL`, where there is no module.
+/// `GET` and `PTTL`, for servers without the module.
 pub(super) fn of_value(value: &Answer, left: &Answer) -> Hold {
     let (Ok(Value::BulkString(value)), Ok(Value::Int(left))) = (value, left) else {
         return Hold::Free;
     };
     let value = String::from_utf8_lossy(value);
     let Some((fence, owner)) = value.split_once(':') else { return Hold::Free };
-    // -2 is a key that has ended between the two; -1 one without an end.
+    // -2: the key has expired between the two commands; -1: no expiry.
     let left = match u64::try_from(*left) {
         Ok(left) => Some(Duration::from_millis(left)),
         Err(_) if *left == -1 => None,

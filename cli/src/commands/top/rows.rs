@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use std::cmp::{Ordering, Reverse};
 use std::time::{Duration, Instant};
 
-/// Whoever has waited for so long is pointed out.
+/// A wait of this length is highlighted.
 pub(crate) const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// What the list is sorted by.
@@ -54,20 +54,20 @@ impl Sort {
 /// A lock: the address of its server, and its key.
 pub(crate) type Id = (String, Vec<u8>);
 
-/// A lock as it is at a moment.
+/// A lock at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Row<'a> {
-    /// Which server it is on, from 1.
+    /// The number of its server, from 1.
     pub(crate) number: usize,
     pub(crate) server: &'a str,
     pub(crate) lock: &'a Lock,
-    /// For how long it is held by now. None: it is free, or one cannot tell.
+    /// How long it has been held. None if it is free or the time is unknown.
     pub(crate) held: Option<Duration>,
-    /// None: its lease has no end, or it is free.
+    /// None if its lease has no end, or it is free.
     pub(crate) left: Option<Duration>,
     pub(crate) lease: Option<Duration>,
     pub(crate) waited: Option<Duration>,
-    /// In tenths.
+    /// Tenths per second.
     pub(crate) rate: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ impl Row<'_> {
         self.lock.waiters.unwrap_or_default()
     }
 
-    /// Whether somebody waits for what may not come: for long, or for a lease without an end.
+    /// Whether a waiter may wait in vain: it has waited long, or the lease has no end.
     pub(crate) fn is_stuck(&self) -> bool {
         let has_no_end = matches!(&self.lock.hold, Hold::Held { hold, .. } if hold.left.is_none());
         let is_long = self.waited.is_some_and(|waited| waited >= LONG_WAIT);
@@ -88,7 +88,7 @@ impl Row<'_> {
     }
 }
 
-/// All that match, sorted.
+/// All locks that match the filter, sorted.
 pub(crate) fn rows<'a>(
     model: &'a Model,
     sort: Sort,
@@ -142,13 +142,14 @@ fn row<'a>(
     }
 }
 
-/// A fence is when the lock was granted, unless it is ahead of the clock, as after a start.
+/// A fence is the time of its grant in microseconds, unless it is ahead of the clock, as after a
+/// start.
 pub(crate) fn held_for(clock: u64, fence: u64) -> Option<Duration> {
     let micros = clock.checked_sub(fence).filter(|_| fence > 0)?;
     Some(Duration::from_micros(micros))
 }
 
-/// By its name, or by who holds it.
+/// Whether the name or the holder contains the filter.
 fn matches(lock: &Lock, filter: &str) -> bool {
     let wanted = filter.to_lowercase();
     let has = |text: &str| text.to_lowercase().contains(&wanted);
@@ -160,7 +161,7 @@ fn matches(lock: &Lock, filter: &str) -> bool {
 }
 
 fn compare(one: &Row<'_>, other: &Row<'_>, sort: Sort) -> Ordering {
-    // What is not known goes last, and what is held goes before what is free.
+    // Unknown values last; held locks before free ones.
     let most = |of: fn(&Row<'_>) -> Option<Duration>| Reverse(of(one)).cmp(&Reverse(of(other)));
     let by_left = |row: &Row<'_>| (row.left.is_none(), row.left);
     match sort {
@@ -177,7 +178,7 @@ fn compare(one: &Row<'_>, other: &Row<'_>, sort: Sort) -> Ordering {
     }
 }
 
-/// What of a server somebody should look at now.
+/// What about a server needs attention now.
 pub(crate) fn warnings(server: &Watched) -> Vec<String> {
     let Some(round) = server.round() else { return Vec::new() };
     let facts = &round.facts;
@@ -216,10 +217,10 @@ pub(crate) fn warnings(server: &Watched) -> Vec<String> {
     found
 }
 
-/// How much of a limit is used.
+/// The percentage of a limit that is used.
 pub(crate) fn percent(used: u64, most: Option<u64>) -> Option<u64> {
     match most? {
-        // A limit of none is reached.
+        // A limit of 0 is always reached.
         0 => Some(100),
         most => used.saturating_mul(100).checked_div(most),
     }

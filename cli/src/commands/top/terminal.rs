@@ -1,5 +1,5 @@
-//! The terminal while the view has it, and as it was before: on every way out it is given back, first of all when this
-//! program panics, whose message would otherwise be written over the view and lost with it.
+//! The terminal while the view uses it. Every way out restores it, and a panic restores it first: otherwise its
+//! message would be written over the view and disappear with it.
 
 use crate::child::stop_this_job;
 use crate::exit_code::Failure;
@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Whether it has to be given back.
+/// Whether the terminal must be restored.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// How long the reader of the keyboard waits at a time, before it sees whether anybody listens.
+/// How long the keyboard thread waits at a time before it checks whether its receiver still exists.
 const LISTENS_FOR: Duration = Duration::from_millis(250);
 
 pub(super) struct Screen {
@@ -42,7 +42,7 @@ impl Screen {
     }
 
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> Result<(), Failure> {
-        // A task that panicked has given it back, and the end of this is on its way.
+        // A task that panicked has restored the terminal, and this program is about to end.
         if !TAKEN.load(SeqCst) {
             return Ok(());
         }
@@ -50,20 +50,20 @@ impl Screen {
         drawn.map(|_| ()).map_err(|error| failure(&error))
     }
 
-    /// Whatever else wrote to it is gone.
+    /// Removes what other programs wrote to the terminal.
     pub(super) fn clear(&mut self) -> Result<(), Failure> {
         self.terminal.clear().map_err(|error| failure(&error))
     }
 
-    /// Gives the terminal to the shell until that continues this job.
+    /// Gives the terminal to the shell until the shell continues this job.
     pub(super) fn suspend(&mut self) -> Result<(), Failure> {
         give_back();
-        // Where there is no shell that would continue it, it goes on at once.
+        // Without a shell that would continue this job, it goes on at once.
         let _ = stop_this_job(|| {});
         self.again()
     }
 
-    /// Takes the terminal once more: whoever stopped and continued this program may have changed it meanwhile.
+    /// Takes the terminal again: it may have changed while this program was stopped.
     pub(super) fn again(&mut self) -> Result<(), Failure> {
         give_back();
         take().and_then(|()| self.terminal.clear()).map_err(|error| failure(&error))
@@ -82,7 +82,7 @@ fn take() -> io::Result<()> {
     execute!(stdout(), EnterAlternateScreen, Hide)
 }
 
-/// Once, however many ask for it. Nobody can be told if the terminal is gone.
+/// Restores the terminal at most once. An error would have nowhere to go if the terminal is gone.
 fn give_back() {
     if TAKEN.swap(false, SeqCst) {
         let _ = execute!(stdout(), LeaveAlternateScreen, Show);
@@ -102,10 +102,10 @@ fn failure(error: &io::Error) -> Failure {
     Failure::of_system("the terminal cannot be used", error)
 }
 
-/// What is typed, and changes of the terminal's size.
+/// Keys, and changes of the terminal's size.
 pub(super) fn keyboard() -> UnboundedReceiver<io::Result<Event>> {
     let (tell, typed) = unbounded_channel();
-    // It reads in a thread of its own, which ends with the program: no system lets go of a read of a terminal.
+    // A separate thread, because a read from a terminal cannot be cancelled. It ends with the program.
     std::thread::spawn(move || {
         while !tell.is_closed() {
             let told = match poll(LISTENS_FOR) {
@@ -115,7 +115,7 @@ pub(super) fn keyboard() -> UnboundedReceiver<io::Result<Event>> {
             };
             let is_over = match &told {
                 Ok(_) => false,
-                // As when it was stopped and continued.
+                // Interrupted by a signal, for example when the job was stopped and continued.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => true,
             };

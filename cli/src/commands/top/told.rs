@@ -1,33 +1,32 @@
-//! What a server told in one round of questions, as data.
+//! What a server told in one round, as data.
 
 use std::time::{Duration, Instant};
 
-/// One round of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
-    /// When it was answered, by this machine.
+    /// When this machine received the replies.
     pub(crate) at: Instant,
     pub(crate) facts: Facts,
     pub(crate) locks: Vec<Lock>,
     /// The newest first.
     pub(crate) events: Vec<Event>,
-    /// Who holds the lock that is opened, and who waits for it, if it is on this server.
+    /// The holders and waiters of the opened lock, if it is on this server.
     pub(crate) opened: Option<Opened>,
     pub(crate) part: Part,
     /// What this server does not tell, and why.
     pub(crate) notes: Vec<String>,
 }
 
-/// What it says of itself. None is what it did not tell, or has no limit for.
+/// What a server says about itself. None if the server did not tell it, or has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) version: String,
-    /// None: it has no module, so nobody queues.
+    /// None without the module. Then there are no queues.
     pub(crate) module: Option<String>,
     pub(crate) is_replica: bool,
-    /// Another one after each start.
+    /// The run id, which changes with each start.
     pub(crate) run: String,
-    /// Its clock, in microseconds of Unix time.
+    /// The server's clock, in microseconds of Unix time.
     pub(crate) clock: u64,
     pub(crate) held: u64,
     pub(crate) waiters: u64,
@@ -52,25 +51,25 @@ pub(crate) struct Facts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub(crate) key: Vec<u8>,
-    /// As people see it: without the prefix of the settings.
+    /// The name as people see it: without the configured prefix.
     pub(crate) name: String,
     pub(crate) hold: Hold,
-    /// None where there is no queue.
+    /// None if the server has no queue.
     pub(crate) waiters: Option<u64>,
-    /// For how long the one has waited who is next.
+    /// How long the next waiter has waited.
     pub(crate) oldest: Option<Duration>,
     pub(crate) contention: Contention,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// The one that has held it for longest, and how many hold it.
+    /// The hold that has lasted longest, and how many holders there are.
     Held {
         hold: Holder,
         holders: u64,
     },
     Free,
-    /// The server was not asked, or did not say.
+    /// The server was not asked, or did not say. The text says why.
     Unknown(&'static str),
 }
 
@@ -78,13 +77,13 @@ pub(crate) enum Hold {
 pub(crate) struct Holder {
     pub(crate) owner: String,
     pub(crate) fence: u64,
-    /// None: it never ends.
+    /// None if it has no expiry.
     pub(crate) left: Option<Duration>,
-    /// None: the server does not know it.
+    /// None if the server does not know it.
     pub(crate) share: Option<u64>,
 }
 
-/// Since the start of the server, or since it was told to count anew.
+/// Counted since the start of the server, or since its counters were reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contention {
     pub(crate) waits: u64,
@@ -106,7 +105,7 @@ pub(crate) struct Waiter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     pub(crate) key: Vec<u8>,
-    /// As many as are asked for at most.
+    /// The first ones, up to the limit of a request.
     pub(crate) holders: Vec<Holder>,
     pub(crate) waiters: Vec<Waiter>,
 }
@@ -130,12 +129,12 @@ impl Event {
     }
 }
 
-/// How much of what a server has is known of: it is asked little at a time.
+/// How much of a server's keys is known. A round scans only a part of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) keys: u64,
     pub(crate) looked_at: u64,
-    /// Locks that were found, and that there was no room for.
+    /// Locks that were found but not followed, for lack of room.
     pub(crate) left_out: u64,
 }
 

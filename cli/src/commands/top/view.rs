@@ -1,4 +1,4 @@
-//! What somebody looks at, and what keys change about it.
+//! What the user looks at, and what keys change about it.
 
 use super::rows::{Id, Row, Sort};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -13,11 +13,11 @@ pub(crate) struct View {
     pub(crate) is_typing: bool,
     pub(crate) page: Page,
     pub(crate) has_help: bool,
-    /// Since when nothing moves.
+    /// Since when the view is paused.
     pub(crate) paused: Option<Instant>,
-    /// None: the first one.
+    /// None selects the first lock.
     selected: Option<Id>,
-    /// Where it was last, for when it is gone.
+    /// The last position of the selected lock, used when the lock is gone.
     position: usize,
 }
 
@@ -25,15 +25,15 @@ pub(crate) struct View {
 pub(crate) enum Page {
     #[default]
     Locks,
-    /// One lock, from this line of its holders and waiters on.
+    /// One lock; `from` is the first visible line of its holders and waiters.
     Lock { id: Id, name: String, from: usize },
 }
 
-/// What a key is for whoever runs the view.
+/// What a key means to the caller.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Meant {
-    /// It is dealt with.
+    /// Nothing is left to do.
     Nothing,
     Quit,
     Interrupt,
@@ -41,7 +41,7 @@ pub(crate) enum Meant {
     Redraw,
 }
 
-/// How far a page goes at a time.
+/// How many lines a page key moves.
 const PAGE: usize = 10;
 
 impl View {
@@ -49,7 +49,7 @@ impl View {
         Self { sort, filter, ..Self::default() }
     }
 
-    /// Which of the rows is selected.
+    /// The index of the selected row.
     pub(crate) fn selected(&self, rows: &[Row<'_>]) -> usize {
         let found = self.selected.as_ref().and_then(|(server, key)| {
             rows.iter().position(|row| row.server == server && row.lock.key == *key)
@@ -65,7 +65,7 @@ impl View {
         }
     }
 
-    /// `rows` are those that are shown.
+    /// `rows` are the rows that are shown.
     pub(crate) fn press(&mut self, key: KeyEvent, rows: &[Row<'_>], now: Instant) -> Meant {
         if key.kind == KeyEventKind::Release {
             return Meant::Nothing;
@@ -120,7 +120,7 @@ impl View {
                 if let Some(row) = rows.get(to).filter(|_| to != position) {
                     (self.selected, self.position) = (Some(row.id()), to);
                 }
-                // At the top it is whichever comes first, as before anybody moved.
+                // At the top, the selection follows the first row again.
                 if to == 0 {
                     self.selected = None;
                 }

@@ -1,5 +1,5 @@
-//! Who asks the servers while somebody looks: one task for each server, and one for each address, which finds out what
-//! servers are behind it. None waits for another, so one that is slow or down delays nobody else's figures.
+//! Asks the servers while the view runs: one task for each server, and one for each address, which finds out the
+//! servers behind the address. No task waits for another, so a slow or dead server delays only its own figures.
 
 use super::asking::Asker;
 use super::told::Round;
@@ -15,17 +15,17 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// How often one finds out whether other servers are behind an address: of a cluster, or of sentinels.
+/// How often an address of a cluster or of sentinels is asked which servers are behind it.
 const SERVERS_EVERY: Duration = Duration::from_secs(3);
 
-/// What happened, for whoever draws. Servers are named by their addresses without passwords.
+/// News for the view. Addresses identify servers, without passwords.
 pub(crate) enum News {
-    /// These are the servers behind this address now.
+    /// The servers behind this address now.
     Servers {
         place: usize,
         addresses: Vec<String>,
     },
-    /// Which they are cannot be found out.
+    /// The servers behind this address cannot be found out.
     Lost {
         place: usize,
         why: String,
@@ -38,18 +38,18 @@ pub(crate) enum News {
         address: String,
         why: String,
     },
-    /// A task that asks has ended, which none does by itself.
+    /// A task has ended, which only a panic can cause.
     Broken,
 }
 
-/// What is asked of all servers besides the usual.
+/// What servers are asked beyond the usual.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// The address of a server, and the key of one of its locks.
     pub(crate) opened: Option<(String, Vec<u8>)>,
 }
 
-/// Tells of the servers behind these addresses from now on.
+/// Starts to report on the servers behind these addresses.
 pub(crate) fn watch(
     places: &[Connection],
     every: Duration,
@@ -69,7 +69,7 @@ pub(crate) fn watch(
     (news, want)
 }
 
-/// Runs it, and tells if it ends: of a panic nobody else would hear.
+/// Runs the task, and reports its end. Otherwise nobody would notice a panic.
 fn guarded(
     tell: UnboundedSender<News>,
     task: impl Future<Output = ()> + Send + 'static,
@@ -130,7 +130,7 @@ impl Attending {
     }
 }
 
-/// Nothing is kept of it.
+/// Stops the task, and drops it from the list.
 fn stopped(task: &JoinHandle<()>) -> bool {
     task.abort();
     false
@@ -168,12 +168,12 @@ async fn ask_until_it_fails(
         let round = asker.round(opened.as_deref()).await.map_err(|error| reason(&error))?;
         let round = Box::new(round);
         let _ = tell.send(News::Answered { address: address.clone(), round });
-        // Whoever opens a lock does not wait for the next round.
+        // Opening a lock starts the next round at once.
         let _ = timeout(every, wanted.changed()).await;
     }
 }
 
-/// What an error is to whoever reads it beside the address.
+/// The error as text beside the address of its server.
 pub(crate) fn reason(error: &RedisError) -> String {
     if error.is_timeout() {
         return "it does not answer in time".to_owned();

@@ -4,7 +4,7 @@ use super::*;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// When the first round is answered, at the time 100 s of the server's clock.
+/// A first round, answered when the server's clock is at 100 s.
 pub(crate) fn round(at: Instant) -> Round {
     let facts = Facts {
         module: Some("0.2.0".to_owned()),
@@ -17,7 +17,7 @@ pub(crate) fn round(at: Instant) -> Round {
     Round { at, facts, locks, events, opened: None, part, notes }
 }
 
-/// Held since the time 90 s, for so many seconds more.
+/// A lock held since 90 s on the server's clock, with `left` seconds left.
 pub(crate) fn lock(name: &str, left: Option<u64>, waiters: u64) -> Lock {
     let left = left.map(Duration::from_secs);
     let hold =
@@ -37,7 +37,7 @@ pub(crate) fn event(id: u64, what: &str) -> Event {
     Event { id, time: 99_000, what: what.to_owned(), name, owner, millis: Some(5) }
 }
 
-/// Knows of servers with these addresses.
+/// A model that knows servers with these addresses.
 pub(crate) fn model(addresses: &[&str], now: Instant) -> Model {
     let mut model = Model::new(vec!["place".to_owned()]);
     let addresses = addresses.iter().map(|&address| address.to_owned()).collect();
@@ -64,9 +64,9 @@ fn rates_are_of_two_rounds_of_the_same_run() {
     assert_eq!(tell_at(0, 1_000, "first"), None);
     assert_eq!(tell_at(2, 1_005, "first"), Some(25));
     assert_eq!(tell_at(3, 1_005, "first"), Some(0));
-    // It was started again, and may have counted further than before.
+    // The server has restarted, and its counter may already be higher than before.
     assert_eq!(tell_at(4, 2_000, "second"), None);
-    // Somebody made it count anew.
+    // The counter was reset.
     assert_eq!(tell_at(5, 10, "second"), None);
     assert_eq!(tell_at(6, 20, "second"), Some(100));
 }
@@ -103,14 +103,14 @@ fn each_event_is_told_once_and_what_came_too_fast_is_counted() {
         tell(&mut model, address, round);
         (model.events.len(), model.losses, model.missed)
     };
-    // Those of before are shown, and are no losses of now.
+    // Events from before the view began are shown, but not counted as losses.
     assert_eq!(tell_events("a", &[4, 5], "first"), (2, 0, 0));
     assert_eq!(tell_events("a", &[4, 5, 6], "first"), (3, 1, 0));
     assert_eq!(tell_events("a", &[9, 10], "first"), (5, 3, 2));
     assert_eq!(tell_events("b", &[4], "other"), (6, 3, 2));
-    // It begins to count again with each start.
+    // The ids begin again with each start.
     assert_eq!(tell_events("a", &[1], "second"), (7, 4, 2));
-    // Somebody has made it forget them.
+    // The log was reset.
     assert_eq!(tell_events("a", &[], "second"), (7, 4, 2));
     assert_eq!(tell_events("a", &[2], "second"), (8, 5, 2));
     assert_eq!(model.events[0].at, now.checked_sub(SECOND));
@@ -126,7 +126,7 @@ fn nothing_of_a_silent_server_is_true_any_more() {
     let silent = |why: &str| News::Silent { address: "a".to_owned(), why: why.to_owned() };
     model.hear(silent("gone"), now + SECOND);
     model.hear(silent("still gone"), now + 5 * SECOND);
-    // Since it was heard last.
+    // Silent since its last answer.
     let state = State::Silent { since: now, why: "still gone".to_owned() };
     assert_eq!(model.servers[0].state, state);
     assert!(rows(&model, Sort::Queue, false, "", now).is_empty());

@@ -1,4 +1,4 @@
-//! What `LOCK.LOG` tells, the newest last, as logs are read.
+//! The entries of `LOCK.LOG`, the newest last, as in a log file.
 
 use super::figures::time;
 use super::servers::short;
@@ -9,13 +9,13 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use std::time::Duration;
 
-/// A quarter of what is left by the servers, and nothing where that is too little for the locks.
+/// A quarter of the height below the servers; none if that would leave too little for the locks.
 pub(super) fn height(of: u16) -> u16 {
     let part = of.checked_div(4).unwrap_or_default();
     if part < 2 { 0 } else { part.min(12) }
 }
 
-/// `of`: a server and the name of a lock, if others are left out.
+/// `of` limits the events to a server and the name of a lock.
 pub(super) fn draw(scene: &Scene<'_>, of: Option<(&str, &str)>, area: Rect, buffer: &mut Buffer) {
     if area.height == 0 {
         return;
@@ -66,7 +66,7 @@ fn text(scene: &Scene<'_>, seen: &Seen) -> String {
     }
 }
 
-/// What the milliseconds of an event are.
+/// What the milliseconds of an event mean.
 pub(crate) fn meant(event: &str, millis: Option<u64>) -> String {
     let Some(duration) = millis.map(Duration::from_millis) else { return String::new() };
     let duration = time(Some(duration));

@@ -4,14 +4,14 @@ use super::theme::Theme;
 use crate::duration::show;
 use std::time::Duration;
 
-/// What is not known.
+/// An unknown value.
 pub(crate) const NONE: &str = "-";
 
 pub(crate) fn time(time: Option<Duration>) -> String {
     time.map_or(NONE.to_owned(), show)
 }
 
-/// With microseconds, where a wait may take no more.
+/// Shows microseconds for short waits.
 pub(crate) fn fine(time: Duration) -> String {
     match time.as_micros() {
         0 => "0".to_owned(),
@@ -40,12 +40,12 @@ pub(crate) fn of_limit(used: u64, most: Option<u64>) -> String {
     most.map_or_else(|| count(used), |most| format!("{}/{}", count(used), count(most)))
 }
 
-/// Runs down with what is left.
+/// A bar that shrinks with the time left.
 pub(super) fn bar(left: Duration, all: Duration, width: u16, theme: Theme) -> String {
     let width = usize::from(width);
     let cells = u128::try_from(width).unwrap_or_default();
     let part = left.as_millis().saturating_mul(cells);
-    // Rounded up: a lease that is not over has a cell.
+    // Rounded up: a lease that has not ended keeps one cell.
     let full = part.div_ceil(all.as_millis().max(1));
     let full = usize::try_from(full).unwrap_or(width).min(width);
     let mut bar = theme.full().to_string().repeat(full);
@@ -53,7 +53,7 @@ pub(super) fn bar(left: Duration, all: Duration, width: u16, theme: Theme) -> St
     bar
 }
 
-/// How many a hold tolerates, itself included.
+/// How many holders a hold tolerates, itself included.
 pub(crate) fn share(share: Option<u64>) -> String {
     match share {
         None => NONE.to_owned(),

@@ -1,4 +1,4 @@
-//! One lock: all who hold it, and all who wait for it.
+//! One lock: all its holders and waiters.
 
 use super::figures::{NONE, bar, count, rate, share, time};
 use super::servers::short;
@@ -32,7 +32,7 @@ const WAITERS: [Column; 7] = [
     left("KIND", 6, 2),
 ];
 
-/// A line that is drawn if it is not scrolled away.
+/// A line of the scrolled area.
 enum Line {
     Heading(String),
     Holder(Vec<Cell>),
@@ -56,7 +56,7 @@ pub(super) fn draw(
     table::write(buffer, head.x, head.y, &title, head.width, theme.heading(), theme);
     let (holders, waiters) = (fit(&HOLDERS, area.width), fit(&WAITERS, area.width));
     let content = content(scene, server, &id.1, &holders);
-    // One cannot scroll away all of it.
+    // The last page stays on the screen.
     let last = content.len().saturating_sub(usize::from(rest.height));
     let from = from.min(last);
     for (line, area) in content.into_iter().skip(from).zip(lines(rest)) {
@@ -114,7 +114,6 @@ fn content(scene: &Scene<'_>, server: Option<&Watched>, key: &[u8], fitted: &Fit
     content
 }
 
-/// What it was until now.
 fn contention(lock: &Lock, per_second: Option<u64>) -> String {
     let told = &lock.contention;
     let over = told.waits.saturating_sub(lock.waiters.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The locks: which is stuck, who holds it, for how long, and how many wait.
+//! The locks: which are stuck, who holds them, for how long, and how many wait.
 
 use super::figures::{bar, count, rate, time};
 use super::table::{self, Cell, Column, fit, growing, left, right};
@@ -21,7 +21,7 @@ const COLUMNS: [Column; 10] = [
     right("WAITED", 6, 1),
     right("WAIT/s", 6, 5),
 ];
-/// Where the lease is in these.
+/// The index of the column with the lease.
 const LEASE: usize = 5;
 
 pub(super) fn draw(scene: &Scene<'_>, rows: &[Row<'_>], area: Rect, buffer: &mut Buffer) {
@@ -30,7 +30,7 @@ pub(super) fn draw(scene: &Scene<'_>, rows: &[Row<'_>], area: Rect, buffer: &mut
     let (titles, rest) = split(rest, 1);
     let height = usize::from(rest.height);
     let selected = scene.view.selected(rows);
-    // The selected one stays in sight.
+    // The selected lock stays visible.
     let from = selected.saturating_sub(height.saturating_sub(1));
     let shown = rows.len().saturating_sub(from).min(height);
     let text = headline(scene, rows, from, shown);
@@ -51,7 +51,7 @@ pub(super) fn draw(scene: &Scene<'_>, rows: &[Row<'_>], area: Rect, buffer: &mut
     }
 }
 
-/// What is shown, and whether it is all.
+/// What is shown, and whether it is everything.
 fn headline(scene: &Scene<'_>, rows: &[Row<'_>], from: usize, shown: usize) -> String {
     let view = scene.view;
     let mut text = format!("LOCKS by {}", view.sort.name());

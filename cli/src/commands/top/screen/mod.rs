@@ -1,10 +1,10 @@
-//! What is on the screen, from what is known, what somebody looks at, and how large it is. Nothing else decides it.
+//! The screen. It depends only on what is known, on what the user looks at, and on its size.
 //!
 //! ```text
 //!   leasehold top …                          a line: how many servers answer, how many locks are waited for, stuck
-//!   servers                                  a line each, and what of them somebody should look at
+//!   servers                                  a line each, and what about them needs attention
 //!   LOCKS, or one lock with its queue        as much as there is room for
-//!   LOG                                      what LOCK.LOG tells, the newest last
+//!   LOG                                      the entries of LOCK.LOG, the newest last
 //!   keys                                     a line
 //! ```
 
@@ -26,21 +26,21 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use std::time::{Duration, Instant};
 
-/// Below this nothing of use can be shown.
+/// A smaller screen can show nothing useful.
 const SMALLEST: (u16, u16) = (30, 6);
 
-/// All that is looked at.
+/// Everything that the screen depends on.
 pub(crate) struct Scene<'a> {
     pub(crate) model: &'a Model,
     pub(crate) view: &'a View,
     pub(crate) theme: Theme,
     pub(crate) now: Instant,
-    /// Whoever says nothing for so long is said to be late.
+    /// A server that has been silent for longer is shown as late.
     pub(crate) late_after: Duration,
 }
 
 impl Scene<'_> {
-    /// The locks that are shown, in their order.
+    /// The locks that are shown, in order.
     pub(crate) fn rows(&self) -> Vec<Row<'_>> {
         let view = self.view;
         rows(self.model, view.sort, view.is_reversed, &view.filter, self.now)
@@ -110,7 +110,7 @@ impl Scene<'_> {
     }
 }
 
-/// The first lines, and the rest.
+/// The first lines of an area, and the rest.
 fn split(area: Rect, height: u16) -> (Rect, Rect) {
     let height = height.min(area.height);
     let rest = Rect {
@@ -121,7 +121,6 @@ fn split(area: Rect, height: u16) -> (Rect, Rect) {
     (Rect { height, ..area }, rest)
 }
 
-/// Each line of an area.
 fn lines(area: Rect) -> impl Iterator<Item = Rect> {
     (area.y..area.bottom()).map(move |y| Rect { y, height: 1, ..area })
 }

@@ -1,4 +1,4 @@
-//! A line for each server, and what of them somebody should look at.
+//! A line for each server, and what about them needs attention.
 
 use super::figures::{NONE, count, fine, of_limit, rate};
 use super::table::{self, Cell, Column, fit, growing, right};
@@ -23,14 +23,14 @@ const COLUMNS: [Column; 10] = [
     right("TICKETS", 9, 6),
 ];
 
-/// With a heading, and no more than a third of the screen.
+/// Includes a heading. At most a third of the screen.
 pub(super) fn height(scene: &Scene<'_>, of: u16) -> u16 {
     let wanted = scene.model.servers.len().saturating_add(texts(scene).len()).saturating_add(1);
     let most = of.checked_div(3).unwrap_or_default().max(2);
     u16::try_from(wanted).unwrap_or(u16::MAX).min(most)
 }
 
-/// What is said in a line of its own.
+/// The warnings, each in its own line.
 fn texts(scene: &Scene<'_>) -> Vec<String> {
     let mut texts = Vec::new();
     for (address, why) in scene.model.lost() {
@@ -49,7 +49,8 @@ pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
     fitted.head(&COLUMNS, theme, head, buffer);
     let servers = &scene.model.servers;
     let texts = texts(scene);
-    // The silent ones and the warnings are what one looks for: they come first where not all have room.
+    // If there is not room for all, silent servers and warnings come first, because they need
+    // attention.
     let wanted = servers.len().saturating_add(texts.len());
     let is_short = wanted > usize::from(rest.height);
     let mut order: Vec<_> = (1_usize..).zip(servers).collect();
@@ -80,7 +81,7 @@ pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// What stands in the place of its figures if these are not true, or not now.
+/// What replaces the figures of a server that is silent or late.
 fn trouble(scene: &Scene<'_>, server: &Watched) -> Option<String> {
     let ago = |since| show(scene.now.saturating_duration_since(since));
     match (&server.state, &server.latest) {
@@ -132,7 +133,7 @@ fn cells(scene: &Scene<'_>, number: usize, server: &Watched) -> Vec<Cell> {
     ]
 }
 
-/// Without what is the same of all.
+/// The address without its scheme.
 pub(super) fn short(address: &str) -> &str {
     address.split_once("://").map_or(address, |(_, rest)| rest)
 }

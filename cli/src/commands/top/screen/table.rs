@@ -1,4 +1,4 @@
-//! Tables that fit the width there is: columns are left out, the least important first, and what grows gets the rest.
+//! Tables that fit the width: the least important columns are left out first, and columns that grow share the rest.
 
 use super::theme::Theme;
 use ratatui_core::buffer::Buffer;
@@ -8,12 +8,12 @@ use ratatui_core::text::Span;
 
 pub(super) struct Column {
     pub(super) title: &'static str,
-    /// At least.
+    /// The minimum width.
     pub(super) width: u16,
-    /// Its part of the width that is left; 0: it does not grow.
+    /// Its share of the remaining width; 0: it does not grow.
     pub(super) grows: u16,
     pub(super) is_right: bool,
-    /// The highest is left out first; 0 never.
+    /// The highest rank is left out first, 0 never.
     pub(super) rank: u8,
 }
 
@@ -29,7 +29,7 @@ pub(super) const fn growing(title: &'static str, width: u16, grows: u16) -> Colu
     Column { title, width, grows, is_right: false, rank: 0 }
 }
 
-/// Where the columns are that have room: index, first cell, width.
+/// The columns that fit: index, first cell, width.
 pub(super) struct Fitted(Vec<(usize, u16, u16)>);
 
 const GAP: u16 = 1;
@@ -62,7 +62,6 @@ pub(super) fn fit(columns: &[Column], width: u16) -> Fitted {
     Fitted(fitted)
 }
 
-/// A cell, and how it looks.
 pub(super) type Cell = (String, Style);
 
 impl Fitted {
@@ -103,7 +102,7 @@ pub(super) fn width_of(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
-/// Writes the text, and shows that something is missing where it is too long. Returns where it ends.
+/// Writes the text, and marks text that is cut off. Returns where it ends.
 pub(super) fn write(
     buffer: &mut Buffer,
     x: u16,

@@ -9,7 +9,6 @@ fn key(code: KeyCode) -> KeyEvent {
     KeyEvent::new(code, KeyModifiers::NONE)
 }
 
-/// The lines of a screen of this size.
 fn drawn(model: &Model, view: &View, now: Instant, width: u16, height: u16) -> Vec<String> {
     let theme = Theme::of(|_| None);
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
@@ -89,14 +88,14 @@ fn the_selected_lock_stays_in_sight_and_selected_where_it_goes() {
         screen.iter().find(|line| line.starts_with('>')).cloned().unwrap_or_default()
     };
     assert!(marked(&model, &view).contains("lock-09"), "{}", marked(&model, &view));
-    // It is waited for by most now.
+    // The selected lock moves to the top: it now has the most waiters.
     let mut told = round(now);
     told.locks =
         (0..40).map(|number| lock(&format!("lock-{number:02}"), Some(30), number)).collect();
     told.locks[9].waiters = Some(1_000);
     tell(&mut model, "redis://a:1", told);
     assert_eq!(view.selected(&rows(&model, view.sort, false, "", now)), 0);
-    // It is gone: whichever is in its place.
+    // The lock is gone, so the lock in its place is selected.
     tell(&mut model, "redis://a:1", round(now));
     assert_eq!(view.selected(&rows(&model, view.sort, false, "", now)), 0);
 }
@@ -116,7 +115,7 @@ fn keys_mean_what_the_help_says() {
     assert!(drawn(&model, &view, now, 80, 24)[0].ends_with("PAUSED"));
     assert_eq!(view.press(key(KeyCode::Char('p')), &rows, now), Meant::Nothing);
     assert_eq!(view.paused, None);
-    // While one types, also q and p are letters; Ctrl-C is not.
+    // While the user types a filter, q and p are letters too; Ctrl-C is not.
     for letter in ['/', 'q', 'p'] {
         assert_eq!(view.press(key(KeyCode::Char(letter)), &rows, now), Meant::Nothing);
     }

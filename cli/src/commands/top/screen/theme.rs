@@ -1,5 +1,5 @@
-//! How things look. What they mean is in their words and marks, too: colours only point there, and none of them is told
-//! from another by red and green.
+//! Colours and styles. Words and marks carry every meaning; colours only draw attention. No two meanings differ only by
+//! red and green.
 
 use ratatui_core::style::{Color, Modifier, Style};
 
@@ -10,7 +10,7 @@ pub(crate) struct Theme {
 }
 
 impl Theme {
-    /// By what the environment says: `NO_COLOR`, a terminal without colours, a locale without blocks.
+    /// From the environment: `NO_COLOR`, a terminal without colours, a locale without block characters.
     pub(crate) fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
         let terminal = variable("TERM").unwrap_or_default();
@@ -53,7 +53,7 @@ impl Theme {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// Yellow, which those who cannot tell red from green see as well.
+    /// Yellow, which people who cannot tell red from green see as well.
     pub(super) fn warning(self) -> Style {
         self.coloured(Color::Yellow).add_modifier(Modifier::BOLD)
     }
@@ -70,7 +70,7 @@ impl Theme {
         if self.has_blocks { '░' } else { '.' }
     }
 
-    /// What has been cut off.
+    /// The mark of text that is cut off.
     pub(super) fn more(self) -> char {
         if self.has_blocks { '…' } else { '~' }
     }
