@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 thread_local! {
-    /// What the last panic said and where, kept by the hook for the guard to log.
+    /// The message and place of the last panic, kept by the hook until the guard logs it.
     static LAST_WORDS: Cell<String> = const { Cell::new(String::new()) };
 }
 

@@ -33,7 +33,8 @@ pub(super) extern "C" fn RedisModule_OnLoad(
     argc: c_int,
 ) -> c_int {
     // First, and outside the guard: before the server's functions are known, no memory can be allocated, and a panic
-    // allocates. SAFETY: the context is the one that the server loads the module with, and the name is a C string.
+    // allocates.
+    // SAFETY: the context is the one that the server loads the module with, and the name is a C string.
     let outcome = unsafe {
         raw::Export_RedisModule_Init(
             ctx,
