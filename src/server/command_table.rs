@@ -1,4 +1,4 @@
-//! What the server says of a command that is to be guarded.
+//! What the server says of a guarded command.
 //!
 //! The server is asked once for each of its own commands, since they never change. A module's command may be a
 //! different one after `MODULE UNLOAD`, so the server is asked each time.

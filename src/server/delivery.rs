@@ -5,7 +5,7 @@
 //! callback. So the reply callback itself must find out, and return a grant that will not be delivered.
 //!
 //! ```text
-//!   file events, timers   ACL DELUSER: the waiter is to be closed    a release: it is granted the lock
+//!   file events, timers   ACL DELUSER: the waiter will be closed     a release: it is granted the lock
 //!   beforeSleep           reply callback: is the client about to be closed?    yes: the grant goes back
 //!                         replies are written, clients that are to be closed are freed
 //! ```

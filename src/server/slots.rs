@@ -13,7 +13,7 @@
 //! ```text
 //!   CLUSTER SETSLOT n IMPORTING         is n served here,      no     n is expected
 //!   CLUSTER SETSLOT n NODE <us>    ──►  and not being        ──────►   │
-//!   CLUSTER SETSLOT n STABLE            migrated? (RM_Call)            │ a lock is to be granted
+//!   CLUSTER SETSLOT n STABLE            migrated? (RM_Call)            │ a lock may be granted
 //!   CLUSTER ADDSLOTS(RANGE) n             │ yes                        │ in n, or n is settled
 //!                                         ▼                            ▼
 //!                              no slot can come by this       the fence clock is lifted

@@ -49,7 +49,7 @@ pub struct Observer {
     untimely: u64,
 }
 
-/// How a lock came to be granted.
+/// How a lock was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
     /// To a request that found the lock free.
