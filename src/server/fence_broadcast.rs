@@ -41,7 +41,7 @@ use std::ffi::c_void;
 const KEY: &[u8] = b"leasehold:fence-clock";
 const OWNER: &[u8] = b"leasehold";
 
-/// Irrelevant: the key is deleted in the same transaction.
+/// Never reached: the key is deleted in the same transaction.
 const TTL_MILLIS: u64 = 60_000;
 
 static WANTED: MainThread<Throttle> = MainThread::new(Throttle::new());

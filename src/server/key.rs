@@ -24,7 +24,7 @@ pub(super) struct OpenKey<'c> {
     name: *mut RedisModuleString,
     /// Null for a missing key that was opened to be read.
     handle: *mut RedisModuleKey,
-    /// The handle belongs to the current command.
+    /// The handle does not outlive the server's call of the module.
     command: PhantomData<&'c ()>,
 }
 
@@ -46,7 +46,7 @@ impl OpenKey<'_> {
         )
     }
 
-    /// Opens a key without traces such as hits and access times: for keys that may not be locks.
+    /// Opens a key without access times, statistics or events: for keys that may not be locks.
     pub(super) fn peek(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Self {
         Self::open_with(
             ctx,
@@ -60,7 +60,7 @@ impl OpenKey<'_> {
 
     fn open_with(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString, flags: u32) -> Self {
         let mode = flag(flags);
-        // SAFETY: context and name belong to the current command.
+        // SAFETY: the callers pass a valid context and a valid string, and keep both until the key is closed.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx, name, mode) };
         Self { ctx, name, handle, command: PhantomData }
     }

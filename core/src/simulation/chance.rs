@@ -32,7 +32,7 @@ pub(super) fn weighted<K: Copy>(rng: &mut SmallRng, weights: &[(K, u32)]) -> K {
     panic!("no weights")
 }
 
-/// How many microseconds somebody moves the wall clock.
+/// How many microseconds somebody moves the wall clock: from a little to a summer's hour, in either direction.
 pub(super) fn clock_step(rng: &mut SmallRng) -> i64 {
     let micros = *pick(rng, &[2_000, 30_000, 2_000_000, 3_600_000_000]);
     rng.random_range(-micros..=micros)

@@ -387,7 +387,6 @@ impl Schedule {
         }
     }
 
-    /// Mostly a little. Sometimes a summer's hour, in either direction.
     fn limit(&mut self) -> usize {
         if self.rng.random_bool(0.5) { usize::MAX } else { self.rng.random_range(0..=4) }
     }

@@ -52,8 +52,8 @@ impl Model {
         self.unheard.retain(|unheard| unheard.fence != fence);
     }
 
-    /// The grants that nobody has claimed in time. Other grants published on the same channel are taken back, and
-    /// waiters with that channel must leave.
+    /// Drops the grants that nobody has claimed in time. Returns the other grants on their channels, which are taken
+    /// back. Waiters with these channels must leave.
     pub(super) fn give_up_unheard(&mut self) -> Vec<Unheard> {
         let mut others = Vec::new();
         let first_due = |model: &Self| {

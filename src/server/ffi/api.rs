@@ -10,8 +10,8 @@ use std::ffi::c_int;
 /// A function that the module cannot do without.
 macro_rules! api {
     ($name:ident) => {{
-        // SAFETY: the server fills in the pointer once, before any code of ours runs, on this thread. Reading it is a
-        // plain copy.
+        // SAFETY: the server fills in the pointer once, at the beginning of the load and on this thread, and no code of
+        // ours reads it earlier. Reading it is a plain copy.
         #[allow(unused_unsafe, reason = "it may stand in an unsafe block and need not")]
         let function = unsafe { redis_module::raw::$name };
         match function {

@@ -90,7 +90,7 @@ impl Host for Server {
         let client = Client::try_from(ticket.client).expect("a small number");
         state.is_answered(name, client, answer);
         if let Answer::Granted { fence, .. } = answer {
-            // A request without a waiter always hears of its grant.
+            // In this simulation every owner hears of its grant.
             state.model.hear(fence.number());
         }
         Announced::Silently
