@@ -43,7 +43,7 @@ impl Alarm {
     /// Whether the alarm rings before its time. The server reads the clock once, then fires every timer that is due by
     /// then, also timers that are set meanwhile. If the clock is set back just then, a new timer would fire at once,
     /// again and again, and the server would do nothing else until the clock catches up. A difference of at most
-    /// [`JITTER_MILLIS`] is ignored, so that waiters do not wait for the server's cron.
+    /// `JITTER_MILLIS` is ignored, so that waiters do not wait for the server's cron.
     pub(super) fn is_early(self, now: Moment) -> bool {
         self.rings > now.plus_millis(JITTER_MILLIS)
     }

@@ -7,21 +7,21 @@
 //! | loads the module, or is asked to unload it | `load::*`           | registers all the others, or refuses |
 //! | gets a command                       | `entry::*`                | parse, let the engine decide, reply |
 //! | wants to know which keys a `LOCK.GUARD` names | `entry::guard`   | tells the keys of the command behind it |
-//! | gets a command, while somebody waits or in a cluster | `command_filter::filter` | suspects contended locks, sees slots move |
+//! | gets a command, while somebody waits or in a cluster | `command_filter::filter` | suspects locks, sees slots move |
 //! | is about to execute what the module calls | `command_filter::called`   | checks that it is the right command |
 //! | has the held-back reply of a guarded command | `held_reply::kept` | passes it on |
 //! | accepts a replica                    | `fence_broadcast::joined` | broadcasts the fence clock          |
 //! | forks, e.g. to rewrite a file        | `fence_broadcast::forked` | broadcasts the fence clock          |
 //! | saves its data                       | `listener_watch::saving`  | tells every change from then on     |
-//! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
+//! | moves slots at once                  | `slots::moved`            | lifts the fence clock , marks all   |
 //! | closes a connection, once a hold was bound to one | `connections::changed` | ends bound holds |
-//! | evicts a key                         | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a lock that is held |
+//! | evicts a key                   | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a held lock |
 //! | applies grants of other servers      | `fence_observer::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
 //! | reaches the moment of the timer      | `due::ring`               | settles locks, ends patience, rewrites evicted locks |
 //! | sends a waiter its reply, or loses it | `wait::*`                | replies, leaves the queue, frees    |
-//! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |
-//! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
+//! | changes its role                     | `lifecycle::role_changed` | lifts the fence clock , sends waiters away |
+//! | loads its data                       | `lifecycle::loading`      | lifts the fence clock  at the end   |
 //! | is about to end                      | `lifecycle::shutdown`     | allows an unload                    |
 //! | answers INFO                         | `info::section`           |                                     |
 //! | reads, sets or changes configuration | `config::*`, `server_settings::changed` |                                |
