@@ -67,7 +67,6 @@ fn request() {
     }
 }
 
-/// Asks the server whether it has replicas.
 pub(super) fn look_for_replicas(ctx: *mut RedisModuleCtx) {
     let count = server_flavor::info_field(ctx, c"replication", c"connected_slaves");
     HAS_REPLICAS.set(count.is_some_and(|count| count != "0"));

@@ -115,7 +115,6 @@ impl Host for Server {
     }
 }
 
-/// The key of one lock.
 pub(super) struct LockKey<'n> {
     ctx: *mut RedisModuleCtx,
     name: Name<'n>,

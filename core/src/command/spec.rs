@@ -74,7 +74,6 @@ pub enum ArgKind {
     Integer,
     /// Only its keyword.
     Word,
-    /// One of these.
     OneOf(&'static [Arg]),
     /// All of these, in this order.
     Block(&'static [Arg]),

@@ -28,9 +28,7 @@ pub(crate) struct Contention {
 pub struct Entry {
     pub db: i32,
     pub key: Truncated,
-    /// Waits that began.
     pub waits: u64,
-    /// Tries that were refused.
     pub refused: u64,
     /// Total of the waits that have ended.
     pub total_wait_us: u64,

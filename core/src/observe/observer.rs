@@ -54,20 +54,15 @@ pub struct Observer {
 pub enum Given {
     /// To a request that found the lock free.
     Asked,
-    /// To the oldest waiter.
     HandedOff,
 }
 
-/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
-    /// With the lock.
     Granted,
-    /// Patience ended.
     TimedOut,
     /// The client left: its connection ended, or an operator unblocked it.
     Abandoned,
-    /// With an error.
     Refused,
 }
 
@@ -82,7 +77,6 @@ pub enum Loss {
     Overwritten { left_ms: u64 },
 }
 
-/// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refused {
     Release,

@@ -67,7 +67,6 @@ struct Turn {
 pub(super) struct History {
     /// The latest holds of each lock, whether or not they are over.
     holds: BTreeMap<LockName, Vec<Hold>>,
-    /// When the keys expire.
     expiries: BTreeMap<LockName, Option<u64>>,
     /// The largest fence that any client was told of, per lock.
     told: BTreeMap<LockName, u64>,

@@ -199,7 +199,6 @@ impl Lock for At<'_> {
     }
 }
 
-/// An open key.
 pub(super) struct Opened<'s> {
     server: &'s Server,
     name: LockName,

@@ -20,7 +20,6 @@ use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Name, Now, Room, Susp
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// All keys.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
 
 pub(super) struct Server {
@@ -39,7 +38,6 @@ pub(super) struct State {
     pub(super) parked: BTreeMap<Client, WaiterId>,
     /// Grants on their way to clients that have not heard of them.
     pub(super) in_flight: Vec<(Client, WaiterGrant)>,
-    /// The open connections.
     pub(super) connections: [u64; CONNECTIONS],
     pub(super) next_connection: u64,
     /// The connection of the current command, if it matters.
@@ -310,8 +308,6 @@ impl Server {
         state.model.most_tickets = tickets;
     }
 
-    // Events.
-
     /// The module is told that something happened to the key, unless the event got lost.
     pub(super) fn touched(&self, name: LockName, suspicion: Suspicion) {
         let mut state = self.state.borrow_mut();
@@ -335,7 +331,6 @@ impl Server {
     }
 }
 
-// What the simulation needs to know.
 impl State {
     pub(super) fn unheard(&mut self, name: LockName) {
         self.excused.insert(name, self.elapsed + RECHECK_MICROS);

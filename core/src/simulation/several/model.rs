@@ -81,7 +81,6 @@ pub(super) enum Verdict {
     Busy,
     /// Cannot be granted, and the owner cannot wait, because it holds some of the locks.
     Kept,
-    /// These are released.
     Released(Vec<Key>),
     Extended,
     NotExtended,
@@ -256,8 +255,6 @@ impl Model {
     pub(super) fn unbind(&mut self, key: Key, owner: &str, fence: u64) {
         self.bound.retain(|bound| (bound.key, bound.owner, bound.fence) != (key, owner, fence));
     }
-
-    // Waiters.
 
     fn formers(&self, asked: &Asked) -> Vec<usize> {
         let is_former = |other: &Asked| {

@@ -28,7 +28,6 @@ pub(super) struct Plan {
     pub(super) owner: &'static str,
     pub(super) to_do: Vec<(Key, Effect)>,
     pub(super) done: Vec<Key>,
-    /// The fence of the grant.
     pub(super) fence: Option<u64>,
     pub(super) bind: Option<(u64, u64)>,
     /// The waiter that gets the grant.

@@ -255,8 +255,6 @@ impl Server {
         }
     }
 
-    // Other clients, and the server itself.
-
     /// Opening a key makes the server remove it if it has expired.
     pub(super) fn remove_if_expired(&self, key: Key) {
         let state = self.state.borrow();
