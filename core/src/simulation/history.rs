@@ -106,7 +106,7 @@ impl History {
         let turn = waiter.map(|client| self.turns.remove(&client).expect("L4: it waits"));
         for (client, other) in self.turns.iter().filter(|(_, other)| other.name == name) {
             let is_overtaken = turn.is_none_or(|turn| other.ticket < turn.ticket);
-            // The holder may come to tolerate less before the waiters get their turn.
+            // A holder may take a tighter share ahead of the waiters.
             assert!(
                 !is_overtaken || own.is_some(),
                 "L4: {name:?} was granted to {owner}; {client} came before"
