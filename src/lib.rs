@@ -1,7 +1,7 @@
 //! Leasehold: locks as native commands for Redis and Valkey.
 //!
-//! This crate is the module: the host of the core on a real server. Start reading at `core/src/lib.rs`, which says what a
-//! lock is; then at `server/mod.rs`, which says when the server calls the module.
+//! This crate is the module, which hosts the core on a real server. Start reading at `core/src/lib.rs`, which says
+//! what a lock is; then at `server/mod.rs`, which says when the server calls the module.
 //!
 //! ```text
 //!    lib        the allocator
@@ -14,8 +14,8 @@
 
 mod server;
 
-/// Memory comes from the server, so that `used_memory` and `maxmemory` see it. Unit tests run without
-/// a server and keep the system's allocator.
+/// Allocates from the server, so that `used_memory` and `maxmemory` count the module's memory. Unit tests run without
+/// a server and use the system's allocator.
 #[cfg(not(test))]
 #[global_allocator]
 static MEMORY: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;

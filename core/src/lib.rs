@@ -1,16 +1,16 @@
-//! The core of Leasehold: what a lock is, and in which order things happen to it. The module in `src/`
-//! is the host of the engine on a real server, the simulation its host on a virtual one.
+//! The core of Leasehold: what a lock is, and in which order things happen to it. The engine has two hosts: the module
+//! in `src/` on a real server, and the simulation on a virtual one.
 //!
 //! ```text
-//!   engine      in which order things happen to a lock; it asks a host for keys and time
+//!   engine      the order of what happens to a lock; asks a host for keys and time
 //!     │
 //!   command     words in, an outcome, a reply out: a page for each command
 //!     │   observe      what an operator sees      cluster     slots
 //!     │     │
 //!   lock ───┘   holds, leases, fences, queues
 //! ```
-//! Imports go down these lines, never up. The compiler refuses unsafe code here, and a test refuses
-//! servers, clocks and randomness.
+//! Imports go down these lines, never up. The compiler forbids unsafe code here, and a test forbids servers, clocks
+//! and randomness.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -1,9 +1,9 @@
-//! Who may write: the one place that says whether the module may change a key on its own account.
+//! Decides whether the module may change a key on its own account. No other file decides this.
 //!
-//! A command was let in by the server, which checked all this. A hand-off at the end of a lease, after a
-//! disconnect, or in the wake of somebody else's command was not: it must not happen on a replica, while
-//! data is loading, while writes are paused (the server would crash) or refused, or for a key that this node of a
-//! cluster does not own or is about to give away (two nodes would grant it).
+//! The server checks all of this before it executes a client's command. Nobody checks a hand-off after a lease has
+//! ended, after a disconnect, or after somebody else's command. Such a hand-off must not happen on a replica, while
+//! data is loading, while writes are paused (the server would crash) or refused, or for a key that this cluster node
+//! does not own or is about to give away (two nodes would grant the lock).
 
 use super::ffi::api::{api, optional};
 use super::ffi::call_reply::CallReply;
@@ -29,7 +29,7 @@ pub(super) fn to_write(
             ask_to_write(ctx, key).unwrap_or_else(|| to_read(ctx, key))
         }
         Authority::Yes => to_read(ctx, key),
-        // Those whose slot has gone meanwhile do not wait for the end of the pause.
+        // If the key's slot has left, its waiters do not wait for the end of the pause.
         Authority::NotNow if flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0 => {
             match to_read(ctx, key) {
                 Authority::Yes => Authority::NotNow,
@@ -45,8 +45,8 @@ pub(super) fn is_filed(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_AOF != 0
 }
 
-/// Whether the flags of the server leave nobody who might hear of changes but replicas and a backlog: it is a primary
-/// outside a cluster, has no append-only file, loads nothing, and has no child that writes its data down.
+/// Whether only replicas and the backlog can be told of changes: the server is a primary outside a cluster, has no
+/// append-only file, loads nothing, and has no child process that saves its data.
 pub(super) fn excludes_listeners(ctx: *mut RedisModuleCtx) -> bool {
     let (flags, primary) = (flags(ctx), raw::REDISMODULE_CTX_FLAGS_MASTER);
     let others = raw::REDISMODULE_CTX_FLAGS_CLUSTER
@@ -57,12 +57,12 @@ pub(super) fn excludes_listeners(ctx: *mut RedisModuleCtx) -> bool {
     flags & (primary | others) == primary
 }
 
-/// Whether the server uses more than `maxmemory`, and could not make room.
+/// Whether the server uses more than `maxmemory` and cannot free enough.
 pub(super) fn is_out_of_memory(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_OOM != 0
 }
 
-/// What the server as a whole allows now, whatever the key. Asking costs next to nothing.
+/// What the server as a whole allows now, whatever the key. Asking is almost free.
 pub(super) fn of_the_server(ctx: *mut RedisModuleCtx) -> Authority {
     of_flags(flags(ctx))
 }
@@ -77,8 +77,8 @@ fn of_flags(flags: u32) -> Authority {
     }
 }
 
-/// Whether the command being executed is part of something that does not wait: a transaction, a script, or a call from
-/// another module.
+/// Whether the command being executed must not block: it is part of a transaction or a script, or another module
+/// called it.
 pub(super) fn denies_blocking(ctx: *mut RedisModuleCtx) -> bool {
     let denied = raw::REDISMODULE_CTX_FLAGS_MULTI
         | raw::REDISMODULE_CTX_FLAGS_LUA
@@ -86,15 +86,15 @@ pub(super) fn denies_blocking(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & denied != 0
 }
 
-/// Whether the command being executed was called by a script that replicas, and the append-only file, would be told
-/// to run again instead of what it did. Redis 7.0 did away with that; before, it was off unless asked for.
+/// Whether the command was called by a script that is replicated, and written to the append-only file, as a script
+/// rather than by its effects. Redis 7.0 removed such scripts. Before, they were off by default.
 pub(super) fn is_verbatim_script(ctx: *mut RedisModuleCtx) -> bool {
     if optional!(RedisModule_GetCommand).is_some()
         || flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA == 0
     {
         return false;
     }
-    // Nothing where the command was renamed.
+    // `None` if `CONFIG` was renamed.
     server_flavor::setting(ctx, c"lua-replicate-commands").is_some_and(|setting| setting == b"no")
 }
 
@@ -102,14 +102,14 @@ pub(super) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
 }
 
-/// Whether the server has no user for the command being executed, and everything is allowed: another module called it, it is
-/// repeated for a primary, or it was read from a file. Only for a server that [`knows_of_no_user`].
+/// Whether the command being executed has no user, so that everything is allowed: another module called it, a primary
+/// replicates it, or it comes from a file. Only for a server that [`knows_of_no_user`].
 ///
-/// The server dies where it is asked for the name of a user that there is not. So it is asked to execute, as that user, a
-/// command that there is not: before it looks for the command it looks for the user.
+/// `GetCurrentUserName` crashes without a user, so probe with a nonexistent command: the server looks for the user
+/// before it looks for the command.
 pub(super) fn has_no_user(ctx: *mut RedisModuleCtx) -> bool {
-    // SAFETY: the format takes no argument, and has the server reply with its error. The reply goes nowhere else; the error
-    // number is this thread's own.
+    // SAFETY: the format takes no argument, and makes the server return its error as a reply. Nobody else gets the
+    // reply. The error number is this thread's own.
     unsafe {
         *errno() = 0;
         let call = || api!(RedisModule_Call)(ctx, c"".as_ptr(), c"CE".as_ptr());
@@ -118,9 +118,9 @@ pub(super) fn has_no_user(ctx: *mut RedisModuleCtx) -> bool {
     io::Error::last_os_error().raw_os_error() == Some(libc::ENOTSUP)
 }
 
-/// Whether the server can be asked whether there is a user (Redis 7.0.6 on). Before, it looked for the command first.
+/// Whether the server reports that a command has no user (Redis 7.0.6 on). Earlier servers look for the command first.
 pub(super) fn knows_of_no_user() -> bool {
-    // It came with the same change.
+    // `SetContextUser` came with the same change.
     optional!(RedisModule_SetContextUser).is_some()
 }
 
@@ -128,18 +128,20 @@ pub(super) fn is_in_cluster(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
 }
 
-/// `CLIENT PAUSE`, a failover in progress, a slot being handed over.
+/// Whether writes are paused: `CLIENT PAUSE`, a failover in progress, a slot that is being handed over.
 fn writes_are_paused() -> bool {
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
 }
 
-/// Asks the server whether it would let a client write into the key, by a write of nothing. `None` where it cannot be
-/// asked: before Redis 7.0, or if the command was renamed.
+/// Asks the server whether a client could write the key, with a write that changes nothing. `None` if the server
+/// cannot be asked: before Redis 7.0, or if the command was renamed.
 fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option<Authority> {
-    // Flags for the checks of scripts, and for errors as replies, without which Valkey 9.1 crashes where it refuses.
+    // The flags enable the checks for scripts, and errors as replies, without which Valkey 9.1 crashes when it
+    // refuses.
     let format = if has_dry_runs() { c"DSEscc" } else { c"SEscc" };
-    // SAFETY: the format takes a string and two C strings. The reply goes nowhere else.
+    // SAFETY: the format takes a string and two C strings. Nobody else gets the reply. The error number is this
+    // thread's own.
     let reply = unsafe {
         *errno() = 0;
         let (call, name) = (api!(RedisModule_Call), c"SETRANGE");
@@ -152,46 +154,47 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
         Some(libc::ESPIPE) => Some(Authority::Refused),
         Some(libc::ENETDOWN | libc::EROFS) => Some(Authority::ClusterDown),
         Some(libc::EPERM) => Some(Authority::NotOurs),
-        // Renamed, or the flags are not known.
+        // The command was renamed, or the server does not know the flags.
         Some(libc::ENOENT | libc::EBADF) => None,
         _ => (has_dry_runs() || reply.is_some()).then_some(Authority::Yes),
     }
 }
 
-/// Whether the server would let a client read the key: in a cluster it refuses if the slot is not ours, or if it is
-/// leaving and the key has left already.
+/// Whether the server would let a client read the key. In a cluster it refuses if this node does not own the slot, or
+/// if the slot is migrating and the key has already left.
 pub(super) fn to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Authority {
     to_read_all(ctx, &[key])
 }
 
-/// The same of all these keys at once: it also refuses if they are in several slots, and while their slot moves, unless all of
-/// them are here. The client may have sent `ASKING`.
+/// Like [`to_read`], for several keys at once. The server also refuses keys of several slots, and, while their slot
+/// migrates, keys that are not all on this node. The client may have sent `ASKING`.
 pub(super) fn to_read_all(ctx: *mut RedisModuleCtx, keys: &[*mut RedisModuleString]) -> Authority {
     if flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
         return Authority::Yes;
     }
     match ask_to_read(ctx, keys) {
-        // Renamed: then nobody can be asked, and the server's own redirections have to do.
+        // The command was renamed, so nobody can be asked. The server's own redirections must suffice.
         None | Some(libc::ENOENT) => Authority::Yes,
         Some(libc::ENETDOWN) => Authority::ClusterDown,
         Some(_) => Authority::NotOurs,
     }
 }
 
-/// Asks the server whether it would let a client read the keys. `None` if it would, else the error number.
+/// Asks the server whether it would let a client read the keys. `None` if it would, otherwise the error number.
 pub(super) fn ask_to_read(
     ctx: *mut RedisModuleCtx,
     keys: &[*mut RedisModuleString],
 ) -> Option<i32> {
     let format = if has_dry_runs() { c"Dv" } else { c"v" };
     let (start, count) = (keys.as_ptr(), keys.len());
-    // SAFETY: the format takes strings and their number; the reply goes nowhere else. The error number is this thread's own.
+    // SAFETY: the format takes strings and their number. Nobody else gets the reply. The error number is this thread's
+    // own.
     let reply = unsafe {
         *errno() = 0;
         let (call, name) = (api!(RedisModule_Call), c"EXISTS");
         CallReply::of_call(ctx, name, || call(ctx, name.as_ptr(), format.as_ptr(), start, count))
     };
-    // To a dry run that succeeds some servers reply and some do not.
+    // Some servers reply to a dry run that succeeds, others do not.
     match io::Error::last_os_error().raw_os_error() {
         Some(0) | None if has_dry_runs() => None,
         _ if reply.is_some() && !has_dry_runs() => None,
@@ -200,13 +203,14 @@ pub(super) fn ask_to_read(
 }
 
 /// Whether the server can check a command without executing it (Redis and Valkey 7.2 on). A command that is executed
-/// shows in `MONITOR` and in the statistics.
+/// appears in `MONITOR` and in the statistics.
 fn has_dry_runs() -> bool {
-    // It came with the same release as dry runs, of which there is no sign.
+    // Dry runs cannot be detected. `AddPostNotificationJob` came with the same release.
     optional!(RedisModule_AddPostNotificationJob).is_some()
 }
 
-/// Of how many locks to ask, ten times a second, whether their slots have gone. Few where operators see each question.
+/// How many locks to check in each round, ten rounds a second, for slots that have left. Few if operators see each
+/// check.
 pub(super) fn questions_in_a_round() -> usize {
     if has_dry_runs() { 500 } else { 25 }
 }

@@ -1,4 +1,4 @@
-//! One command in the course of being executed: its words, its key, its reply.
+//! One command that is being executed: its words, its keys, its reply.
 
 use super::blocked_client::BlockedClient;
 use super::ffi::api::status;
@@ -20,7 +20,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::slice;
 
-/// More words than any command takes that names one lock.
+/// No command that names one lock takes more words.
 const FEW_WORDS: usize = 15;
 
 pub(super) struct Call {
@@ -30,7 +30,7 @@ pub(super) struct Call {
     answered: Cell<bool>,
 }
 
-/// Executes a command, behind the [guard]. Whatever becomes of `body`, the client gets exactly one reply.
+/// Executes a command behind the [guard]. The client gets exactly one reply, however `body` ends.
 pub(super) fn execute(
     entry: &'static str,
     ctx: *mut RedisModuleCtx,
@@ -44,7 +44,7 @@ pub(super) fn execute(
     {
         call.reply(&Reply::Error(error));
     }
-    // The reply has told the client; any other status would only be logged by nobody.
+    // The client has its reply, and the server ignores any other status.
     status(true)
 }
 
@@ -57,8 +57,8 @@ impl Call {
         Self { ctx, argv, argc: usize::try_from(argc).unwrap_or(0), answered: Cell::new(false) }
     }
 
-    /// What `parse` makes of the words. They are on the stack, unless they are many. The first, which is the name of the
-    /// command, stays empty: nobody asks for it.
+    /// Passes the words to `parse`. They are on the stack unless there are many. The first word, the command's name,
+    /// stays empty because nobody reads it.
     pub(super) fn parse<'c, R>(
         &'c self,
         parse: impl FnOnce(&[&'c [u8]]) -> Result<R, Error>,
@@ -76,13 +76,13 @@ impl Call {
         parse(words.get(..self.argc).unwrap_or(&words))
     }
 
-    /// Every word, however many, and not counting any as a name: the arguments of a loadmodule line.
+    /// All words, without a command name in front: the arguments of a loadmodule line.
     pub(super) fn all_words(&self) -> Vec<&[u8]> {
         // SAFETY: as in `parse`.
         self.strings().iter().map(|&string| unsafe { bytes_of(string) }).collect()
     }
 
-    /// Lets the request say what is to become of its locks, and does it.
+    /// Lets the request decide what happens to its locks, and does it.
     pub(super) fn change<'r>(
         &self,
         also: Option<&Also<'_>>,
@@ -97,14 +97,14 @@ impl Call {
         }
     }
 
-    /// Replies with the fence of the hold in force, if the proof is of that.
+    /// Replies with the fence of the hold in force, if the proof is of that hold.
     pub(super) fn check(&self, proof: &Proof<'_>) -> Result<(), Error> {
         let checked = LOCKS.check(&self.server(), &self.key()?, proof)?;
         self.reply(&check::reply(checked));
         Ok(())
     }
 
-    /// Runs the command behind the proof if that is of the hold in force, and replies with what it replies.
+    /// Runs the command behind the proof if the proof is of the hold in force, and forwards the command's reply.
     pub(super) fn run_if_held(&self, proof: &Proof<'_>) -> Result<(), Error> {
         if authority::is_verbatim_script(self.ctx) {
             return Err(Error::ScriptRepeated);
@@ -117,7 +117,7 @@ impl Call {
             Checked::Holds { .. } => {}
         }
         let reply = command.run(self.ctx)?;
-        // The server lets no filter of ours hear of what we call ourselves.
+        // The server does not show the module's filter the commands that the module calls.
         command_filter::hear_of_call(command.name(), || command.arguments());
         if reply.is_promise() {
             held_reply::wait(self.ctx, &reply)?;
@@ -131,7 +131,7 @@ impl Call {
         Ok(())
     }
 
-    /// What a server does in a cluster that knows of the keys of a guarded command.
+    /// Checks the keys of a guarded command, in a cluster whose server does not know of these keys.
     fn look_at_keys_of(&self, command: &[*mut RedisModuleString]) -> Result<(), Error> {
         if !slots::is_in_cluster() || guarded_keys::are_told() {
             return Ok(());
@@ -140,7 +140,7 @@ impl Call {
         self.check_slot(&keys)
     }
 
-    /// Replies with what `look` makes of the holds in force, and of the number of those who wait.
+    /// Replies with what `look` says of the holds in force and of the number of waiters.
     pub(super) fn read(
         &self,
         look: impl for<'v> FnOnce(&mut dyn Iterator<Item = Hold<'v>>, usize, Moment) -> Reply<'v>,
@@ -150,7 +150,7 @@ impl Call {
         })
     }
 
-    /// Replies with what `look` makes of the queue.
+    /// Replies with what `look` says of the queue.
     pub(super) fn read_queue(
         &self,
         look: impl for<'q> FnOnce(&'q Queues<BlockedClient>, Name<'q>) -> Reply<'q>,
@@ -159,12 +159,12 @@ impl Call {
         if let Stored::OtherType = key.open(Mode::Read).stored() {
             return Err(Error::WrongType);
         }
-        // Replying writes into the client's buffer and calls nobody back.
+        // Replying writes into the client's buffer and calls nothing back.
         LOCKS.with_queues(|queues| self.reply(&look(queues, key.name())));
         Ok(())
     }
 
-    /// Blocks the client until it is its turn; nil where nothing ever waits.
+    /// Blocks the client until its turn. Replies nil where clients cannot block.
     pub(super) fn wait(
         &self,
         keys: &[LockKey<'_>],
@@ -180,7 +180,7 @@ impl Call {
         Ok(())
     }
 
-    /// Queues the owner, or renews its place.
+    /// Queues the owner, or renews its ticket.
     pub(super) fn take_ticket(
         &self,
         keys: &[LockKey<'_>],
@@ -192,7 +192,7 @@ impl Call {
         ticket::take(self.ctx, keys, names, wanted, ticket, grace)
     }
 
-    /// Whether the client may publish there.
+    /// Whether the client may publish on this channel.
     pub(super) fn check_channel(&self, channel: &[u8]) -> Result<(), Error> {
         channel::check(self.ctx, channel)
     }
@@ -202,14 +202,14 @@ impl Call {
         respond(self.ctx, reply);
     }
 
-    /// The key of the lock, which is the first argument of every command that has one.
+    /// The key of the lock: the first argument of every command that takes a lock.
     pub(super) fn key(&self) -> Result<LockKey<'_>, Error> {
         let name = self.strings().get(1).copied().ok_or(Error::WrongArity)?;
         // SAFETY: an argument of this command, which outlives the `Call` that the key borrows from.
         Ok(unsafe { LockKey::of_argument(self.ctx, name) })
     }
 
-    /// The keys of all locks of the request. In a cluster the server has looked at the first only.
+    /// The keys of all locks of the request. In a cluster the server has checked only the first.
     #[inline(never)]
     pub(super) fn keys(&self, also: Option<&Also<'_>>) -> Result<Vec<LockKey<'_>>, Error> {
         let mut keys = vec![self.key()?];
@@ -226,7 +226,7 @@ impl Call {
         Ok(keys)
     }
 
-    /// Whether the other keys are in the slot of the first, and all of them here.
+    /// Checks that the other keys are in the slot of the first, and all on this node.
     fn check_slot(&self, others: &[*mut RedisModuleString]) -> Result<(), Error> {
         let slot = Slot::of(self.key()?.name().key);
         // SAFETY: arguments of this command.
@@ -248,8 +248,8 @@ impl Call {
         if self.argv.is_null() {
             return &[];
         }
-        // SAFETY: the server passes `argc` valid strings, and keeps them until the command returns,
-        // which is after this `Call` is gone.
+        // SAFETY: the server passes `argc` valid strings, and keeps them until the command returns, when this `Call`
+        // is gone.
         unsafe { slice::from_raw_parts(self.argv, self.argc) }
     }
 }

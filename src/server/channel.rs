@@ -1,7 +1,7 @@
-//! Channels on which the grant of a lock is published: who may name one, and the message itself.
+//! Channels on which the grant of a lock is published: who may name a channel, and the message itself.
 //!
-//! The right to publish is checked when a client names the channel, as the server would check its `PUBLISH`. A message
-//! goes to every node of a cluster, and not to replicas: it may be lost, and nothing depends on it.
+//! The right to publish is checked when a client names the channel, as the server checks its `PUBLISH`. A message goes
+//! to every node of a cluster, but not to replicas. A message may be lost, and nothing depends on it.
 
 use super::authority;
 use super::ffi::api::{flag, optional, status};
@@ -27,7 +27,7 @@ pub(super) fn check(ctx: *mut RedisModuleCtx, channel: &[u8]) -> Result<(), Erro
     if authority::has_no_user(ctx) {
         return Ok(());
     }
-    // SAFETY: the client of the command has a user, as was just seen, whose name is ours to free.
+    // SAFETY: the client of the command has a user, as was just checked. The name of the user is ours to free.
     let name = unsafe { OwnedString::given(ctx, name_of_user(ctx)) };
     // SAFETY: takes a valid string.
     let Some(user) = NonNull::new(unsafe { user_of_name(name.string()) }) else {
@@ -48,7 +48,7 @@ pub(super) fn check(ctx: *mut RedisModuleCtx, channel: &[u8]) -> Result<(), Erro
     if is_allowed { Ok(()) } else { Err(Error::ChannelDenied) }
 }
 
-/// How many subscribers of this server hear of it.
+/// Publishes the message. Returns how many subscribers of this server receive it.
 pub(super) fn publish(ctx: *mut RedisModuleCtx, channel: &[u8], message: &[u8]) -> usize {
     let Some(publish) = optional!(RedisModule_PublishMessage) else { return 0 };
     let (channel, message) = (OwnedString::new(ctx, channel), OwnedString::new(ctx, message));

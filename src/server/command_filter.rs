@@ -1,9 +1,9 @@
-//! The command filter, which notices that another client's command may free a contended lock.
+//! The command filter, which notices commands of other clients that may free a contended lock.
 //!
-//! Key events would tell exactly. But the server makes them for every key of everybody: each `DEL` and
-//! each `SET` with an expiry would cost some percent more, and on most servers for as long as the module
-//! is loaded, because most cannot unsubscribe. Every server can remove a **command filter**. It is
-//! installed when the first client begins to wait, and removed when nobody waits any more.
+//! Keyspace events would be exact. But the server makes them for every key of every client: each `DEL` and each `SET`
+//! with an expiry would cost a few percent more. Most servers cannot unsubscribe, so the cost would last as long as
+//! the module is loaded. Every server can remove a **command filter**. The filter is installed when the first client
+//! begins to wait, and removed when nobody waits any more.
 //!
 //! ```text
 //!   a client's command ──► filter ──► is one of its words the name of a contended lock?
@@ -11,13 +11,12 @@
 //!                                                         no: nothing    yes: suspect it, look at it soon
 //! ```
 //!
-//! The filter does not know whether the command is allowed, so a suspicion only makes the module look at
-//! the key, and not again for a moment. A command that only reads frees no lock: it may make the server
-//! notice that a lease is over, but that moment is known. A command that is queued in a transaction
-//! passes the filter when it is queued and not when it is executed, which is why
-//! [`Queues::suspect`](leasehold_core::lock::Queues::suspect) goes on looking for a while. What names no
-//! key comes as an event of its own (a flush, a swap, an eviction), or is noticed by the routine, which looks
-//! at each contended lock again.
+//! The filter does not know whether the command is allowed. So a suspicion only makes the module look at the key, at
+//! most once in a while. A command that only reads frees no lock: it may make the server notice an expiry, but the
+//! module knows when the lease ends. A command in a transaction passes the filter when it is queued, not when it is
+//! executed, so [`Queues::suspect`](leasehold_core::lock::Queues::suspect) makes the module look for a while. Changes
+//! that name no key arrive as their own events (a flush, a swap, an eviction), or are found when each contended lock
+//! is rechecked.
 
 use super::effect::Readers;
 use super::ffi::api::{api, flag};
@@ -39,7 +38,7 @@ const OURS: &[u8] = b"lock.";
 static FILTER: MainThread<Cell<Option<NonNull<raw::RedisModuleCommandFilter>>>> =
     MainThread::new(Cell::new(None));
 
-/// Nothing is known of them until somebody waits for the first time.
+/// The commands that only read. Unknown until the first client waits.
 static READERS: MainThread<Readers> = MainThread::new(Readers::new());
 
 pub(super) fn reset() {
@@ -48,30 +47,30 @@ pub(super) fn reset() {
     call_filter::enter_by(Some(called));
 }
 
-/// Installs the filter, if it is not installed: somebody waits.
+/// Installs the filter, unless it is installed: somebody waits.
 pub(super) fn install(ctx: *mut RedisModuleCtx) {
     if FILTER.get().is_some() {
         return;
     }
     READERS.learn(ctx);
-    // A filter is given no context of the module's.
+    // The server passes no module context to a filter.
     context::detach(ctx);
-    // The module itself asks the server to try a command on a contended key: see `authority`.
+    // The module itself probes contended keys with commands: see `authority`.
     let flags = flag(raw::REDISMODULE_CMDFILTER_NOSELF);
-    // SAFETY: the callback has the signature the server calls.
+    // SAFETY: the callback has the signature that the server calls.
     let filter = unsafe { api!(RedisModule_RegisterCommandFilter)(ctx, Some(filter), flags) };
     FILTER.set(NonNull::new(filter));
 }
 
-/// In a cluster the filter is always installed, for slots that come and go.
+/// In a cluster the filter is always installed, to see slots come and go.
 pub(super) fn install_in_cluster(ctx: *mut RedisModuleCtx) {
     if slots::is_in_cluster() {
         install(ctx);
     }
 }
 
-/// Removes the filter if nobody waits. Not right after the last waiter has left: the next may be about to
-/// come.
+/// Removes the filter if nobody waits. Called with a delay after the last waiter has left, because the next waiter may
+/// come soon.
 pub(super) fn remove_if_idle(ctx: *mut RedisModuleCtx) {
     if !LOCKS.with_queues(|queues| queues.is_empty()) {
         return;
@@ -91,18 +90,18 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
         if slots::is_in_cluster() {
             slots::hear(ctx, Words::starting_at(0, filtered));
         }
-        // Its name is not that of a lock.
+        // The command's name is not the name of a lock.
         LOCKS.suspect(Words::starting_at(1, filtered), || suspicion(filtered), clock::now);
     });
 }
 
-/// The server is about to execute what the module calls.
+/// The server is about to execute a command that the module calls.
 unsafe extern "C" fn called(filtered: *mut RedisModuleCommandFilterCtx) {
-    // SAFETY: it is what the server has called this with.
+    // SAFETY: the server has passed this context to `called`, which has not returned.
     guard::value("called", (), || unsafe { call_filter::look(filtered) });
 }
 
-/// The module itself has called this command, of which the filter does not hear.
+/// Notes a command that the module has called, since the filter does not see it.
 pub(super) fn hear_of_call<'w, W: Iterator<Item = &'w [u8]>>(
     command: &[u8],
     arguments: impl Fn() -> W,
@@ -111,7 +110,7 @@ pub(super) fn hear_of_call<'w, W: Iterator<Item = &'w [u8]>>(
     LOCKS.suspect(arguments(), || suspicion_of(command, options()), clock::now);
 }
 
-/// Behind the command, the key and the value.
+/// The options follow the command, the key and the value.
 const OPTIONS_OF_SET_AT: u8 = 3;
 
 fn suspicion(filtered: *mut RedisModuleCommandFilterCtx) -> Option<Suspicion> {
@@ -119,17 +118,17 @@ fn suspicion(filtered: *mut RedisModuleCommandFilterCtx) -> Option<Suspicion> {
     suspicion_of(command, Words::starting_at(OPTIONS_OF_SET_AT.into(), filtered))
 }
 
-/// The module's own commands settle what they change themselves.
+/// The module's own commands settle their changes themselves.
 fn suspicion_of<'w>(command: &[u8], options: impl Iterator<Item = &'w [u8]>) -> Option<Suspicion> {
     let is_ours = command.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS));
     if is_ours { None } else { READERS.suspicion(command, options) }
 }
 
-/// The words of the command that is being filtered, which nobody changes meanwhile.
+/// The words of the command being filtered. Nobody changes them meanwhile.
 struct Words<'f> {
     filtered: *mut RedisModuleCommandFilterCtx,
     next: c_int,
-    /// The words are the server's, until the filter returns.
+    /// The words belong to the server until the filter returns.
     call: PhantomData<&'f ()>,
 }
 
@@ -143,7 +142,7 @@ impl<'f> Iterator for Words<'f> {
     type Item = &'f [u8];
 
     fn next(&mut self) -> Option<Self::Item> {
-        // SAFETY: takes the context that the filter was called with, and a position; null past the end.
+        // SAFETY: takes the context that the filter was called with, and a position. Returns null past the end.
         let word = unsafe { api!(RedisModule_CommandFilterArgGet)(self.filtered, self.next) };
         self.next = self.next.saturating_add(1);
         if word.is_null() {

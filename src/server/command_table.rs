@@ -1,7 +1,7 @@
-//! What the server says of its own commands, for those that are to be guarded.
+//! What the server says of a guarded command.
 //!
-//! The server is asked once for each: a command of its own never changes. One of a module may be another one after
-//! `MODULE UNLOAD`, so the server is asked each time.
+//! The server is asked once for each of its own commands, since they never change. A module's command may be a
+//! different one after `MODULE UNLOAD`, so the server is asked each time.
 
 use super::ffi::api::api;
 use super::ffi::call_reply::CallReply;
@@ -13,7 +13,7 @@ use redis_module::raw::RedisModuleCtx;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// The name of a command, with that of its subcommand. None of the server's comes near that length.
+/// The name of a command and its subcommand. No command of the server has a name of nearly that length.
 pub(super) type CommandName = ShortText<129>;
 
 static KNOWN: MainThread<RefCell<BTreeMap<Box<[u8]>, Known>>> =
@@ -22,7 +22,7 @@ static KNOWN: MainThread<RefCell<BTreeMap<Box<[u8]>, Known>>> =
 #[derive(Clone, Copy)]
 enum Known {
     Command(Result<Guarded, Error>),
-    /// What it is depends on the second word, as with `OBJECT ENCODING`.
+    /// Depends on the second word, as in `OBJECT ENCODING`.
     Container,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn find(
     name: &[u8],
     second: Option<&[u8]>,
 ) -> Result<Guarded, Error> {
-    // With such a letter the server would take it for the name of a subcommand, which is none of a command.
+    // The server would read `|` as the separator of a subcommand, but no command name contains it.
     if name.contains(&b'|') {
         return Err(Error::GuardedUnknown);
     }
@@ -59,7 +59,7 @@ fn look_up(ctx: *mut RedisModuleCtx, name: &[u8]) -> Result<Known, Error> {
 }
 
 fn ask(ctx: *mut RedisModuleCtx, name: &[u8]) -> Result<Known, Error> {
-    // SAFETY: the format takes a C string, and bytes and their number. The reply goes nowhere else.
+    // SAFETY: the format takes a C string, then bytes and their number. Nobody else gets the reply.
     let reply = unsafe {
         let (call, command, format) = (api!(RedisModule_Call), c"COMMAND", c"cb".as_ptr());
         CallReply::of_call(ctx, command, || {

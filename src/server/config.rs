@@ -1,5 +1,5 @@
-//! What an operator can set: `CONFIG SET leasehold.*` where the server has it (7.0 on), and arguments of
-//! the loadmodule line everywhere.
+//! What an operator can set: `CONFIG SET leasehold.*` on servers that have module settings (7.0 on), and arguments of
+//! the loadmodule line on all servers.
 
 use super::ffi::api::{optional, status};
 use super::locks::{LOCKS, fences, with_fences};
@@ -13,13 +13,13 @@ use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// One number that an operator can set.
+/// A number that an operator can set.
 struct Setting {
     /// Without the `leasehold.` that the server puts in front.
     name: &'static CStr,
     bounds: RangeInclusive<i64>,
     default: i64,
-    /// Atomic only to be a static: there is one thread.
+    /// Atomic only because a static must be `Sync`: there is one thread.
     value: AtomicI64,
 }
 
@@ -29,17 +29,17 @@ static MAX_TTL: Setting = Setting::new(
     Ttl::USUAL_LIMIT.millis().cast_signed(),
 );
 static MAX_HOLDERS: Setting = Setting::new(c"max-holders", 1..=99_999, 1_000);
-/// More than the 10 s for which a primary that Sentinel has replaced may go on, with Sentinel's own settings.
+/// More than the 10 s for which a primary that Sentinel has replaced may go on, with Sentinel's default settings.
 static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 15_000);
-/// As long as the longest ttl may be.
+/// At most the longest ttl.
 static QUARANTINE: Setting =
     Setting::new(c"quarantine-ms", 0..=Ttl::LONGEST.millis().cast_signed(), 0);
-/// What 80 % of the usual `maxclients` is.
+/// 80 % of the default `maxclients`.
 static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 0..=1_000_000, 8_000);
 static MAX_WAITERS_PER_LOCK: Setting = Setting::new(c"max-waiters-per-lock", 0..=1_000_000, 8_000);
-/// Those of a lock have no other limit: a ticket keeps no connection.
+/// A lock has no limit of its own for tickets: a ticket occupies no connection.
 static MAX_TICKETS: Setting = Setting::new(c"max-tickets", 0..=1_000_000, 100_000);
-/// Of `maxclients`. The rest is for those who hold the locks, and for everybody else.
+/// In percent of `maxclients`. The rest is for the holders and for all other clients.
 static MAX_WAITERS_PERCENT: Setting = Setting::new(c"max-waiters-percent", 1..=100, 80);
 static LOG_MAX_LEN: Setting = Setting::new(c"log-max-len", 0..=10_000, 128);
 static LOG_LONG_WAIT: Setting = Setting::new(
@@ -82,16 +82,16 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-/// By this name the server tells that more may hold a lock, or fewer.
+/// The server reports this name when the number of possible holders of a lock changes.
 pub(super) const MAX_HOLDERS_CHANGED: &CStr = c"leasehold.max-holders";
 
-/// Tells the observer, which keeps a copy.
+/// Tells the observer, which keeps copies of its settings.
 fn configure_observer() {
     let length = usize::try_from(LOG_MAX_LEN.get()).unwrap_or(usize::MAX);
     LOCKS.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
 }
 
-/// How many may wait on the server, if it accepts enough clients: see [`super::room`].
+/// How many waiters the server may have, if it accepts enough clients: see [`super::room`].
 pub(super) fn max_waiters() -> u64 {
     MAX_WAITERS.get()
 }
@@ -104,7 +104,7 @@ pub(super) fn max_tickets() -> u64 {
     MAX_TICKETS.get()
 }
 
-/// How much of `maxclients` those who wait may take.
+/// Which share of `maxclients` the waiters may take.
 pub(super) fn max_waiters_percent() -> u64 {
     MAX_WAITERS_PERCENT.get()
 }
@@ -114,12 +114,12 @@ pub(super) fn fence_margin_millis() -> u64 {
     FENCE_MARGIN.get()
 }
 
-/// For how long nothing is granted by a new process, or a new primary.
+/// How long a new process, or a new primary, grants nothing.
 pub(super) fn quarantine_millis() -> u64 {
     QUARANTINE.get()
 }
 
-/// Sets everything to its default, and then to what the loadmodule line says: names and values in turn.
+/// Sets everything to its default, then to the arguments of the loadmodule line: alternating names and values.
 pub(super) fn from_arguments(words: &[&[u8]]) -> Result<(), String> {
     SETTINGS.iter().for_each(|setting| setting.set(setting.default));
     for pair in words.chunks(2) {
@@ -144,8 +144,8 @@ pub(super) fn from_arguments(words: &[&[u8]]) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the settings known as `leasehold.*`, with the arguments as defaults, and reads what the
-/// configuration file says. A server without such settings is content with the arguments.
+/// Registers the settings as `leasehold.*`, with the arguments as defaults, and applies the configuration file. A
+/// server without module settings uses the arguments only.
 pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     let (Some(register), Some(load)) =
         (optional!(RedisModule_RegisterNumericConfig), optional!(RedisModule_LoadConfigs))
@@ -153,8 +153,8 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
         return Ok(());
     };
     for &setting in &SETTINGS {
-        // SAFETY: the strings and the setting, which the callbacks get back, are static; the callbacks have
-        // the signatures the server calls.
+        // SAFETY: the strings and the setting, which the callbacks get back, are static. The callbacks have the
+        // signatures that the server calls.
         let outcome = unsafe {
             register(
                 ctx,
@@ -173,7 +173,7 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
             return Err(format!("the server refused {}", setting.name.to_string_lossy()));
         }
     }
-    // SAFETY: all of them are registered.
+    // SAFETY: all settings are registered.
     if unsafe { load(ctx) } == status(true) {
         configure_observer();
         Ok(())
@@ -188,13 +188,13 @@ fn names() -> String {
 
 extern "C" fn get(_name: *const c_char, setting: *mut c_void) -> c_longlong {
     guard::value("config-get", 0, || {
-        // SAFETY: the server hands back what `register` gave it: a static.
+        // SAFETY: the server passes the pointer that `register` gave it, to a static.
         unsafe { &*setting.cast::<Setting>() }.value.load(Ordering::Relaxed)
     })
 }
 
-/// The server has checked the bounds. It may still refuse the `CONFIG SET` that this is a part of, and then sets what was
-/// set before: nothing but the number may change here, and the rest is for [`take_effect`].
+/// Sets a number whose bounds the server has checked. The server may still refuse the `CONFIG SET`, and then restores
+/// the old number. So only the number may change here, and [`take_effect`] does the rest.
 extern "C" fn set(
     _name: *const c_char,
     value: c_longlong,
@@ -210,12 +210,12 @@ extern "C" fn set(
 
 /// A `CONFIG SET` has succeeded.
 ///
-/// The callback that a setting can have for this (`applyfn`) would be too early: Redis 8.6 calls that of each setting in
-/// turn, and may then find the next one wrong, such as a port that is taken.
+/// The callback `applyfn` would be too early: Redis 8.6 calls it for each setting in turn, and may then fail at the
+/// next setting, such as a port that is in use.
 pub(super) fn take_effect() {
     configure_observer();
     if quarantine_millis() == 0 && fences().is_quarantined() {
-        // An operator who knows that no unknown grant is left need not wait for the end of this one.
+        // An operator who knows that no unknown grant remains need not wait for the end of this quarantine.
         with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
         LOCKS.mark_all(None);
     }

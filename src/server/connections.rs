@@ -1,7 +1,7 @@
-//! Connections that end, while holds are bound to them.
+//! Connections that end while holds are bound to them.
 //!
-//! The server tells of every connection that begins and ends, so the module subscribes once a hold is bound. The event comes
-//! in the middle of whatever the server does: the [engine](leasehold_core::engine) only notes it.
+//! The server reports every connection that begins and ends, so the module subscribes only once a hold is bound. The
+//! event comes while the server does something else, so the [engine](leasehold_core::engine) only notes it.
 
 use super::ffi::api::{optional, status};
 use super::ffi::main_thread::MainThread;
@@ -19,7 +19,7 @@ static CHANGES: MainThread<ServerSubscription> =
 /// Whether the server is about to call [`woken`].
 static IS_WAKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-/// A hold is bound.
+/// Subscribes: a hold is bound.
 pub(super) fn hear(ctx: *mut RedisModuleCtx) {
     CHANGES.take_out(ctx);
 }
@@ -45,15 +45,15 @@ unsafe extern "C" fn changed(
     });
 }
 
-/// Redis 7.0 closes most connections after it has decided how long to sleep, and would be late for a timer that is set
-/// then. It is woken up, and finds the timer. Redis 6.2 has no way to be woken up. Later servers decide when they have
-/// closed them.
+/// Wakes the server, so that it sees a timer set in this event. Redis 7.0 closes most connections after it has decided
+/// how long to sleep, and would fire such a timer late. Redis 6.2 cannot be woken. Later servers decide how long to
+/// sleep after they have closed connections.
 fn wake() {
     if IS_WAKING.get() || optional!(RedisModule_AddPostNotificationJob).is_some() {
         return;
     }
     if let Some(add) = optional!(RedisModule_EventLoopAddOneShot) {
-        // SAFETY: the callback has the signature the server calls, and needs no data.
+        // SAFETY: the callback has the signature that the server calls, and needs no data.
         let outcome = unsafe { add(Some(woken), ptr::null_mut()) };
         IS_WAKING.set(outcome == status(true));
     }

@@ -1,26 +1,26 @@
-//! Whether a waiter that was granted the lock gets to hear of it.
+//! Finds waiters that were granted the lock and will never receive the grant.
 //!
-//! The server calls the reply callback also for a client that it has decided to close, as after `ACL DELUSER`. It drops
-//! the reply, frees the client at the end of the same turn of its event loop, and calls no disconnect callback. So the
-//! reply callback has to find out for itself, and a grant that is not going to be heard of goes back.
+//! The server calls the reply callback also for a client that it has decided to close, as after `ACL DELUSER`. The
+//! server drops the reply, frees the client at the end of the same turn of its event loop, and calls no disconnect
+//! callback. So the reply callback itself must find out, and return a grant that will not be delivered.
 //!
 //! ```text
-//!   file events, timers   ACL DELUSER: the waiter is to be closed    a release: it is granted the lock
+//!   file events, timers   ACL DELUSER: the waiter will be closed     a release: it is granted the lock
 //!   beforeSleep           reply callback: is the client about to be closed?    yes: the grant goes back
 //!                         replies are written, clients that are to be closed are freed
 //! ```
 //!
-//! That the client is gone at the end of the turn proves nothing. It may have been sent its grant, and have ended by
-//! a `QUIT` that it had sent ahead, a mistake in what it sent, or an eviction of clients. Then it keeps the lock:
-//! that nobody holds a lock beside it (L1) comes before waiting for a lease in vain (L5).
+//! A client that is gone at the end of the turn may have received its grant: its connection may have ended because of
+//! a pipelined `QUIT`, a protocol error, or client eviction. Then it keeps the lock, because one holder at a time (L1)
+//! matters more than a needless wait for the end of a lease (L5).
 //!
-//! A client whose user is deleted is given the default user before it is closed. A client that waits cannot change its
-//! user by itself, so whoever waited as another user and is the default user now is about to be closed. No time limit is needed
-//! for this, and no command has to be recognized.
+//! The server gives a client the default user before it closes the client for a deleted user. A waiting client cannot
+//! change its user. So a client that began to wait as another user, and now has the default user, is about to be
+//! closed. This needs no time limit, and no command must be recognized.
 //!
-//! For all other reasons, only `CLIENT LIST` tells that a client is about to be closed, and asking takes as long as half a
-//! hand-off. So it is asked only about clients that the server may have decided to close while they waited: those that it
-//! sends messages to, which have limits for that, and all of them on a Valkey with threads that read and write.
+//! For all other reasons, only `CLIENT LIST` shows that a client is about to be closed, and asking costs half a
+//! hand-off. So the module asks only about clients that the server may have decided to close while they waited:
+//! clients that receive messages, whose output buffers are limited, and all clients on a Valkey with I/O threads.
 
 use super::ffi::api::optional;
 use super::ffi::client::{self, User};
@@ -33,21 +33,21 @@ use redis_module::raw::{self, RedisModuleCtx};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// The setting that says whether threads of the server's write what clients are sent.
+/// The setting that says how many I/O threads the server has.
 ///
-/// A Valkey that has such threads does not free a client whose connection has ended while one of them is writing to it. It
-/// marks the client, calls the reply callback, and frees the client later.
+/// A Valkey with I/O threads does not free a client whose connection ends while a thread writes to it. Valkey marks
+/// the client, calls the reply callback, and frees the client later.
 pub(super) const THREADS_SETTING: &CStr = c"io-threads";
 
-/// Not known until a waiter is first told of its grant, nor right after the setting has changed.
+/// Unknown until the first waiter is sent its grant, and after the setting has changed.
 static THREADS_MAY_WRITE: MainThread<Cell<Option<bool>>> = MainThread::new(Cell::new(None));
 
-/// The setting may have changed.
+/// Forgets the setting, which may have changed.
 pub(super) fn reset() {
     THREADS_MAY_WRITE.set(None);
 }
 
-/// Where the server cannot be asked, because the command was renamed, there may be threads.
+/// Whether threads write to clients. If `CONFIG` was renamed, nobody can be asked, and there may be threads.
 fn threads_may_write(ctx: *mut RedisModuleCtx) -> bool {
     THREADS_MAY_WRITE.get().unwrap_or_else(|| {
         let may = server_flavor::is_valkey(ctx)
@@ -57,7 +57,7 @@ fn threads_may_write(ctx: *mut RedisModuleCtx) -> bool {
     })
 }
 
-/// The waiter whose context this is, and who began to wait as this user, is being sent the fence of its grant.
+/// The waiter of this context, who began to wait as this user, is being sent the fence of its grant.
 pub(super) fn sent(ctx: *mut RedisModuleCtx, granted: WaiterGrant, user: User) {
     let client = client::id(ctx);
     let is_without_user = user == User::Other && User::of(ctx, client) == User::Default;
@@ -68,8 +68,8 @@ pub(super) fn sent(ctx: *mut RedisModuleCtx, granted: WaiterGrant, user: User) {
     }
 }
 
-/// Redis 6.2 decides to close a client also when it notices that its connection has ended. Later servers free it there
-/// and then.
+/// Whether the server may have decided to close the client while it waited. Redis 6.2 also does so when it notices
+/// that the connection has ended. Later servers free such a client immediately.
 fn may_be_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
     let came_with_7_0 = optional!(RedisModule_GetCommand).is_some();
     let is_sent_messages = client::flags(client)

@@ -1,4 +1,4 @@
-//! What is due at some time, and done when the [alarm] rings.
+//! What is done when the [alarm] rings.
 
 use super::alarm::{self, Duties};
 use super::ffi::main_thread::MainThread;
@@ -13,14 +13,14 @@ use leasehold_core::lock::{Moment, Now};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
-/// Looks at locks to which nothing is known to have happened.
+/// Rounds of checks of locks that no event has named.
 static ROUNDS: MainThread<Throttle> = MainThread::new(Throttle::new());
 
 pub(super) fn begin() {
     alarm::begin(Duties { next, ring: Some(ring) });
 }
 
-/// When there is next something to do.
+/// When the next thing is due.
 fn next(now: Now) -> Option<Moment> {
     let soon = [slots::due(now.monotonic), fence_broadcast::due(now.monotonic)];
     let soon = soon.into_iter().flatten().map(|then| now.wall_at(then));
@@ -28,7 +28,7 @@ fn next(now: Now) -> Option<Moment> {
     soon.chain(LOCKS.next_due(now)).chain(in_vain).min()
 }
 
-/// Does what is due. Called from contexts of the module's own, whose selected database is nobody's.
+/// Does what is due. Called from the module's own contexts, whose selected database no client uses.
 fn work(ctx: *mut RedisModuleCtx) {
     slots::look();
     eviction::work(ctx);
@@ -37,11 +37,11 @@ fn work(ctx: *mut RedisModuleCtx) {
 }
 
 unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
-    // First of all, whatever happens then: the server frees a timer that has rung, and stopping it would free
-    // it again.
+    // First, whatever happens then: the server frees a timer that has fired, and stopping the timer would free it
+    // again.
     let alarm = alarm::take();
     guard::event("alarm", ctx, || {
-        // Nothing is due, and the next alarm is for the server's routine to set.
+        // If the alarm is early, nothing is due, and the server's cron sets the next alarm.
         if !alarm.is_some_and(|alarm| alarm.is_early(clock::now())) {
             work(ctx);
             alarm::reconsider();
@@ -49,10 +49,10 @@ unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
     });
 }
 
-/// The server's timers go by the wall clock. If that is set back by an hour, so is the alarm, and those who
-/// wait would wait an hour longer; if it is set forward, the server does not look at once. Its own routine goes by a
-/// clock that never steps: it notices an alarm that is further away than any can be, or that should have rung, and
-/// sets it anew.
+/// Subscribes to the server's cron. The server's timers follow the wall clock. If the clock is set back by an hour,
+/// the alarm would ring, and waiters would get their locks, an hour late. If the clock is set forward, the server does
+/// not look at its timers at once. The cron follows a clock that never steps. It notices an alarm that is further
+/// ahead than any alarm can be, or that should have rung, and sets it again.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CRON_LOOP, Some(routine))
 }
@@ -65,8 +65,8 @@ unsafe extern "C" fn routine(
 ) {
     guard::event("routine", ctx, || {
         if slots::is_in_cluster() {
-            // Nothing tells the module that the cluster is down, in which case nobody is to wait, or that other nodes
-            // say that a slot has gone.
+            // No event tells the module that the cluster is down, when nobody may wait, or that other nodes say that a
+            // slot has left.
             ROUNDS.want();
             if ROUNDS.take(clock::monotonic()) {
                 let count = authority::questions_in_a_round();

@@ -1,7 +1,7 @@
-//! What a command may do to a lock that it names, as far as its words tell.
+//! What a command may do to a lock that it names, judged by its words.
 //!
-//! The command filter sees every command before the server does, and asks this of those that name a contended
-//! lock. What cannot be told from the words counts as what frees a lock.
+//! The command filter sees every command before the server does, and asks this about commands that name a contended
+//! lock. If the words do not tell, the command counts as one that frees the lock.
 
 use super::ffi::call_reply::CallReply;
 use leasehold_core::lock::Suspicion;
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 /// The commands that only read, as the server lists them.
 pub(super) struct Readers {
-    /// In order. Longer names than fit are left out, and count as what frees a lock.
+    /// Sorted. Longer names are left out, and count as commands that free a lock.
     names: RefCell<Vec<Name>>,
 }
 
@@ -26,8 +26,8 @@ impl Readers {
         self.names.borrow_mut().clear();
     }
 
-    /// Asks the server which commands only read. Those of modules that are loaded later are not among them, and
-    /// none are where the question is not answered: then locks are looked at more often than they need to be.
+    /// Asks the server which commands only read. Commands of modules loaded later are missing. If the server does not
+    /// answer, the list is empty, and locks are looked at more often than necessary.
     pub(super) fn learn(&self, ctx: *mut RedisModuleCtx) {
         if !self.names.borrow().is_empty() {
             return;
@@ -39,8 +39,8 @@ impl Readers {
         self.names.replace(names);
     }
 
-    /// What a command may do to a lock that it names; `None` if it leaves the lock as it is. `options` are the
-    /// words behind the third.
+    /// What a command may do to a lock that it names. `None` if the command leaves the lock unchanged. `options` are
+    /// the words after the third.
     pub(super) fn suspicion<'w>(
         &self,
         command: &[u8],
@@ -57,13 +57,13 @@ impl Readers {
     }
 }
 
-/// Of a `SET` with these options.
+/// What a `SET` with these options may do.
 fn set<'w>(options: impl Iterator<Item = &'w [u8]>) -> Option<Suspicion> {
     let (mut is_new, mut expires) = (false, false);
     for option in options {
         let is_any_of = |known: &[&[u8]]| known.iter().any(|it| option.eq_ignore_ascii_case(it));
         if is_any_of(&[b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"]) {
-            // Behind it may be any word.
+            // Any word may follow this option.
             return Some(Suspicion::Freed);
         }
         is_new |= is_any_of(&[b"NX"]);
@@ -71,7 +71,7 @@ fn set<'w>(options: impl Iterator<Item = &'w [u8]>) -> Option<Suspicion> {
     }
     match (is_new, expires) {
         (true, _) => None,
-        // It may have expired already.
+        // The new value may have expired already.
         (false, true) => Some(Suspicion::Freed),
         (false, false) => Some(Suspicion::Rewritten),
     }

@@ -1,4 +1,4 @@
-//! The commands, as the server calls them. Each: parse, open the key, let the page answer.
+//! The commands, as the server calls them. Each parses its words, opens the key, and replies with what the core says.
 
 use super::call::Call;
 use super::ffi::api::status;
@@ -14,7 +14,7 @@ use leasehold_core::lock::{Decision, Names, Wait};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
 
-/// What every command looks like to the server.
+/// The signature of every command.
 pub(super) type Entry =
     extern "C" fn(*mut RedisModuleCtx, *mut *mut RedisModuleString, c_int) -> c_int;
 
@@ -46,8 +46,8 @@ pub(super) extern "C" fn acquire(
     })
 }
 
-/// What was asked for is not to be had now. `None` if the client has its reply, or waits for it. Out of the way of
-/// those who get it at once.
+/// The request cannot be granted now. Returns `None` if the client has its reply or waits for it. Not inlined, to keep
+/// the code away from requests that are granted at once.
 #[inline(never)]
 fn begin_to_wait(
     call: &Call,

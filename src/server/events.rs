@@ -1,11 +1,10 @@
-//! What happens to keys behind the module's back and without a command that names them: flushes and
-//! swaps. For evictions see [`eviction`](super::eviction), and for commands that name keys
-//! [`command_filter`](super::command_filter).
+//! Changes to keys that no command names: flushes and swaps. For evictions see [`eviction`](super::eviction), for
+//! commands that name keys [`command_filter`](super::command_filter).
 //!
-//! Nothing is decided here. An event only marks the locks that somebody waits for: the
-//! callbacks run in the middle of whatever the server is doing, such as walking over the very tables that a hand-off
-//! would change. For the same reason there are no jobs after a notification (`RM_AddPostNotificationJob`), which some
-//! servers run between two steps of such a walk, and die.
+//! Nothing is decided here. An event only marks the locks that have waiters. The callbacks run while the server does
+//! something else, such as walking the very tables that a hand-off would change. For the same reason there are no
+//! post-notification jobs (`RM_AddPostNotificationJob`): some servers run them between two steps of such a walk, and
+//! crash.
 
 use super::ffi::subscription;
 use super::guard;
@@ -13,7 +12,7 @@ use super::locks::LOCKS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
-/// Subscribes to what comes without a command that names the key; false if the server will not have it.
+/// Subscribes to the events. False if the server refuses.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     let events: [(u64, raw::RedisModuleEventCallback); 2] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(flushed)),

@@ -1,13 +1,13 @@
-//! Locks that the server evicts although they are held: noticed, kept in memory, and put back.
+//! Locks that the server evicts although they are held: noticed, kept in memory, and written again.
 //!
-//! A server short of memory deletes what its `maxmemory-policy` lets it delete, and a lock looks to
-//! it like any other key. How the module learns of it depends on the server:
+//! A server short of memory evicts keys by its `maxmemory-policy`, and treats a lock like any other key. How the
+//! module learns of an eviction depends on the server:
 //!
-//! - Redis and Valkey from 7.2 on tell of each key before it goes, with its value, and why it goes.
-//!   They make this event also for every key that is deleted, overwritten or expires, so the module
-//!   subscribes to it only while [`server_settings`](super::server_settings) says that locks may be evicted.
-//! - Older servers tell of an eviction only when the key is gone. There the module knows what a key
-//!   held only if somebody waits for the lock, and subscribes only while somebody does.
+//! - Redis and Valkey from 7.2 on announce each key before they delete it, with its value and the reason. They make
+//!   this event also for every key that is deleted, overwritten or expires, so the module subscribes only while
+//!   [`server_settings`](super::server_settings) says that locks may be evicted.
+//! - Older servers announce an eviction only after the key is gone. There the module knows the value of a key only if
+//!   the lock has waiters, and subscribes only while somebody waits.
 //!
 //! The key cannot be written inside the event. The [engine](leasehold_core::engine) writes it soon after.
 
@@ -24,15 +24,15 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleStrin
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Of each key that is about to go.
+/// Announces each key that is about to go.
 static UNLINKS: MainThread<ServerSubscription> =
     MainThread::new(ServerSubscription::new(raw::REDISMODULE_EVENT_KEY, Some(unlinked)));
 
-/// Of each key that was evicted, for older servers.
+/// Announces each key that was evicted, on older servers.
 static EVICTIONS: MainThread<Subscription> =
     MainThread::new(Subscription::new(raw::REDISMODULE_NOTIFY_EVICTED, Some(evicted)));
 
-/// Whether the server is set to evict keys when memory is short.
+/// Whether the server may evict keys when memory is short.
 static MAY_EVICT: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
 pub(super) fn reset() {
@@ -41,7 +41,7 @@ pub(super) fn reset() {
     MAY_EVICT.set(false);
 }
 
-/// Whether the server tells of an eviction while the value is still there.
+/// Whether the server announces an eviction while the value still exists.
 pub(super) fn is_told_in_time() -> bool {
     let event = RedisModuleEvent { id: raw::REDISMODULE_EVENT_KEY, dataver: 1 };
     let evicted = raw::REDISMODULE_SUBEVENT_KEY_EVICTED;
@@ -50,19 +50,19 @@ pub(super) fn is_told_in_time() -> bool {
         .is_some_and(|is_supported| unsafe { is_supported(event, evicted) } != 0)
 }
 
-/// Somebody waits for a lock.
+/// Subscribes to evictions on older servers: somebody waits for a lock.
 pub(super) fn somebody_waits(ctx: *mut RedisModuleCtx) {
     if !is_told_in_time() {
         EVICTIONS.take_out(ctx);
     }
 }
 
-/// And now nobody does.
+/// Unsubscribes: nobody waits any more.
 pub(super) fn nobody_waits(ctx: *mut RedisModuleCtx) {
     EVICTIONS.cancel(ctx);
 }
 
-/// Subscribes, if the server may evict keys from now on. If it may not, the subscription is cancelled a little later.
+/// Subscribes if the server may evict keys from now on. If not, the subscription is cancelled soon.
 pub(super) fn follow_setting(ctx: *mut RedisModuleCtx, may_evict: bool) {
     MAY_EVICT.set(may_evict);
     if may_evict && is_told_in_time() {
@@ -71,13 +71,13 @@ pub(super) fn follow_setting(ctx: *mut RedisModuleCtx, may_evict: bool) {
     alarm::reconsider();
 }
 
-/// Whether there is a subscription to be cancelled. That is done in the timer: the server crashes if it is done inside an
+/// Whether a subscription must be cancelled. The timer does that, because the server crashes if it is done inside an
 /// event.
 pub(super) fn is_heard_in_vain() -> bool {
     UNLINKS.is_on() && !MAY_EVICT.get()
 }
 
-/// Called from contexts of the module's own.
+/// Cancels an unneeded subscription. Called from the module's own contexts.
 pub(super) fn work(ctx: *mut RedisModuleCtx) {
     if !MAY_EVICT.get() {
         UNLINKS.cancel(ctx);
@@ -106,7 +106,7 @@ unsafe extern "C" fn unlinked(
         };
         let name = Name::new(selected(ctx), name);
         let is_contended = LOCKS.is_contended(name);
-        // To read a short value the server has to copy it.
+        // The server copies short values in order to read them.
         let stored = if is_contended || key.len() >= Value::SHORTEST {
             key.stored()
         } else {

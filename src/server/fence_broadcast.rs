@@ -1,16 +1,16 @@
 //! Broadcasts of the fence clock to replicas and the append-only file.
 //!
-//! A replica learns fences from the grants that it applies (see [`fence_observer`](super::fence_observer)), and goes on
-//! above them when it takes over. A grant that it never received may have had a larger fence: up to the margin above
-//! the primary's clock, if the fence clock was lifted a moment before. So the primary broadcasts how far its fence
-//! clock is, as a grant and a release of a lock that nobody holds:
+//! A replica learns fences from the grants that it applies (see [`fence_observer`](super::fence_observer)), and
+//! continues above them when it takes over. A grant that it never received may have a larger fence: up to the margin
+//! above the primary's clock, if the fence clock was just lifted. So the primary broadcasts its fence clock, as a
+//! grant and a release of a lock that nobody holds:
 //!
 //! ```text
-//!   SET leasehold:fence-clock 1795233605000000:leasehold PXAT …      a replica learns the fence as from any other grant
+//!   SET leasehold:fence-clock 1795233605000000:leasehold PXAT …      a replica learns the fence, as from any grant
 //!   DEL leasehold:fence-clock                                        nothing is left
 //! ```
 //!
-//! The primary itself has no such key. A replica without the module does nothing with it.
+//! The primary itself has no such key. A replica without the module sets the key and deletes it.
 //!
 //! | broadcast when            | because                                                                          |
 //! |---------------------------|----------------------------------------------------------------------------------|
@@ -18,13 +18,13 @@
 //! | the fence clock is lifted | the next grants may be lost with this server                                     |
 //! | a file is being rewritten | the new file has the locks that are held, and no fence of those that are free    |
 //!
-//! Nothing is broadcast before a fence was given out or met here. Until then no fence can go back. The first grant is itself
-//! a `SET` with a fence above the floor of the fence clock, so every replica that is connected learns the floor from it.
-//! Tools that read the replication stream, such as change capture, never see the module on a server that has no locks.
+//! Nothing is broadcast before this server has issued or seen a fence: until then no fence can go back. The first
+//! grant is itself a `SET` with a fence above the floor of the fence clock, so every connected replica learns the
+//! floor from it. On a server without locks, tools that read the replication stream, such as change data capture,
+//! never see the module.
 //!
-//! The file is told of the fence clock only while that is ahead of the time, as one that was raised may be by hours: the
-//! margin covers the rest. What is broadcast once the child that writes the new file is born comes behind what the child
-//! writes.
+//! The file gets the fence clock only while the fence clock is ahead of the wall clock, as a raised one may be by
+//! hours. Otherwise the margin suffices. The broadcast happens after the fork, so it follows what the child writes.
 
 use super::ffi::main_thread::MainThread;
 use super::ffi::string::OwnedString;
@@ -41,7 +41,7 @@ use std::ffi::c_void;
 const KEY: &[u8] = b"leasehold:fence-clock";
 const OWNER: &[u8] = b"leasehold";
 
-/// It is deleted in the same transaction.
+/// Never reached: the key is deleted in the same transaction.
 const TTL_MILLIS: u64 = 60_000;
 
 static WANTED: MainThread<Throttle> = MainThread::new(Throttle::new());
@@ -54,7 +54,7 @@ pub(super) fn due(now: Monotonic) -> Option<Monotonic> {
     WANTED.due(now)
 }
 
-/// The fence clock has been lifted.
+/// Requests a broadcast: the fence clock has been lifted.
 pub(super) fn request_after_lift() {
     if HAS_REPLICAS.get() {
         request();
@@ -67,13 +67,12 @@ fn request() {
     }
 }
 
-/// Asks the server whether it has replicas.
 pub(super) fn look_for_replicas(ctx: *mut RedisModuleCtx) {
     let count = server_flavor::info_field(ctx, c"replication", c"connected_slaves");
     HAS_REPLICAS.set(count.is_some_and(|count| count != "0"));
 }
 
-/// Broadcasts the fence clock, if that was requested. Called from contexts of the module's own.
+/// Broadcasts the fence clock, if requested. Called from the module's own contexts.
 pub(super) fn broadcast(ctx: *mut RedisModuleCtx) {
     if !WANTED.take(clock::monotonic()) {
         return;
@@ -97,12 +96,12 @@ fn replicate_fence(ctx: *mut RedisModuleCtx, fence: Fence) {
     let name = OwnedString::new(ctx, KEY);
     let value = OwnedString::new(ctx, Value::new(fence, owner).as_bytes());
     let deadline = Deadline::after(clock::now(), ttl);
-    // A command that is unknown was refused at load, or the log tells of it when a lock is next granted.
+    // An unknown command was refused at load, or is logged when a lock is next granted.
     let _ = replicate::set(ctx, name.string(), value.string(), Some(deadline))
         .and_then(|()| replicate::del(ctx, name.string()));
 }
 
-/// Subscribes to replicas that join, and to files that are rewritten; false if the server will not have it.
+/// Subscribes to replicas that join and to rewritten files. False if the server refuses.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(joined))
         && subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_FORK_CHILD, Some(forked))
@@ -131,7 +130,7 @@ unsafe extern "C" fn forked(
 ) {
     listeners::expect();
     guard::event("forked", ctx, || {
-        // The server does not say what the child writes. While a snapshot is saved, two commands are broadcast in vain.
+        // The server does not say what the child writes. For a snapshot, the two commands are broadcast needlessly.
         if stage == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN
             && authority::is_filed(ctx)
             && fences().ahead_micros(clock::now()) > 0

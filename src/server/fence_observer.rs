@@ -1,26 +1,25 @@
-//! Learning fences from data that is not this server's own doing.
+//! Learns fences from data that other servers wrote.
 //!
-//! A replica applies its primary's grants, and a server that starts loads those of its predecessor, as plain
-//! `SET key value PXAT deadline` and as keys of a file: nobody asks the module. Yet when its time comes, its
-//! fences must be above all of them (L2), also with a clock that is an hour behind, and also for locks that
-//! were released or deleted since. So while others' grants are being applied, the module looks at every key that
-//! is given an expiry, restored, or loaded:
+//! A replica applies the grants of its primary, and a starting server loads the grants of its predecessor, as plain
+//! `SET key value PXAT deadline` or as keys of a file. Neither involves the module. Yet the fences that this server
+//! later issues must be above all of these fences (L2), even if its clock is an hour behind, and even if the lock was
+//! released or deleted. So while the server applies grants of others, the module looks at every key that gets an
+//! expiry, is restored, or is loaded:
 //!
 //! | while the server                | it hears of                      |
 //! |---------------------------------|----------------------------------|
 //! | loads an RDB file               | each key (`loaded`)              |
 //! | loads an append-only file       | commands too (`expire`)          |
-//! | is a replica                    | the same                         |
+//! | is a replica                    | each key, and commands too       |
 //!
-//! A primary that does none of this is not listened to: events cost everybody's commands some percent. Where the
-//! server knows no way to stop listening (before Redis 8.2, and Valkey), one that once began to is listened to
-//! until it ends.
+//! On a primary that loads nothing, the module does not subscribe: events slow all commands by a few percent. Servers
+//! that cannot unsubscribe (before Redis 8.2, and Valkey) keep a subscription until they end.
 //!
-//! Valkey 8.1 and 9.0 leave clients in the wrong database if somebody listens to commands there, so nobody does: see
-//! [`server_flavor::misplaces_clients`].
+//! Valkey 8.1 and 9.0 leave clients in the wrong database if a module subscribes to the events of commands, so this
+//! module does not: see [`server_flavor::misplaces_clients`].
 //!
-//! Only what was really applied teaches anything. A filter on commands would be cheaper, but it sees them
-//! before the server asks whether their sender may run them.
+//! A fence is learned only from applied changes. A command filter would be cheaper, but it sees commands before the
+//! server checks their permissions.
 
 use super::ffi::api::{api, status};
 use super::ffi::call_reply::CallReply;
@@ -37,11 +36,11 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
-/// No longer string is moved when it is read in place. Servers move strings that they store more compactly, which are much
-/// shorter: 44 bytes at most in the sources that were read.
+/// Longer strings are not moved when they are read in place. Servers move strings in a compact encoding, at most 44
+/// bytes long in the sources that were read.
 const LONGEST_MOVED: usize = 256;
 
-/// What is being loaded, if anything is.
+/// What the server is loading.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loading {
     Nothing,
@@ -51,10 +50,10 @@ pub(super) enum Loading {
     Commands,
 }
 
-/// Whether grants are being applied here that others made.
+/// Whether the server applies grants that other servers made.
 static IS_LEARNING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-/// `expire` and `restore`, among much else.
+/// `expire` and `restore`, among many others.
 static COMMANDS: MainThread<Subscription> =
     MainThread::new(Subscription::new(raw::REDISMODULE_NOTIFY_GENERIC, Some(key_event)));
 
@@ -68,12 +67,12 @@ pub(super) fn reset() {
     KEYS.reset();
 }
 
-/// Subscribes to key events while others' grants are being applied, and only then.
+/// Subscribes to keyspace events while the server applies grants of others, and only then.
 pub(super) fn update_subscriptions(ctx: *mut RedisModuleCtx, loading: Loading) {
     let is_told = authority::is_replica(ctx);
     IS_LEARNING.set(is_told || loading != Loading::Nothing);
     let by_commands = is_told || loading == Loading::Commands;
-    // Fences are learned to survive clocks that disagree; nobody's data may be put at risk for that.
+    // Learning fences protects against clocks that disagree. No data may be put at risk for it.
     keep(ctx, &COMMANDS, by_commands && !server_flavor::misplaces_clients(ctx));
     keep(ctx, &KEYS, is_told || loading != Loading::Nothing);
 }
@@ -102,23 +101,22 @@ unsafe extern "C" fn key_event(
     status(true)
 }
 
-/// Takes note of the fence in a key that was given an expiry, or came from elsewhere.
+/// Learns the fence in a key that got an expiry or came from elsewhere.
 fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
-    // A string of our own: while loading, the server's may lie on its stack, which an opened key must not
-    // outlive.
+    // Copies the name: while loading, the server's string may be on its stack, and an open key must not outlive its
+    // name.
     // SAFETY: the key's name lives as long as this callback.
     let name = OwnedString::new(ctx, unsafe { bytes_of(key) });
     let key = OpenKey::peek(ctx, name.string());
-    // Reading a short string makes the server store it less compactly, so others' keys are left alone as far
-    // as can be told from outside.
+    // Reading a short string makes the server store it less compactly, so keys that cannot be locks are not read.
     if may_be_a_grant(&key) {
         read_in_place(&key);
     }
 }
 
-/// The same right after a `RESTORE`. A short value is asked for and not read in place: reading a short string in place
-/// moves it, and Redis 8.6 goes on with where it was. Under another name than `GET` nothing is learned then. A long one
-/// is not copied.
+/// Learns the fence in a key right after a `RESTORE`. A short value is read with `GET`: reading a short string in
+/// place moves it, and Redis 8.6 goes on to use the old address. If `GET` was renamed, nothing is learned. A long
+/// value is read in place, without a copy.
 fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     let opened = OpenKey::peek(ctx, key);
     if !may_be_a_grant(&opened) {
@@ -128,7 +126,7 @@ fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
         return read_in_place(&opened);
     }
     drop(opened);
-    // SAFETY: the format takes one string; the reply goes nowhere else.
+    // SAFETY: the format takes one string. Nobody else gets the reply.
     let reply = unsafe {
         let call = || api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key);
         CallReply::of_call(ctx, c"GET", call)
@@ -148,7 +146,7 @@ fn take_note_of(value: &[u8]) {
     with_fences(|fences| learn_from(value, clock::now(), fences));
 }
 
-/// As far as can be told without reading the value.
+/// Whether the key may be a lock, judged without reading its value.
 fn may_be_a_grant(key: &OpenKey<'_>) -> bool {
     key.has_expiry() && key.len() >= Value::SHORTEST
 }

@@ -1,14 +1,12 @@
 //! The panic barrier. Every function that the server calls begins here.
 //!
-//! A panic that left an `extern "C"` function would abort the server and everybody's data with it (L6).
-//! Here it becomes `-ERR internal error` where there is a client, a line in the log, and a count in
-//! INFO. Decisions are pure and come before the first change to the keyspace, so what panics has
-//! changed nothing or everything.
+//! A panic that leaves an `extern "C"` function would abort the server, with everybody's data (L6). Here it becomes
+//! `-ERR internal error` if there is a client, a line in the log, and a count in INFO. Decisions are pure and come
+//! before the first change to the keyspace, so a call that panics has changed nothing or everything.
 //!
-//! The barrier is also where the [alarm] is set, if the call has changed what is due next.
+//! The barrier also sets the [alarm], if the call has changed what is due next.
 //!
-//! The literal that names each entry is also the name under which a debug build can be told to panic
-//! there: `LEASEHOLD_PANIC_AT=lock.acquire`.
+//! A debug build can be told to panic at an entry, by the entry's name: `LEASEHOLD_PANIC_AT=lock.acquire`.
 
 use super::alarm;
 use super::ffi::log;
@@ -20,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 thread_local! {
-    /// What the last panic said and where, kept by the hook for the guard to log.
+    /// The message and place of the last panic, kept by the hook until the guard logs it.
     static LAST_WORDS: Cell<String> = const { Cell::new(String::new()) };
 }
 
@@ -30,7 +28,7 @@ pub(super) fn panics_caught() -> u64 {
     PANICS_CAUGHT.get()
 }
 
-/// Runs one callback whose client gets a reply, also if that is an error.
+/// Runs a callback whose client gets a reply, even if the reply is an error.
 pub(super) fn answer(
     entry: &'static str,
     ctx: *mut RedisModuleCtx,
@@ -39,17 +37,17 @@ pub(super) fn answer(
     and_set_the_alarm(entry, ctx, body).unwrap_or(Err(Error::Internal))
 }
 
-/// Runs one callback that has nobody to answer to.
+/// Runs a callback that has no one to reply to.
 pub(super) fn event(entry: &'static str, ctx: *mut RedisModuleCtx, body: impl FnOnce()) {
     and_set_the_alarm(entry, ctx, body);
 }
 
-/// Runs one callback that answers with a value, and makes nothing due; `fallback` stands for it after a panic.
+/// Runs a callback that returns a value and changes nothing that is due. After a panic it returns `fallback`.
 pub(super) fn value<T>(entry: &'static str, fallback: T, body: impl FnOnce() -> T) -> T {
     caught(entry, body).unwrap_or(fallback)
 }
 
-/// A panic while the alarm is set takes nothing back: the client may have its reply already.
+/// A panic while setting the alarm does not change the result: the client may have its reply already.
 fn and_set_the_alarm<T>(
     entry: &'static str,
     ctx: *mut RedisModuleCtx,
@@ -62,7 +60,7 @@ fn and_set_the_alarm<T>(
     Some(outcome)
 }
 
-/// Keeps what panics say for the log, in place of the default, which writes to standard error.
+/// Keeps panic messages for the log. The default hook writes to standard error.
 pub(super) fn listen_to_panics() {
     std::panic::set_hook(Box::new(|panic| LAST_WORDS.set(panic.to_string())));
 }
@@ -72,7 +70,7 @@ pub(super) fn stop_listening() {
 }
 
 fn caught<T>(entry: &'static str, body: impl FnOnce() -> T) -> Option<T> {
-    // Nothing of ours is left half-done behind the barrier: the state is a few cells, each set whole.
+    // No state is left half-changed behind the barrier: the state is a few cells, each set as a whole.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         #[cfg(debug_assertions)]
         injected::panic_if_told(entry);
@@ -87,7 +85,7 @@ fn caught<T>(entry: &'static str, body: impl FnOnce() -> T) -> Option<T> {
         .ok()
 }
 
-/// A panic on demand, in debug builds only: how the tests show that every entry survives one.
+/// A panic on demand, in debug builds only. The tests use it to show that every entry survives a panic.
 #[cfg(debug_assertions)]
 mod injected {
     use std::sync::OnceLock;

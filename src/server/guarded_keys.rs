@@ -1,7 +1,7 @@
-//! The keys of a command that is to be guarded.
+//! The keys of a guarded command.
 //!
-//! Servers that ask the module for the keys of a command in a thread die of it. They are told of the lock alone; what they then
-//! cannot look at, [`Call`](super::call::Call) looks at when the command is run.
+//! Servers that ask a module for the keys of a command in a thread crash. They learn of the lock alone. The keys that
+//! they then cannot check, [`Call`](super::call::Call) checks when the command runs.
 
 use super::authority;
 use super::ffi::api::{api, optional};
@@ -15,13 +15,13 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::ptr;
 
-/// Of a key of which nothing is said but that it is one. The server then checks no more than that the user may use it at all.
+/// For a key whose use is not known. The server then checks only that the user has any access to the key.
 pub(super) const NO_FLAGS: c_int = 0;
 
-/// Whether the server may ask for them, or has to do without.
+/// Whether the server may ask for the keys.
 static ARE_TOLD: MainThread<Cell<bool>> = MainThread::new(Cell::new(true));
 
-/// Decides that before the command is registered.
+/// Decides whether the server may ask. Called before the command is registered.
 pub(super) fn decide_whether_to_tell(ctx: *mut RedisModuleCtx) {
     let is_in_cluster = authority::is_in_cluster(ctx);
     let in_threads = server_flavor::asks_for_keys_in_threads(ctx, is_in_cluster);
@@ -38,7 +38,7 @@ pub(super) fn are_told() -> bool {
     ARE_TOLD.get()
 }
 
-/// The keys of a command that is to be guarded.
+/// The keys of a guarded command.
 pub(super) fn of(
     ctx: *mut RedisModuleCtx,
     command: &[*mut RedisModuleString],
@@ -47,7 +47,7 @@ pub(super) fn of(
     places.into_iter().filter_map(|(at, _)| command.get(at).copied()).collect()
 }
 
-/// Where a command that is to be guarded has keys, and what becomes of each.
+/// The positions of a guarded command's keys, and how it uses each.
 pub(super) fn places(
     ctx: *mut RedisModuleCtx,
     command: &[*mut RedisModuleString],
@@ -61,7 +61,7 @@ pub(super) fn places(
     let mut places: Vec<_> = Found::in_words(ctx, command).each().collect();
     if guard::may_have_hidden_keys(name) {
         let words: Vec<_> = command.iter().map(bytes).collect();
-        // A request can have half a million of them.
+        // A set, because a request can have half a million keys.
         let found: BTreeSet<_> = places.iter().map(|&(at, _)| at).collect();
         let hidden = guard::hidden_keys(&words).filter(|at| !found.contains(at));
         places.extend(hidden.map(|at| (at, NO_FLAGS)));
@@ -71,8 +71,9 @@ pub(super) fn places(
 
 static IS_ASKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-/// The server is being asked for the keys of a command. If it asks us in turn, whatever the command is called, it is
-/// told no more: each level would take some of the stack, and a request can have a quarter of a million.
+/// Set while the server is asked for the keys of a command. If the server asks the module in turn, whatever the
+/// command is called, the module answers with the lock alone: each level uses stack, and a request can have a quarter
+/// of a million.
 struct Asking;
 
 impl Asking {
@@ -87,7 +88,7 @@ impl Drop for Asking {
     }
 }
 
-/// The keys that the server finds in a command: the places of the words, and what becomes of each.
+/// The keys that the server finds in a command: their positions, and how the command uses each.
 struct Found {
     places: *mut c_int,
     flags: *mut c_int,
@@ -100,9 +101,9 @@ impl Found {
         let argv = words.as_ptr().cast_mut();
         let argc = c_int::try_from(words.len()).unwrap_or(0);
         let places = match optional!(RedisModule_GetCommandKeysWithFlags) {
-            // SAFETY: so many valid strings, at least one, which the server only reads.
+            // SAFETY: `argc` valid strings, at least one, which the server only reads.
             Some(keys) => unsafe { keys(ctx, argv, argc, &raw mut count, &raw mut flags) },
-            // SAFETY: the same.
+            // SAFETY: `argc` valid strings, at least one, which the server only reads.
             None => unsafe { api!(RedisModule_GetCommandKeys)(ctx, argv, argc, &raw mut count) },
         };
         // For a command without keys the server leaves the count at 0.
@@ -111,7 +112,7 @@ impl Found {
 
     fn each(&self) -> impl Iterator<Item = (usize, c_int)> {
         (0..self.count).filter_map(|index| {
-            // SAFETY: each is null, or has room for so many numbers and is ours until it is freed.
+            // SAFETY: each list is null, or has `count` numbers and is ours until it is freed.
             let (place, flags) = unsafe {
                 let flags = if self.flags.is_null() { NO_FLAGS } else { *self.flags.add(index) };
                 (*self.places.add(index), flags)
@@ -124,7 +125,7 @@ impl Found {
 impl Drop for Found {
     fn drop(&mut self) {
         for list in [self.places, self.flags].into_iter().filter(|list| !list.is_null()) {
-            // SAFETY: the server made it for us, and nobody has it any more.
+            // SAFETY: the server allocated the list for us, and nothing else points to it.
             unsafe { api!(RedisModule_Free)(list.cast()) };
         }
     }

@@ -1,12 +1,12 @@
-//! The reply of a guarded command that another module holds back.
+//! The reply of a guarded command, when another module holds it back.
 //!
-//! Valkey from 9.0 on lets a module block a client by a key event: the command has been executed, and its reply waits until
-//! the module has dealt with the change, as until a search index has it. Where a client must not be blocked, and a module
-//! does so, the server dies. So guarded commands are called as ones that may be blocked (`K`), and then it is the client of
-//! `LOCK.GUARD` that waits for the reply.
+//! Valkey from 9.0 on lets a module block a client inside a keyspace event: the command has been executed, and its
+//! reply waits until the module has handled the change, for example in a search index. If a module does so while the
+//! client must not be blocked, the server crashes. So guarded commands are called as ones that may block (`K`), and
+//! the client of `LOCK.GUARD` waits for the reply.
 //!
-//! This is not for commands that block by themselves, such as `BLPOP`, which are to reply at once. Nor for Redis: it lets no
-//! event block a client, and `FLUSHALL` would block there unless it must not.
+//! This is not for commands that block by themselves, such as `BLPOP`: they must reply at once. Nor is it for Redis,
+//! where no event can block a client, and where `FLUSHALL` would block if it were allowed to.
 
 use super::ffi::blocked::{Callbacks, Handle};
 use super::ffi::call_reply::CallReply;
@@ -21,7 +21,7 @@ use std::ffi::c_void;
 
 static IS_POSSIBLE: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-/// Decides once whether the server lets modules hold back replies.
+/// Decides once whether modules can hold replies back on this server.
 pub(super) fn decide_whether_possible(ctx: *mut RedisModuleCtx) {
     IS_POSSIBLE.set(CallReply::may_be_promised() && server_flavor::lets_events_block(ctx));
 }
@@ -30,8 +30,8 @@ pub(super) fn is_possible() -> bool {
     IS_POSSIBLE.get()
 }
 
-/// Blocks the client of the command being executed until the reply comes, which it then gets. An error where it cannot be
-/// blocked: the guarded command has been executed, and nobody is told what it replies.
+/// Blocks the client of the current command until the reply arrives, then forwards the reply. Returns an error if the
+/// client cannot be blocked: the guarded command has been executed, and nobody learns its reply.
 pub(super) fn wait(ctx: *mut RedisModuleCtx, promise: &CallReply) -> Result<(), Error> {
     if authority::denies_blocking(ctx) {
         return Err(Error::GuardedHeldBack);
@@ -42,13 +42,13 @@ pub(super) fn wait(ctx: *mut RedisModuleCtx, promise: &CallReply) -> Result<(), 
     Ok(())
 }
 
-/// The reply has come, whether or not the client is still there.
+/// The reply has arrived. The client may be gone.
 unsafe extern "C" fn kept(
     _ctx: *mut RedisModuleCtx,
     reply: *mut RedisModuleCallReply,
     handle: *mut c_void,
 ) {
-    // SAFETY: the server gives the reply away, and what `wait` gave it.
+    // SAFETY: the server gives up the reply, and passes back the handle that `wait` gave it.
     let (reply, handle) = unsafe { (CallReply::given(reply), Handle::from_raw(handle)) };
     let (Some(reply), Some(handle)) = (reply, handle) else { return };
     handle.reply(|ctx| {

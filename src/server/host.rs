@@ -12,7 +12,7 @@ use leasehold_core::lock::{KeptOwner, KeptTicket, Limits, Moment, Monotonic, Nam
 use leasehold_core::observe::Event;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
-/// The server, in one call of the module.
+/// The server, during one call of the module.
 #[derive(Clone, Copy)]
 pub(super) struct Server {
     pub(super) ctx: *mut RedisModuleCtx,
@@ -51,8 +51,8 @@ impl Host for Server {
         connections::hear(self.ctx);
     }
 
-    /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay selected for
-    /// the client.
+    /// Selects the lock's database. Never in the context of a client's command: the client would stay in that
+    /// database.
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<LockKey<'n>> {
         // SAFETY: takes a valid context and a number.
         let selected = unsafe { api!(RedisModule_SelectDb)(self.ctx, name.db) };
@@ -88,7 +88,7 @@ impl Host for Server {
         }
     }
 
-    /// In a cluster it is what clients heed by themselves: they ask again, and are sent to the new primary.
+    /// In a cluster, clients follow this error by themselves: they ask again, and are redirected to the new primary.
     fn demoted(&self) -> Error {
         if slots::is_in_cluster() { Error::GrantedElsewhere } else { Error::Demoted }
     }
@@ -115,7 +115,6 @@ impl Host for Server {
     }
 }
 
-/// The key of one lock.
 pub(super) struct LockKey<'n> {
     ctx: *mut RedisModuleCtx,
     name: Name<'n>,
@@ -123,7 +122,7 @@ pub(super) struct LockKey<'n> {
 }
 
 enum KeyName {
-    /// An argument of the command that is being executed.
+    /// An argument of the current command.
     Argument(*mut RedisModuleString),
     Owned(OwnedString),
 }
@@ -132,7 +131,7 @@ impl<'n> LockKey<'n> {
     /// The key that a command names.
     ///
     /// # Safety
-    /// The string is an argument of the command whose context this is, and is not freed before `'n` ends.
+    /// The string is an argument of this context's command, and is not freed before `'n` ends.
     pub(super) unsafe fn of_argument(
         ctx: *mut RedisModuleCtx,
         string: *mut RedisModuleString,
@@ -142,7 +141,7 @@ impl<'n> LockKey<'n> {
         Self { ctx, name, string: KeyName::Argument(string) }
     }
 
-    /// The key of this name, in the database that is selected already.
+    /// The key of this name, in the database that is already selected.
     pub(super) fn selected(ctx: *mut RedisModuleCtx, name: Name<'n>) -> Self {
         Self { ctx, name, string: KeyName::Owned(OwnedString::new(ctx, name.key)) }
     }
@@ -186,7 +185,7 @@ impl Lock for LockKey<'_> {
     }
 
     fn publish(&self, event: Event) {
-        // SAFETY: context and key belong together; the event is a C string. The server looks whether anybody listens
+        // SAFETY: context and key belong together, and the event is a C string. The server checks for subscribers
         // before it builds a message.
         unsafe {
             api!(RedisModule_NotifyKeyspaceEvent)(

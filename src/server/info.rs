@@ -9,23 +9,23 @@ use leasehold_core::observe::ServerGauges;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
 
-/// Makes the section known; false if the server will not have it.
+/// Registers the section. False if the server refuses.
 pub(super) fn register(ctx: *mut RedisModuleCtx) -> bool {
-    // SAFETY: the callback has the signature the server calls.
+    // SAFETY: the callback has the signature that the server calls.
     let outcome = unsafe { api!(RedisModule_RegisterInfoFunc)(ctx, Some(section)) };
     outcome == status(true)
 }
 
-/// Also called for a crash report, in the handler of a signal, whatever the module was doing: it only looks, allocates
-/// nothing, and leaves out what is lent out. The thread that crashed need not be the main thread, which then goes on
-/// meanwhile. On any other there is nothing that may be looked at.
+/// Writes the section. Also called for a crash report, in a signal handler, whatever the module was doing. So it only
+/// reads, allocates nothing, and leaves out what is borrowed. Another thread may have crashed while the main thread
+/// runs on: then nothing can be read safely.
 unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_int) {
     if for_crash_report != 0 && !main_thread::is_current() {
         return;
     }
     guard::value("info", (), || {
-        // SAFETY: the context is the one the server is calling with. An empty name makes the section
-        // bear the module's.
+        // SAFETY: the context is the one that the server passes to this callback. An empty name gives the section the
+        // module's name.
         if unsafe { api!(RedisModule_InfoAddSection)(ctx, c"".as_ptr()) } != status(true) {
             return; // not asked for
         }
@@ -46,7 +46,8 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
                 fence_ahead_us: fences.ahead_micros(now),
             };
             for (name, value) in observer.rows(gauges, now) {
-                // SAFETY: as above; the server copies the name, and calls nobody back.
+                // SAFETY: the context is the one that the server passes to this callback. The server copies the name,
+                // and calls nothing back.
                 unsafe { api!(RedisModule_InfoAddFieldULongLong)(ctx, name.as_ptr(), value) };
             }
         });

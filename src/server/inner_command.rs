@@ -1,7 +1,8 @@
 //! The command behind `LOCK.GUARD`, and its call.
 //!
-//! It is called as its sender would have sent it: in the protocol and with the rights of that client, and refused where
-//! memory is out, as far as the server can be told so. What it does is replicated, and `LOCK.GUARD` itself is not.
+//! The command runs as if its client had sent it: in the client's protocol, with the client's rights, and refused when
+//! the server is out of memory, as far as the server can be told so. The effects of the command are replicated,
+//! `LOCK.GUARD` is not.
 
 use super::authority;
 use super::command_table::{self, CommandName};
@@ -31,7 +32,7 @@ const MOST_FLAGS: usize = 8;
 
 impl<'w> InnerCommand<'w> {
     /// # Errors
-    /// If there is no such command, if it has another number of words, or if it cannot be guarded.
+    /// If the command does not exist, has the wrong number of words, or cannot be guarded.
     pub(super) fn find(
         ctx: *mut RedisModuleCtx,
         words: &'w [*mut RedisModuleString],
@@ -50,13 +51,13 @@ impl<'w> InnerCommand<'w> {
         self.name.as_bytes()
     }
 
-    /// The words behind its name.
+    /// The words after the command's name.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &'w [u8]> + use<'w> {
         // SAFETY: the words are arguments of the command being executed.
         self.arguments.iter().map(|&string| unsafe { bytes_of(string) })
     }
 
-    /// What the server replies to it. It may be an error, also because the server did not run it.
+    /// Runs the command and returns its reply. The reply may be an error, also if the server did not run the command.
     pub(super) fn run(&self, ctx: *mut RedisModuleCtx) -> Result<CallReply, Error> {
         permission::check(ctx, &self.guarded)?;
         if !permission::runs_as_user()
@@ -67,11 +68,11 @@ impl<'w> InnerCommand<'w> {
         }
         let reply = self.call(ctx)?;
         match reply.error() {
-            // Another module calls on behalf of nobody.
+            // Another module calls, and the call has no user.
             Some(text) if text.starts_with(b"ERR cannot run as user") => {
                 Err(Error::GuardedForNobody)
             }
-            // Redis 7.0 has another word for it.
+            // Redis 7.0 words the error differently.
             Some(text) if text.starts_with(b"ERR acl verification failed") => {
                 Err(Error::GuardedDenied)
             }
@@ -79,12 +80,12 @@ impl<'w> InnerCommand<'w> {
         }
     }
 
-    /// How it is to be called.
+    /// The flags of the call.
     ///
-    /// What it does is replicated (`!`); for a command that only reads, Redis 6.2 would replicate an empty transaction.
-    /// Memory that is out is heeded (`M`), the reply is in the client's protocol (`0`), errors are replies (`E`), the
-    /// user's rights count (`C`), what is refused to scripts is refused (`S`), and the reply may be [held back](held_reply)
-    /// (`K`).
+    /// The effects are replicated (`!`), except for a command that only reads: Redis 6.2 would replicate an empty
+    /// transaction. The call is refused when memory is out (`M`), the reply is in the client's protocol (`0`), errors
+    /// are replies (`E`), the user's rights apply (`C`), commands that scripts must not run are refused (`S`), and the
+    /// reply may be [held back](held_reply) (`K`).
     fn flags(&self) -> Option<Format> {
         let Guarded { reads_only, is_for_scripts, may_block, .. } = self.guarded;
         let format = Format::new().with(if reads_only { b"" } else { b"!" })?;
@@ -109,8 +110,8 @@ impl<'w> InnerCommand<'w> {
 
     fn call_with_strings(&self, ctx: *mut RedisModuleCtx, flags: Format) -> Option<CallReply> {
         let (format, arguments) = (flags.with(b"v")?, self.arguments);
-        // SAFETY: the format takes a list of valid strings and their number; the server takes its own share of each. The reply
-        // goes nowhere else.
+        // SAFETY: the format takes a list of valid strings and their number, and the server takes a reference to each.
+        // Nobody else gets the reply.
         unsafe {
             CallReply::given(api!(RedisModule_Call)(
                 ctx,
@@ -131,8 +132,9 @@ impl<'w> InnerCommand<'w> {
         let words = [b'b'; MOST_COPIED];
         let format = flags.with(words.get(..self.arguments.len())?)?;
         let &[one, two, three, four, five, six, seven, eight] = copied;
-        // SAFETY: the format takes the start and the length of so many words, which are no more than there are here;
-        // what it does not name is not read. The server copies them. The reply goes nowhere else.
+        // SAFETY: the format names as many pairs of start and length as there are words, and at most as many as are
+        // passed here. Pairs that it does not name are not read. The server copies the words. Nobody else gets the
+        // reply.
         unsafe {
             CallReply::given(api!(RedisModule_Call)(
                 ctx,
@@ -159,15 +161,15 @@ impl<'w> InnerCommand<'w> {
     }
 }
 
-/// How many words are copied at most.
+/// The number of words that are copied at most.
 const MOST_COPIED: usize = 8;
 
 type Copied<'w> = [&'w [u8]; MOST_COPIED];
 
-/// The words, if the server is to be given copies of them: they are few, short, and a number is among them.
+/// The words, if the server should get copies: they are few and short, and one is a number.
 ///
-/// The server keeps a number that it stores in 8 bytes and not as a string, but only if nobody else has a share of that
-/// string, as the client has whose word it is.
+/// The server stores a number in 8 bytes instead of as a string only if nobody else references the string, and the
+/// client references its own words.
 fn copied(strings: &[*mut RedisModuleString]) -> Option<Copied<'_>> {
     const LONGEST: usize = 256;
     let mut words: Copied<'_> = [&[]; MOST_COPIED];

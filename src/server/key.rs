@@ -1,11 +1,11 @@
-//! One key, opened: what it holds, and what can become of it.
+//! An open key: its value, and how it may change.
 //!
-//! A change is told to the replicas and the append-only file first and made second. The server only
-//! queues what it is told until the command ends, so the order does not show; but it can refuse (see
-//! [`replicate`]), and then nothing must have changed (L7).
+//! A change is replicated first and made second. The server queues what it replicates until the command ends, so the
+//! order does not show. But the server can refuse to replicate (see [`replicate`]), and then nothing must have changed
+//! (L7).
 //!
-//! The module tells the server itself which keys it modified: by default every key opened for
-//! writing counts, and a refused try would break the transactions of those who WATCH the lock.
+//! The module itself tells the server which keys it modified. By default every key opened for writing counts, and a
+//! refused try would abort the transactions of clients that WATCH the lock.
 
 use super::ffi::api::{api, flag, status};
 use super::ffi::string::OwnedString;
@@ -22,9 +22,9 @@ use std::{ptr, slice};
 pub(super) struct OpenKey<'c> {
     ctx: *mut RedisModuleCtx,
     name: *mut RedisModuleString,
-    /// Null for a key that is not there and was opened to be read.
+    /// Null for a missing key that was opened to be read.
     handle: *mut RedisModuleKey,
-    /// The handle belongs to the command being executed.
+    /// The handle does not outlive the server's call of the module.
     command: PhantomData<&'c ()>,
 }
 
@@ -35,7 +35,7 @@ impl OpenKey<'_> {
             name,
             match mode {
                 Mode::Read => raw::REDISMODULE_READ,
-                // On older servers, opening to read only counts as a hit or a miss.
+                // On older servers, opening a key only to read counts as a hit or a miss.
                 Mode::Look | Mode::Peek => {
                     raw::REDISMODULE_READ
                         | raw::REDISMODULE_WRITE
@@ -46,7 +46,7 @@ impl OpenKey<'_> {
         )
     }
 
-    /// Opened as if nobody had looked: for keys that are others' business.
+    /// Opens a key without access times, statistics or events: for keys that may not be locks.
     pub(super) fn peek(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Self {
         Self::open_with(
             ctx,
@@ -60,15 +60,15 @@ impl OpenKey<'_> {
 
     fn open_with(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString, flags: u32) -> Self {
         let mode = flag(flags);
-        // SAFETY: context and name are those of the command being executed.
+        // SAFETY: the callers pass a valid context and a valid string, and keep both until the key is closed.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx, name, mode) };
         Self { ctx, name, handle, command: PhantomData }
     }
 
-    /// A key that the server has opened, to read, and closes itself.
+    /// A key that the server has opened for reading, and closes itself.
     ///
     /// # Safety
-    /// The handle is open as long as what is returned is in use.
+    /// The handle stays open while the returned value is in use.
     pub(super) unsafe fn lent(
         ctx: *mut RedisModuleCtx,
         handle: *mut RedisModuleKey,
@@ -76,8 +76,8 @@ impl OpenKey<'_> {
         ManuallyDrop::new(Self { ctx, name: ptr::null_mut(), handle, command: PhantomData })
     }
 
-    /// What the key holds. The bytes are the server's own, and live until the key is changed: which
-    /// the borrow checker sees, because every change needs `&mut self`.
+    /// What the key holds. The bytes belong to the server, and live until the key is changed. The borrow checker
+    /// enforces this, because every change needs `&mut self`.
     fn read(&self) -> Stored<'_> {
         let kind = self.kind();
         if kind == kind_of(raw::REDISMODULE_KEYTYPE_EMPTY) {
@@ -87,23 +87,23 @@ impl OpenKey<'_> {
             return Stored::OtherType;
         }
         let value = self.text();
-        // SAFETY: the handle is open and not empty; on an empty one some servers crash here.
+        // SAFETY: the handle is open and not empty. Some servers crash here on an empty one.
         let deadline = unsafe { api!(RedisModule_GetAbsExpire)(self.handle) };
-        // Negative says that there is none.
+        // Negative means no expiry.
         let deadline = u64::try_from(deadline).ok().map(Deadline::from_millis);
         Stored::Text { value, deadline }
     }
 
     fn kind(&self) -> c_int {
-        // SAFETY: the handle is open; null is allowed and means an empty key.
+        // SAFETY: the handle is open. Null is allowed, and means an empty key.
         unsafe { api!(RedisModule_KeyType)(self.handle) }
     }
 
     /// The bytes of a key that is known to be a string.
     fn text(&self) -> &[u8] {
         let mut len = 0;
-        // SAFETY: the handle is open on a string, so the server returns `len` bytes of it, or a pointer
-        // to no bytes; nothing else runs on this thread until they are let go.
+        // SAFETY: the handle is open on a string, so the server returns `len` bytes of it, or a pointer to no bytes.
+        // Nothing else runs on this thread while they are borrowed.
         unsafe {
             let mode = flag(raw::REDISMODULE_READ);
             let bytes = api!(RedisModule_StringDMA)(self.handle, &raw mut len, mode);
@@ -111,25 +111,25 @@ impl OpenKey<'_> {
         }
     }
 
-    /// The length of a string; of another type, how many elements it has; 0 if there is none.
+    /// The length of a string, or the number of elements of another type. 0 for a missing key.
     pub(super) fn len(&self) -> usize {
-        // SAFETY: the handle is open; null is allowed and means an empty key.
+        // SAFETY: the handle is open. Null is allowed, and means an empty key.
         unsafe { api!(RedisModule_ValueLength)(self.handle) }
     }
 
     pub(super) fn has_expiry(&self) -> bool {
-        // SAFETY: a null handle is an empty key, which some servers crash on here; any other is open.
+        // SAFETY: the handle is open. A null one, an empty key, on which some servers crash here, was excluded first.
         !self.handle.is_null() && unsafe { api!(RedisModule_GetAbsExpire)(self.handle) } >= 0
     }
 
     fn set(&mut self, value: &OwnedString) {
-        // SAFETY: the handle is open for writing; the server takes its own share of the string.
+        // SAFETY: the handle is open for writing, and the server takes its own reference to the string.
         let outcome = unsafe { api!(RedisModule_StringSet)(self.handle, value.string()) };
         debug_assert_eq!(outcome, status(true));
     }
 
     fn signal(&self) {
-        // SAFETY: context and name are those the key was opened with.
+        // SAFETY: context and name are those that the key was opened with.
         unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx, self.name) };
     }
 
@@ -137,8 +137,8 @@ impl OpenKey<'_> {
         if self.kind() != kind_of(raw::REDISMODULE_KEYTYPE_STRING) {
             return Ok(());
         }
-        // The whole value once more, and not just its expiry, so that what replicas are told is one
-        // command with one meaning, whatever they missed.
+        // Replicates the whole value instead of its expiry alone, so that the command is complete whatever the
+        // replicas missed.
         replicate::set_bytes(self.ctx, self.name, self.text(), deadline)?;
         self.expire_at(deadline);
         Ok(())
@@ -155,8 +155,8 @@ impl OpenKey<'_> {
         Ok(())
     }
 
-    /// Changes one of several holds. Without the key's expiry, a replica that has lost the key would make one that never ends
-    /// of what is appended.
+    /// Changes one of several holds. The key's expiry is replicated too: a replica that has lost the key would
+    /// otherwise create a key that never expires from the appended part.
     fn edit(&mut self, edit: &Edit<'_>) -> Result<(), Error> {
         if let Some(value) = edit.rewritten(self.text()) {
             return self.put(&value, Some(edit.expiry));
@@ -182,11 +182,11 @@ impl OpenKey<'_> {
         Ok(())
     }
 
-    /// What a key that is known to be a string holds, to be written over.
+    /// The bytes of a key that is known to be a string, to be overwritten.
     fn text_mut(&mut self) -> &mut [u8] {
         let mut len = 0;
-        // SAFETY: the handle is open for writing on a string, so the server makes the string this key's own and returns `len`
-        // bytes of it. They live until the key is changed otherwise, which needs `&mut self` too.
+        // SAFETY: the handle is open for writing on a string, so the server makes the string this key's own and
+        // returns `len` bytes of it. They live until the key is changed otherwise, which needs `&mut self` too.
         unsafe {
             let mode = flag(raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
             let text = api!(RedisModule_StringDMA)(self.handle, &raw mut len, mode);
@@ -239,7 +239,7 @@ impl engine::Key for OpenKey<'_> {
 
 impl Drop for OpenKey<'_> {
     fn drop(&mut self) {
-        // SAFETY: opened once in `open`, closed once here; null is allowed.
+        // SAFETY: opened once in `open`, closed once here. Null is allowed.
         unsafe { api!(RedisModule_CloseKey)(self.handle) };
     }
 }

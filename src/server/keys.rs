@@ -1,8 +1,8 @@
-//! Which words of a command are keys, for a server that asks the module.
+//! Tells a server that asks which words of a command are keys.
 //!
 //! Servers ask about `LOCK.GUARD`, since only the [command behind it](super::guarded_keys) says where its keys are.
-//! Redis 6.2 also asks about the commands that know `ALSO`; later servers are told once where the keys stand behind it:
-//! see [`register`](super::register).
+//! Redis 6.2 also asks about the commands that take `ALSO`. Later servers learn the positions after `ALSO` at
+//! registration: see [`register`](super::register).
 
 use super::call::Call;
 use super::ffi::api::{api, flag, optional};
@@ -14,10 +14,10 @@ use std::ffi::{CStr, c_int};
 /// The flag of a command whose keys the server asks for.
 pub(super) const ASKED_FOR_KEYS: &CStr = c"getkeys-api";
 
-/// Where every command that has a key has its lock.
+/// Every command that takes a lock has it here.
 const LOCK_AT: usize = 1;
 
-/// Tells the server the keys of a command, if it asks for them instead of having the command executed.
+/// Tells the server the keys of a command, if the server asks for the keys instead of executing the command.
 pub(super) fn are_told(
     ctx: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
@@ -30,7 +30,7 @@ pub(super) fn are_told(
     is_asked(ctx) && answered(|| tell_own(ctx, &Call::new(ctx, argv, argc), spec))
 }
 
-/// The same for a command that guards another one.
+/// Does so for a command that guards another command.
 pub(super) fn are_told_with_those_of_another(
     ctx: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
@@ -39,13 +39,13 @@ pub(super) fn are_told_with_those_of_another(
     is_asked(ctx) && answered(|| tell_guarded(ctx, Call::new(ctx, argv, argc).strings()))
 }
 
-/// Whatever becomes of `tell`, the command is not to be executed.
+/// True even if `tell` panics: the command must not be executed.
 fn answered(tell: impl FnOnce()) -> bool {
     guard::value("keys-asked", (), tell);
     true
 }
 
-/// Whether the server only wants to know which words are keys.
+/// Whether the server asks only for the positions of the keys.
 fn is_asked(ctx: *mut RedisModuleCtx) -> bool {
     // SAFETY: takes a valid context.
     unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx) != 0 }
@@ -54,14 +54,14 @@ fn is_asked(ctx: *mut RedisModuleCtx) -> bool {
 fn tell_own(ctx: *mut RedisModuleCtx, call: &Call, spec: &Spec) {
     let words = call.all_words();
     let at = std::iter::once(LOCK_AT).chain(spec.keys_behind_also(&words));
-    // The server reads the word that it is told, whether there is one or not.
+    // The server reads the word at the position that it is told, even if there is no such word.
     at.filter(|&at| at < words.len()).for_each(|at| tell(ctx, at, guarded_keys::NO_FLAGS));
 }
 
-/// The key of the lock, and the keys of the command behind it, wherever the server itself finds them.
+/// Tells the key of the lock, and the keys that the server finds in the guarded command.
 ///
-/// This is asked of whatever a client sends, whether it can be executed or not. A command that guards itself is refused
-/// when it is executed; here nothing is asked of it, because each level would take some of the stack.
+/// The server asks this about everything that clients send, executable or not. A `LOCK.GUARD` that guards a
+/// `LOCK.GUARD` is refused when it is executed. Here its inner keys are not asked for, because each level uses stack.
 fn tell_guarded(ctx: *mut RedisModuleCtx, strings: &[*mut RedisModuleString]) {
     if strings.len() > LOCK_AT {
         let reads = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
@@ -73,13 +73,13 @@ fn tell_guarded(ctx: *mut RedisModuleCtx, strings: &[*mut RedisModuleString]) {
     }
 }
 
-/// Tells the server that the word at this position is a key, and, where it can be told, what becomes of it.
+/// Tells the server that the word at this position is a key, and, if the server takes flags, how the key is used.
 fn tell(ctx: *mut RedisModuleCtx, position: usize, flags: c_int) {
     let Ok(position) = c_int::try_from(position) else { return };
     match optional!(RedisModule_KeyAtPosWithFlags) {
         // SAFETY: the server has just said that it asks for keys in this context.
         Some(tell) => unsafe { tell(ctx, position, flags) },
-        // SAFETY: the same.
+        // SAFETY: the server has just said that it asks for keys in this context.
         None => unsafe { api!(RedisModule_KeyAtPos)(ctx, position) },
     }
 }

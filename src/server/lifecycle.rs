@@ -1,4 +1,4 @@
-//! What becomes of the server: it changes its role, loads its data, and ends.
+//! Changes of the whole server: it changes its role, loads its data, and ends.
 
 use super::fence_observer::{self, Loading};
 use super::ffi::main_thread::MainThread;
@@ -11,14 +11,14 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// Whether this process is about to end, and nothing that it remembers matters any more.
+/// Whether this process is about to end, so that its memory no longer matters.
 static IS_ENDING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
 pub(super) fn is_ending() -> bool {
     IS_ENDING.get()
 }
 
-/// Subscribes to the events; false if the server will not have it.
+/// Subscribes to the events. False if the server refuses.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     let events: [(u64, raw::RedisModuleEventCallback); 3] = [
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(role_changed)),
@@ -42,7 +42,7 @@ unsafe extern "C" fn role_changed(
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             fence_lift::take_over();
         } else {
-            // Most servers have sent them away already; some leave it to the module.
+            // Most servers have unblocked the waiters already. Some leave it to the module.
             let server = Server { ctx };
             LOCKS.send_all_away(&server, server.demoted());
         }
@@ -72,7 +72,7 @@ unsafe extern "C" fn loading(
     });
 }
 
-/// From here there is no way back.
+/// The shutdown cannot be stopped from here on.
 unsafe extern "C" fn shutdown(
     ctx: *mut RedisModuleCtx,
     _event: RedisModuleEvent,

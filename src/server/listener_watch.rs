@@ -1,4 +1,4 @@
-//! When the module looks for [`listeners`], and how the server comes to count the changes that it was not told of.
+//! Decides when the module looks for [`listeners`], and makes the server count the changes that were not replicated.
 
 use super::ffi::main_thread::MainThread;
 use super::ffi::{server_flavor, subscription};
@@ -9,25 +9,25 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// Between two looks.
+/// Time between two looks.
 const MILLIS_BETWEEN: u64 = 100;
 
-/// So many changes are counted at a look while somebody listens: it takes the server about two milliseconds.
+/// How many changes are counted at a look while somebody listens: this takes the server about two milliseconds.
 const COUNTED_AT_A_LOOK: u64 = 5_000;
 
-/// Whether this is a server of which the rule was shown.
+/// Whether the rule of [`listeners`] was verified for this server.
 static IS_KNOWN: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 static LOOKED: MainThread<Cell<Option<Monotonic>>> = MainThread::new(Cell::new(None));
 
-/// Subscribes to saves, and finds out whether the rule holds here. For the other events that the rule needs, see who calls
-/// [`listeners::expect`].
+/// Subscribes to saves, and finds out whether the rule holds on this server. The other events that the rule needs are
+/// the callers of [`listeners::expect`].
 pub(super) fn begin(ctx: *mut RedisModuleCtx) {
     let hears =
         subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_PERSISTENCE, Some(saving));
     IS_KNOWN.set(hears && server_flavor::forks_for_replicas(ctx));
 }
 
-/// Called by the server's routine. A server whose locks nobody changes is not asked.
+/// Looks for listeners. Called by the server's cron. The server is not asked while nobody changes locks.
 pub(super) fn look(ctx: *mut RedisModuleCtx) {
     if !(listeners::has_told() && IS_KNOWN.get()) && listeners::uncounted() == 0 {
         return;
@@ -45,7 +45,7 @@ pub(super) fn look(ctx: *mut RedisModuleCtx) {
     }
 }
 
-/// In the same step as the look: nobody begins to listen in between.
+/// Runs in the same step as the look, so nobody can begin to listen in between.
 fn count_where_nobody_listens(ctx: *mut RedisModuleCtx) {
     count(ctx, listeners::uncounted(), replicate::count_where_nobody_listens);
 }
@@ -55,7 +55,7 @@ fn count(ctx: *mut RedisModuleCtx, changes: u64, count: fn(*mut RedisModuleCtx))
     listeners::counted(changes);
 }
 
-/// A child that saves calls this, too, on a copy of everything.
+/// Also called in a child that saves, on its copy of the memory.
 unsafe extern "C" fn saving(
     _ctx: *mut RedisModuleCtx,
     _event: RedisModuleEvent,

@@ -1,10 +1,10 @@
-//! Load. The module is never unloaded.
+//! Loading the module. It is never unloaded.
 //!
-//! A module that cannot keep its promises here does not load, and the log says why: half a lock is
-//! worse than none.
+//! A module that cannot keep its promises on this server does not load, and the log says why: half a lock is worse
+//! than none.
 //!
-//! The server would keep pointers into a module that is gone, and follow them later: from rules of the ACL, from what clients
-//! called last, from what they queued in a transaction, and from commands that it has parsed and not executed yet.
+//! After an unload the server would keep pointers into the module and follow them later: from ACL rules, from the last
+//! commands of clients, from commands queued in transactions, and from commands that are parsed but not yet executed.
 
 use super::call::Call;
 use super::fence_observer::{self, Loading};
@@ -22,19 +22,19 @@ use std::ffi::{CStr, c_int};
 
 const NAME: &CStr = c"leasehold";
 
-/// When the command began that loaded this module.
+/// When the command that loaded this module began.
 static LOADED_BY: MainThread<Cell<Option<Moment>>> = MainThread::new(Cell::new(None));
 
-/// Called by the server, by this name, when the module is loaded.
+/// The server calls this, by name, when it loads the module.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn RedisModule_OnLoad(
     ctx: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // First of all, and outside the guard: until the server's functions are known there is no memory to be
-    // had, and a panic needs some.
-    // SAFETY: the context is the one the server loads the module with; the name is a C string.
+    // First, and outside the guard: before the server's functions are known, no memory can be allocated, and a panic
+    // allocates.
+    // SAFETY: the context is the one that the server loads the module with, and the name is a C string.
     let outcome = unsafe {
         raw::Export_RedisModule_Init(
             ctx,
@@ -61,7 +61,7 @@ pub(super) extern "C" fn RedisModule_OnLoad(
     })
 }
 
-/// Forgets a load that failed, also where the C library keeps the module in memory.
+/// Forgets a failed load, because the C library may keep the module in memory.
 fn begin_anew() {
     main_thread::remember();
     LOADED_BY.set(clock::beginning_of_command());
@@ -71,8 +71,8 @@ fn begin_anew() {
     fence_observer::reset();
 }
 
-/// Called by the server, by this name, when it is asked to unload the module, unless a client waits for a lock: then it
-/// refuses by itself. Valkey also calls this when it ends.
+/// The server calls this, by name, when it is asked to unload the module. It refuses by itself while a client waits
+/// for a lock. Valkey also calls this when it ends.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
     guard::value("unload", status(false), || {
@@ -81,15 +81,15 @@ pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int
             guard::stop_listening();
             return status(true);
         }
-        // The reply to MODULE UNLOAD is the server's own, and does not say why.
+        // The reply to MODULE UNLOAD is the server's own, and gives no reason.
         log::warning(ctx, "cannot be unloaded: restart the server without its loadmodule line");
         status(false)
     })
 }
 
-/// Whether the server takes back what it has just loaded, as after `MODULE LOADEX` with a setting that nobody knows. It
-/// does so within that command, so nobody has used anything of ours; and Redis 8.6 dies if a module objects. Redis 7.0 does
-/// not tell, and keeps the module.
+/// Whether the server takes back what it has just loaded, for example after `MODULE LOADEX` with an unknown setting.
+/// It does so within that command, so nobody has used the module yet, and Redis 8.6 crashes if the module refuses.
+/// Redis 7.0 does not tell, and keeps the module.
 fn is_taken_back() -> bool {
     LOADED_BY.get().is_some() && LOADED_BY.get() == clock::beginning_of_command()
 }
@@ -102,7 +102,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     if let Some(obstacle) = replicate::obstacle(ctx) {
         return Err(obstacle);
     }
-    // Arguments before settings: they are the settings' defaults.
+    // Arguments before settings: the arguments are the settings' defaults.
     config::from_arguments(&call.all_words())?;
     config::register(ctx)?;
     register::commands(ctx).map_err(|name| format!("the server refused the command {name}"))?;
@@ -114,7 +114,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     {
         return Err("the server refused a callback".to_owned());
     }
-    // SAFETY: the context is the one the server loads the module with.
+    // SAFETY: the context is the one that the server loads the module with.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx, options(ctx)) };
     fence_observer::update_subscriptions(ctx, Loading::Nothing);
     server_settings::subscribe(ctx);
@@ -134,8 +134,8 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
 /// What the module promises the server.
 fn options(ctx: *mut RedisModuleCtx) -> c_int {
     let of_valkey = slots::HANDLE_ATOMIC_SLOT_MIGRATION | replicate::SKIP_COMMAND_VALIDATION;
-    // It keeps no state of its own beside the keyspace, so a replica may go on serving the old data while
-    // it loads the new; and it says itself which keys it modifies, see `key`.
+    // All state is in the keyspace, so a replica may serve the old data while it loads the new. The module itself
+    // reports which keys it modifies, see `key`.
     flag(raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD)
         | flag(raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)
         | server_flavor::options_of_valkey(ctx, of_valkey)

@@ -6,31 +6,31 @@
 //! |--------------------------------------|---------------------------|-------------------------------------|
 //! | loads the module, or is asked to unload it | `load::*`           | registers all the others, or refuses |
 //! | gets a command                       | `entry::*`                | parse, let the engine decide, reply |
-//! | wants to know which keys a `LOCK.GUARD` names | `entry::guard`   | tells those of the command behind it |
-//! | is about to execute anybody's command, while somebody waits, or in a cluster | `command_filter::filter` | suspects contended locks, hears of slots that move |
-//! | is about to execute what the module calls | `command_filter::called`   | looks whether it is what was called |
-//! | has the reply of a guarded command, which another module held back | `held_reply::kept` | passes it on |
-//! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
-//! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
+//! | wants to know which keys a `LOCK.GUARD` names | `entry::guard`   | tells the keys of the command behind it |
+//! | gets a command, while somebody waits or in a cluster | `command_filter::filter` | suspects locks, sees slots move |
+//! | is about to execute what the module calls | `command_filter::called`   | checks that it is the right command |
+//! | has the held-back reply of a guarded command | `held_reply::kept` | passes it on |
+//! | accepts a replica                    | `fence_broadcast::joined` | broadcasts the fence clock          |
+//! | forks, e.g. to rewrite a file        | `fence_broadcast::forked` | broadcasts the fence clock          |
 //! | saves its data                       | `listener_watch::saving`  | tells every change from then on     |
-//! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
-//! | closes a connection, once a hold was bound to one | `connections::changed` | lets them end  |
-//! | evicts a key                         | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a lock that is held |
-//! | applies others' grants               | `fence_observer::key_event`        | learns fences                       |
+//! | moves slots at once                  | `slots::moved`            | lifts the fence clock , marks all   |
+//! | closes a connection, once a hold was bound to one | `connections::changed` | ends bound holds |
+//! | evicts a key                   | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a held lock |
+//! | applies grants of other servers      | `fence_observer::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
-//! | reaches the moment of the timer      | `due::ring`               | settles them, ends patience, puts evicted locks back |
+//! | reaches the moment of the timer      | `due::ring`               | settles locks, ends patience, rewrites evicted locks |
 //! | sends a waiter its reply, or loses it | `wait::*`                | replies, leaves the queue, frees    |
-//! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |
-//! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
-//! | is about to end                      | `lifecycle::shutdown`     | lets itself be unloaded             |
+//! | changes its role                     | `lifecycle::role_changed` | lifts the fence clock , sends waiters away |
+//! | loads its data                       | `lifecycle::loading`      | lifts the fence clock  at the end   |
+//! | is about to end                      | `lifecycle::shutdown`     | allows an unload                    |
 //! | answers INFO                         | `info::section`           |                                     |
 //! | reads, sets or changes configuration | `config::*`, `server_settings::changed` |                                |
 //!
-//! Each of them begins in [`guard`], which no panic passes, and ends there: if the call has changed what is due next, the
-//! timer is set. Each file owns what it remembers between two calls, as a [`MainThread`](ffi::main_thread::MainThread).
+//! Each callback runs inside [`guard`], which stops panics, and at the end sets the timer if the call has changed what
+//! is due next. Each file owns its state between two calls, as a [`MainThread`](ffi::main_thread::MainThread).
 //!
-//! Functions of the server are called through [`ffi::api::api!`]: one .so serves every server, so each may
-//! be missing; what cannot be done without is checked once, at load.
+//! Functions of the server are called through [`ffi::api::api!`]. One .so serves every server, so any function may be
+//! missing. The indispensable ones are checked once, at load.
 
 mod alarm;
 mod authority;

@@ -1,8 +1,8 @@
 //! Whether the user of a `LOCK.GUARD` may run the command behind it.
 //!
-//! From Redis 7.0 on the server checks that itself when it is told to run the command as the user: the command, its
-//! keys and its channels. Redis 6.2 has checked the keys, which are declared, and tells modules nothing of the rest. So
-//! there the user has to be one who may run every command.
+//! From Redis 7.0 on the server checks the command, its keys and its channels itself, when it runs the command as the
+//! user. Redis 6.2 has checked the keys, which are declared, and tells modules nothing else. So there the user must be
+//! one who may run every command.
 
 use super::ffi::api::optional;
 use super::ffi::call_reply::CallReply;
@@ -12,7 +12,7 @@ use leasehold_core::command::guard::Guarded;
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::CString;
 
-/// Refuses it where the server would not, although the user may not run it.
+/// Refuses a command that the user must not run, if the server would not refuse it.
 pub(super) fn check(ctx: *mut RedisModuleCtx, command: &Guarded) -> Result<(), Error> {
     if runs_as_user() || may_run_every_command(ctx, command).unwrap_or(false) {
         Ok(())
@@ -21,20 +21,20 @@ pub(super) fn check(ctx: *mut RedisModuleCtx, command: &Guarded) -> Result<(), E
     }
 }
 
-/// Whether the server knows the flags of calls that came with Redis 7.0.
+/// Whether the server knows the call flags of Redis 7.0.
 pub(super) fn runs_as_user() -> bool {
     optional!(RedisModule_GetCommand).is_some()
 }
 
-/// `None` where the server does not say.
+/// Whether the user may run every command. `None` if the server does not say.
 fn may_run_every_command(ctx: *mut RedisModuleCtx, command: &Guarded) -> Option<bool> {
     let Some(user) = client::user(ctx, client::id(ctx)) else {
-        // A script does not say on whose behalf it runs.
+        // A script does not say which user runs it.
         let rules = CallReply::to(ctx, c"ACL", &[c"LIST"])?;
         return Some(rules.texts().iter().all(|rules| allow_all(rules, command)));
     };
     let reply = CallReply::to(ctx, c"ACL", &[c"GETUSER", &CString::new(user).ok()?])?;
-    // The name of the field, and the flags.
+    // The field's name, then the flags.
     let flags = reply.whole().at(1)?.texts();
     let has = |flag: &[u8]| flags.contains(&flag);
     Some(has(b"allcommands") && (!command.publishes || has(b"allchannels")))

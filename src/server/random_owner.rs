@@ -1,4 +1,4 @@
-//! The only place that draws randomness.
+//! The only place that draws random numbers.
 
 use leasehold_core::command::acquire::MintedOwner;
 

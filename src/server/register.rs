@@ -1,4 +1,4 @@
-//! The commands made known: name, flags, key, and what COMMAND DOCS says of them.
+//! Registers the commands: name, flags, keys, and what COMMAND DOCS says.
 
 use super::entry::{self, Entry};
 use super::ffi::api::{api, optional, status};
@@ -12,7 +12,7 @@ use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr;
 
-/// Every command: what is said of it, and what the server calls.
+/// Every command: its description, and the function that the server calls.
 static COMMANDS: [(&Spec, Entry); 12] = [
     (&acquire::SPEC, entry::acquire),
     (&release::SPEC, entry::release),
@@ -28,7 +28,7 @@ static COMMANDS: [(&Spec, Entry); 12] = [
     (&help::SPEC, entry::help),
 ];
 
-/// Registers them all; the name of the one the server would not take.
+/// Registers all commands. The error is the name of the command that the server refused.
 pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     let own_category = add_own_category(ctx);
     guarded_keys::decide_whether_to_tell(ctx);
@@ -43,9 +43,9 @@ pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     })
 }
 
-/// With the first flags that the server takes: it refuses a command for one unknown flag.
+/// Registers with the first flags that the server takes: it refuses a command for one unknown flag.
 fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
-    // Redis 6.2 knows no other way to be told of keys that stand behind a word.
+    // Redis 6.2 cannot declare keys that follow a word, so it must ask for them.
     let is_old = spec.also_from().is_some() && optional!(RedisModule_SetCommandInfo).is_none();
     if is_old || has_keys_of_another(spec) {
         return flags(spec.access)
@@ -55,14 +55,14 @@ fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
     flags(spec.access).iter().any(|flags| create_with(ctx, spec, entry, flags))
 }
 
-/// Whether the server is to ask which keys it has besides its own.
+/// Whether the server must ask which keys the command has besides its lock.
 fn has_keys_of_another(spec: &Spec) -> bool {
     spec.access == Access::Guard && guarded_keys::are_told()
 }
 
 fn create_with(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry, flags: &CStr) -> bool {
     let key = c_int::from(spec.access.has_key());
-    // SAFETY: the strings are static; the entry has the signature the server calls.
+    // SAFETY: the strings are static, and the entry has the signature that the server calls.
     let outcome = unsafe {
         api!(RedisModule_CreateCommand)(
             ctx,
@@ -90,8 +90,8 @@ const fn flags(access: Access) -> &'static [&'static CStr] {
     }
 }
 
-/// Tells the server what COMMAND INFO and COMMAND DOCS should say, where it can be told (7.0 on). The
-/// commands work without it, so a refusal is no reason not to load.
+/// Sets what COMMAND INFO and COMMAND DOCS say, on servers that support it (7.0 on). The commands work without it, so
+/// the module loads even if the server refuses.
 fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     let (Some(get_command), Some(set_command_info)) =
         (optional!(RedisModule_GetCommand), optional!(RedisModule_SetCommandInfo))
@@ -116,8 +116,8 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
         key_specs: if spec.access.has_key() { keys.as_mut_ptr() } else { ptr::null_mut() },
         args,
     };
-    // SAFETY: the command was registered just now; `info` is laid out as its version says, each list
-    // ends with an empty entry, and the server copies all of it.
+    // SAFETY: the command was registered just now. `info` has the layout of its version, each list ends with an empty
+    // entry, and the server copies all of it.
     let outcome =
         unsafe { set_command_info(get_command(ctx, spec.name.as_ptr()), &raw const info) };
     if outcome != status(true) {
@@ -126,20 +126,20 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     }
 }
 
-/// The category of the ACL that is all of Leasehold's own, as `@list` is all of what is done to lists.
+/// Leasehold's own ACL category, like `@list` for commands on lists.
 const OWN_CATEGORY: &CStr = c"lock";
 
-/// Makes our own category known, where modules can have one (Redis 7.4 and Valkey 8.0 on). A category is
-/// never forgotten, not when the module is unloaded either, so a refusal mostly says that it is there.
+/// Adds our category, where modules can have categories (Redis 7.4 and Valkey 8.0 on). The server never forgets a
+/// category, not even at an unload, so a refusal usually means that the category exists.
 fn add_own_category(ctx: *mut RedisModuleCtx) -> Option<&'static CStr> {
     let add = optional!(RedisModule_AddACLCategory)?;
-    // SAFETY: the context is the one the server loads the module with; the name is a C string.
+    // SAFETY: the context is the one that the server loads the module with, and the name is a C string.
     unsafe { add(ctx, OWN_CATEGORY.as_ptr()) };
     Some(OWN_CATEGORY)
 }
 
-/// Puts the command into the categories of the ACL, where a module's commands can be in any (7.2 on). The
-/// server takes all of them or none, so without our own if it should have no room for that.
+/// Puts the command into ACL categories, where module commands can have them (7.2 on). The server takes all categories
+/// or none, so if it has no room for ours, the command gets only the server's.
 fn categorize(ctx: *mut RedisModuleCtx, spec: &Spec, own: Option<&CStr>) {
     let (Some(get_command), Some(set_categories)) =
         (optional!(RedisModule_GetCommand), optional!(RedisModule_SetCommandACLCategories))
@@ -147,7 +147,7 @@ fn categorize(ctx: *mut RedisModuleCtx, spec: &Spec, own: Option<&CStr>) {
         return;
     };
     let set = |names: &CStr| {
-        // SAFETY: the command was registered just now; the server copies what it needs of the string.
+        // SAFETY: the command was registered just now, and the server copies what it needs of the string.
         let outcome =
             unsafe { set_categories(get_command(ctx, spec.name.as_ptr()), names.as_ptr()) };
         outcome == status(true)
@@ -167,8 +167,8 @@ fn categorize(ctx: *mut RedisModuleCtx, spec: &Spec, own: Option<&CStr>) {
     }
 }
 
-/// Those of the server's own. Not `keyspace`, which is what works on keys of any type, and not `string`: to a
-/// client a lock is a kind of its own, which is our own category.
+/// The server's own categories. Not `keyspace`, for commands on keys of any type, and not `string`: to a client a lock
+/// is a type of its own, which has our category.
 const fn categories(access: Access) -> &'static CStr {
     match access {
         Access::None => c"fast",
@@ -181,8 +181,8 @@ const fn categories(access: Access) -> &'static CStr {
     }
 }
 
-/// Whether it is in our own category, which is granted together with a pattern of keys. What shows all keys
-/// is not.
+/// Whether the command is in our category, which is granted together with a key pattern. Commands that show all keys
+/// are not.
 const fn is_for_users(access: Access) -> bool {
     !matches!(access, Access::Operator)
 }
@@ -223,10 +223,10 @@ const NO_MORE_ARGS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
 
 const NO_KEY_SPEC: c_int = -1;
 
-/// Lists of arguments, which point to those of arguments that have parts.
+/// Lists of arguments. Arguments with parts point to other lists.
 type Lists = Vec<Vec<raw::RedisModuleCommandArg>>;
 
-/// The list of these, which stays where it is as long as it is kept; null for none.
+/// A null pointer for no arguments, else a pointer to their list, which `kept` keeps at a fixed address.
 fn arguments(args: &[Arg], kept: &mut Lists) -> *mut raw::RedisModuleCommandArg {
     if args.is_empty() {
         return ptr::null_mut();
@@ -288,7 +288,7 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
     raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
 );
 
-/// Where they are, and what becomes of them, only [`keys`] can tell, which the server asks.
+/// Only [`keys`] knows where these keys are and how they are used, so the server asks it.
 fn keys_of_another_command() -> raw::RedisModuleCommandKeySpec {
     let anything = raw::REDISMODULE_CMD_KEY_RW
         | raw::REDISMODULE_CMD_KEY_ACCESS
@@ -302,7 +302,7 @@ fn keys_of_another_command() -> raw::RedisModuleCommandKeySpec {
     )
 }
 
-/// The one key, at position 1.
+/// The lock's key, at position 1.
 fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
     key_spec_at(
         key_rights(access),
@@ -312,7 +312,7 @@ fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
     )
 }
 
-/// The names of other locks, behind a word and their number.
+/// The names of other locks, after a word and their number.
 fn keys_behind_also(access: Access, from: usize) -> raw::RedisModuleCommandKeySpec {
     raw::RedisModuleCommandKeySpec {
         bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
@@ -337,7 +337,7 @@ fn keys_behind_also(access: Access, from: usize) -> raw::RedisModuleCommandKeySp
     }
 }
 
-/// Every command that has a key also tells the client something of what it holds, hence ACCESS throughout.
+/// Every command with a key also tells the client something about the key's value, so all have ACCESS.
 fn key_rights(access: Access) -> u64 {
     let rights = match access {
         Access::None | Access::Operator => 0,

@@ -1,11 +1,11 @@
-//! What replicas and the append-only file are told.
+//! Replicates changes to replicas and the append-only file.
 //!
-//! Effects, not commands: a grant and every new end of a lease is `SET key value PXAT deadline`, a release is `DEL
-//! key`. Where several hold a lock, one that comes is `APPEND key line`, one that changes or goes is `SETRANGE key
-//! place bytes`, each with `PEXPIREAT key deadline`. So the data loads, replicates and reads the same on servers
-//! without the module, and nothing depends on another server's clock.
+//! It replicates effects, not commands: a grant and every new deadline is `SET key value PXAT deadline`, a release is
+//! `DEL key`. If several owners hold a lock, a new holder is `APPEND key line`, and a holder that changes or leaves is
+//! `SETRANGE key place bytes`, each with `PEXPIREAT key deadline`. So servers without the module load, replicate and
+//! read the same data, and nothing depends on another server's clock.
 //!
-//! Nobody is told where nobody listens: [`listeners`] says when that is.
+//! Nothing is replicated while nobody listens: see [`listeners`].
 
 use super::ffi::api::{api, status};
 use super::ffi::main_thread::MainThread;
@@ -25,12 +25,12 @@ const APPEND: &CStr = c"APPEND";
 const SETRANGE: &CStr = c"SETRANGE";
 const PEXPIREAT: &CStr = c"PEXPIREAT";
 
-/// Of Valkey (9.0 on): what is replicated need not be looked up among the commands each time. It was at load (see
-/// [`obstacle`]), and no command is renamed after that.
+/// A flag of Valkey (9.0 on): Valkey need not look up each replicated command. [`obstacle`] has done that at load, and
+/// no command is renamed after it.
 pub(super) const SKIP_COMMAND_VALIDATION: u32 = 1 << 4;
 
-/// The last two words of a grant, as strings of the server's that are kept. The first is always the same, and where
-/// grants are many the second often is: those of one millisecond mostly end in one, too.
+/// The last two words of a grant, kept as strings of the server. The first is constant. Under load the second repeats:
+/// grants of the same millisecond usually have the same deadline.
 struct CachedExpiryArgs {
     pxat: Cell<Option<NonNull<RedisModuleString>>>,
     deadline: Cell<Option<(Deadline, NonNull<RedisModuleString>)>>,
@@ -61,20 +61,20 @@ impl CachedExpiryArgs {
     }
 }
 
-/// A string that outlives the command. The server makes one or ends itself: it is never null.
+/// A string that outlives the command. Never null: a server without memory ends itself.
 fn kept(bytes: &[u8]) -> Option<NonNull<RedisModuleString>> {
     let (start, len) = (bytes.as_ptr().cast(), bytes.len());
-    // SAFETY: the server copies the bytes. Without a context, the string is nobody's but ours.
+    // SAFETY: the server copies the bytes. A string without a context is freed only by us.
     NonNull::new(unsafe { api!(RedisModule_CreateString)(ptr::null_mut(), start, len) })
 }
 
 fn free(string: NonNull<RedisModuleString>) {
-    // SAFETY: made by `kept`, and freed once: `CachedExpiryArgs` has let go of it. Whoever still replicates it has a share of
-    // its own.
+    // SAFETY: made by `kept` and freed once, since `CachedExpiryArgs` has let go of it. A replication that still needs
+    // the string holds its own reference.
     unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string.as_ptr()) };
 }
 
-/// Has those who listen told of a change, if anybody does. What is only for them is made in `replicate`.
+/// Tells the listeners of a change, if there are any. Work that only they need is done in `replicate`.
 fn tell(ctx: *mut RedisModuleCtx, replicate: impl FnOnce() -> c_int) -> Result<(), Error> {
     match listeners::of_change(ctx) {
         Audience::Nobody => Ok(()),
@@ -92,7 +92,7 @@ pub(super) fn set(
     tell(ctx, || set_of(ctx, name, value, deadline))
 }
 
-/// The same of a value that is no string of the server's yet.
+/// Like `set`, for a value that is not yet a string of the server.
 pub(super) fn set_bytes(
     ctx: *mut RedisModuleCtx,
     name: *mut RedisModuleString,
@@ -109,15 +109,15 @@ fn set_of(
     deadline: Option<Deadline>,
 ) -> c_int {
     let Some(deadline) = deadline else {
-        // SAFETY: the format takes two strings; the server takes its own share of them.
+        // SAFETY: the format takes two strings, and the server takes its own reference to each.
         return unsafe {
             api!(RedisModule_Replicate)(ctx, SET.as_ptr(), c"ss".as_ptr(), name, value)
         };
     };
-    // Strings throughout, although the format knows C strings and numbers: of these the server would make strings
-    // each time, and this is the most of what a grant costs.
+    // Strings throughout, although the format also knows C strings and numbers: the server would convert those to
+    // strings each time, and that is most of a grant's cost.
     let (pxat, deadline) = (CACHED_EXPIRY_ARGS.pxat(), CACHED_EXPIRY_ARGS.deadline(deadline));
-    // SAFETY: the format takes four strings; the server takes its own share of them.
+    // SAFETY: the format takes four strings, and the server takes its own reference to each.
     unsafe {
         let format = c"ssss".as_ptr();
         api!(RedisModule_Replicate)(ctx, SET.as_ptr(), format, name, value, pxat, deadline)
@@ -136,7 +136,7 @@ pub(super) fn append(
 ) -> Result<(), Error> {
     tell(ctx, || {
         let line = OwnedString::new(ctx, line);
-        // SAFETY: the format takes two strings; the server takes its own share of them.
+        // SAFETY: the format takes two strings, and the server takes its own reference to each.
         unsafe {
             let format = c"ss".as_ptr();
             api!(RedisModule_Replicate)(ctx, APPEND.as_ptr(), format, name, line.string())
@@ -153,7 +153,8 @@ pub(super) fn set_range(
     tell(ctx, || {
         let at = c_longlong::try_from(at).unwrap_or(c_longlong::MAX);
         let bytes = OwnedString::new(ctx, bytes);
-        // SAFETY: the format takes a string, a number and a string; the server takes its own share of the strings.
+        // SAFETY: the format takes a string, a number and a string, and the server takes its own reference to the
+        // strings.
         unsafe {
             let format = c"sls".as_ptr();
             api!(RedisModule_Replicate)(ctx, SETRANGE.as_ptr(), format, name, at, bytes.string())
@@ -168,36 +169,36 @@ pub(super) fn expire_at(
 ) -> Result<(), Error> {
     tell(ctx, || {
         let deadline = CACHED_EXPIRY_ARGS.deadline(deadline);
-        // SAFETY: the format takes two strings; the server takes its own share of them.
+        // SAFETY: the format takes two strings, and the server takes its own reference to each.
         unsafe {
             api!(RedisModule_Replicate)(ctx, PEXPIREAT.as_ptr(), c"ss".as_ptr(), name, deadline)
         }
     })
 }
 
-/// Counts a change that nobody is told of, for the server's `save` rules.
+/// Counts a change for the server's `save` rules, and tells nobody of it.
 pub(super) fn count(ctx: *mut RedisModuleCtx) {
-    // SAFETY: the format takes nothing. It says that neither replicas nor the file are told.
+    // SAFETY: the format takes no arguments. It excludes both replicas and the file.
     let outcome = unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"AR".as_ptr()) };
     debug_assert_eq!(outcome, status(true));
 }
 
-/// The same, many times as fast. Only where the server has just said that nobody listens: who does is told of whatever the
-/// context's client runs.
+/// Like [`count`], but many times faster. Only if the server has just said that nobody listens: a listener would get
+/// whatever command the context's client runs.
 pub(super) fn count_where_nobody_listens(ctx: *mut RedisModuleCtx) {
-    // SAFETY: takes a context that has a client, as those of events have.
+    // SAFETY: takes a context with a client, and the contexts of events have a client.
     unsafe { api!(RedisModule_ReplicateVerbatim)(ctx) };
 }
 
-/// A deadline as the server counts it. None is near the end of the signed range: see `Ttl::LONGEST`.
+/// A deadline as the server counts it. No deadline is near the end of the signed range: see `Ttl::LONGEST`.
 pub(super) fn signed_millis(deadline: Deadline) -> c_longlong {
     c_longlong::try_from(deadline.millis()).unwrap_or(c_longlong::MAX)
 }
 
-/// Why grants and releases could not be replicated here; `None` if they can.
+/// Why this server could not replicate grants and releases. `None` if it can.
 ///
-/// The server looks up the command it is told to replicate by name. With `rename-command SET ...` the name
-/// is gone: grants would be made, and silently missing from every replica and the file.
+/// The server looks up the replicated command by name. After `rename-command SET ...` the name is gone: grants would
+/// be made, and would silently be missing from every replica and the file.
 pub(super) fn obstacle(ctx: *mut RedisModuleCtx) -> Option<String> {
     let (beside, changed) = ("a grant beside others", "a change beside others");
     let needed = [
@@ -216,7 +217,8 @@ pub(super) fn obstacle(ctx: *mut RedisModuleCtx) -> Option<String> {
     })
 }
 
-/// Asks for the keys of the command without any, and nothing is executed: an unknown one is told from a known one by the error.
+/// Asks for the keys of the command without arguments, which executes nothing. The error tells an unknown command from
+/// a known one.
 fn is_unknown(ctx: *mut RedisModuleCtx, name: &CStr) -> bool {
     let name = OwnedString::new(ctx, name.to_bytes());
     let (mut words, mut count) = ([name.string()], 0);

@@ -1,4 +1,4 @@
-//! Replies on the wire. The server speaks RESP2 or RESP3 as the client asked; maps alone need help.
+//! Replies on the wire. The server speaks RESP2 or RESP3, as the client asked. Only maps need help.
 
 use super::ffi::api::{api, optional};
 use leasehold_core::command::{Error, Reply};
@@ -34,7 +34,7 @@ pub(super) fn respond(ctx: *mut RedisModuleCtx, reply: &Reply<'_>) {
 }
 
 fn integer(ctx: *mut RedisModuleCtx, number: c_longlong) {
-    // SAFETY: a context and a number.
+    // SAFETY: takes a valid context and a number.
     unsafe { api!(RedisModule_ReplyWithLongLong)(ctx, number) };
 }
 
@@ -44,17 +44,17 @@ fn string(ctx: *mut RedisModuleCtx, bytes: &[u8]) {
 }
 
 fn array(ctx: *mut RedisModuleCtx, len: usize) {
-    // SAFETY: a context and a length.
+    // SAFETY: takes a valid context and a length.
     unsafe { api!(RedisModule_ReplyWithArray)(ctx, length(len)) };
 }
 
 fn map(ctx: *mut RedisModuleCtx, len: usize) {
     match optional!(RedisModule_ReplyWithMap) {
-        // SAFETY: a context and a length.
+        // SAFETY: takes a valid context and a length.
         Some(reply_with_map) => unsafe {
             reply_with_map(ctx, length(len));
         },
-        // Redis 6.2: flat in RESP3 too.
+        // Redis 6.2 has no maps: a flat array, in RESP3 too.
         None => array(ctx, len.saturating_mul(2)),
     }
 }
@@ -67,7 +67,7 @@ fn status_line(ctx: *mut RedisModuleCtx, line: &str) {
 
 fn refuse(ctx: *mut RedisModuleCtx, error: Error) {
     if error == Error::WrongArity {
-        // SAFETY: the server names the command of the context.
+        // SAFETY: takes the context of the command being answered, and the server names that command.
         unsafe { api!(RedisModule_WrongArity)(ctx) };
         return;
     }

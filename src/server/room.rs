@@ -1,8 +1,8 @@
-//! How many may wait: fewer than the server accepts clients, whatever the settings say.
+//! How many clients may wait: fewer than the server accepts, whatever the settings say.
 //!
-//! Each client that waits keeps a connection. If waiters could take all of `maxclients`, no holder could
-//! connect to release its lock, and none of them would be served. Others may still take what waiters
-//! leave: only the server could prevent that.
+//! Each waiting client occupies a connection. If waiters could take all of `maxclients`, no holder could connect to
+//! release its lock, and no waiter would be served. Other clients may still take what the waiters leave: only the
+//! server could prevent that.
 
 use super::ffi::main_thread::MainThread;
 use super::ffi::{log, server_flavor};
@@ -12,38 +12,37 @@ use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// How long `maxclients` is taken to be what it was. Redis 6.2 does not tell when it is changed.
+/// How long the known `maxclients` is trusted. Redis 6.2 does not report changes of the setting.
 const MILLIS_BETWEEN_LOOKS: u64 = 1_000;
 
-/// Fewer connections than this beside those who wait are hardly enough for holders, replicas,
-/// monitoring and an operator.
+/// Fewer connections than this beside the waiters are hardly enough for holders, replicas, monitoring and an operator.
 const RESERVE: u64 = 32;
 
-/// What limits how many wait on the server.
+/// What limits the number of waiters on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     MaxWaiters,
     ShareOfMaxClients,
 }
 
-/// The server's setting of this name.
+/// The name of the server's setting.
 pub(super) const MAX_CLIENTS: &CStr = c"maxclients";
-/// Ours, which with it decide how many may wait on the server.
+/// Our settings that, with `maxclients`, decide how many may wait on the server.
 pub(super) const OWN_SETTINGS: [&CStr; 2] =
     [c"leasehold.max-waiters", c"leasehold.max-waiters-percent"];
 
-/// What was last known of `maxclients`. `None` where the server does not say.
+/// The last known `maxclients`. `None` if the server does not say.
 static VALUE: MainThread<Cell<Option<u64>>> = MainThread::new(Cell::new(None));
 static LOOKED: MainThread<Cell<Option<Monotonic>>> = MainThread::new(Cell::new(None));
 
-/// Asks the server.
+/// Reads `maxclients` from the server.
 pub(super) fn look(ctx: *mut RedisModuleCtx) {
     let field = server_flavor::info_field(ctx, c"clients", MAX_CLIENTS);
     VALUE.set(field.and_then(|value| value.parse().ok()));
     LOOKED.set(Some(clock::monotonic()));
 }
 
-/// Asks the server if that was not done a moment ago.
+/// Reads `maxclients` again, unless that was done a moment ago.
 pub(super) fn look_again(ctx: *mut RedisModuleCtx) {
     let now = clock::monotonic();
     let is_recent = |looked| now.millis_since(looked) < MILLIS_BETWEEN_LOOKS;
@@ -52,13 +51,13 @@ pub(super) fn look_again(ctx: *mut RedisModuleCtx) {
     }
 }
 
-/// Warns of settings that do not go together.
+/// Warns of settings that do not fit together.
 pub(super) fn warn(ctx: *mut RedisModuleCtx) {
     warn_if_they_limit(ctx);
     warn_if_few_are_left(ctx);
 }
 
-/// Warns if those who wait may leave nearly no connection to those who hold the locks.
+/// Warns if waiters may leave almost no connections to holders.
 fn warn_if_few_are_left(ctx: *mut RedisModuleCtx) {
     let ((most, _), Some(value)) = (most_waiters(), VALUE.get()) else { return };
     let left = value.saturating_sub(most);
@@ -74,7 +73,7 @@ fn warn_if_few_are_left(ctx: *mut RedisModuleCtx) {
     );
 }
 
-/// Warns if fewer may wait than the operator has set.
+/// Warns if fewer clients may wait than the operator has set.
 fn warn_if_they_limit(ctx: *mut RedisModuleCtx) {
     let (Some(value), (most, Limit::ShareOfMaxClients)) = (VALUE.get(), most_waiters()) else {
         return;
@@ -89,7 +88,7 @@ fn warn_if_they_limit(ctx: *mut RedisModuleCtx) {
     );
 }
 
-/// How many may wait on the server at once, and for which reason no more.
+/// How many clients may wait on the server at once, and what limits the number.
 pub(super) fn most_waiters() -> (u64, Limit) {
     let set = config::max_waiters();
     let share = |clients: u64| clients.saturating_mul(config::max_waiters_percent()) / 100;
@@ -107,7 +106,7 @@ pub(super) fn room() -> Room {
     }
 }
 
-/// A ticket keeps no connection, so as many as there may be at all may be of one lock.
+/// The room for tickets. A ticket occupies no connection, so one lock may have all tickets.
 pub(super) fn room_for_tickets() -> Room {
     let most = count(config::max_tickets());
     Room { connections: 0, for_all: most, per_lock: most }

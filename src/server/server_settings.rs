@@ -1,7 +1,6 @@
-//! Whether the server is set to evict keys when memory is short, and with them locks that are held.
+//! Whether the server may evict keys, and with them held locks, when memory is short.
 //!
-//! Locks have an expiry, so every policy but `noeviction` may evict them. What becomes of them
-//! then, see [`eviction`].
+//! Locks have an expiry, so every policy but `noeviction` may evict them. For what happens then, see [`eviction`].
 
 use super::ffi::{log, server_flavor, subscription};
 use super::locks::LOCKS;
@@ -12,17 +11,17 @@ use std::ffi::{CStr, c_void};
 const LIMIT: &CStr = c"maxmemory";
 const POLICY: &CStr = c"maxmemory-policy";
 
-/// Finds out whether the server may evict anything, and listens to what it evicts if so.
+/// Finds out whether the server may evict keys, and subscribes to evictions if so.
 ///
-/// It listens although no lock may have been seen yet. Locks also come with a `RESTORE`, with a slot, from a primary or
-/// from a file, and most of these ways do not pass the module.
+/// It subscribes even before the module has seen a lock. Locks also arrive by `RESTORE`, with a slot, from a primary
+/// or from a file, and most of these ways bypass the module.
 pub(super) fn follow(ctx: *mut RedisModuleCtx) {
     let has_limit =
         server_flavor::info_field(ctx, c"memory", c"maxmemory").is_some_and(|limit| limit != "0");
     eviction::follow_setting(ctx, has_limit && evicting_policy(ctx).is_some());
 }
 
-/// Warns if the policy in force evicts.
+/// Warns if the current policy evicts.
 pub(super) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
     let Some(policy) = evicting_policy(ctx) else { return };
     let fate = if eviction::is_told_in_time() {
@@ -43,8 +42,8 @@ fn evicting_policy(ctx: *mut RedisModuleCtx) -> Option<String> {
     policy.filter(|policy| policy != "noeviction")
 }
 
-/// Subscribes to changes of the configuration, those of our own settings too, where the server tells of them (7.0 on). It
-/// does once a `CONFIG SET` has succeeded.
+/// Subscribes to configuration changes, including changes of our settings, on servers that report them (7.0 on). The
+/// event comes after a `CONFIG SET` has succeeded.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CONFIG, Some(changed));
 }
@@ -57,17 +56,17 @@ unsafe extern "C" fn changed(
 ) {
     guard::event("config-changed", ctx, || {
         config::take_effect();
-        // SAFETY: with this event the server passes this structure, and in it that many C strings.
+        // SAFETY: with this event the server passes this structure, which has `num_changes` C strings.
         let names = unsafe {
             change.cast::<raw::RedisModuleConfigChange>().as_ref().map_or(&[][..], |change| {
                 let len = usize::try_from(change.num_changes).unwrap_or(0);
                 std::slice::from_raw_parts(change.config_names, len)
             })
         };
-        // SAFETY: as above.
+        // SAFETY: with this event the server passes C strings.
         let is_changed = |name| names.iter().any(|&other| unsafe { CStr::from_ptr(other) } == name);
         if is_changed(POLICY) || is_changed(LIMIT) {
-            // Not later: the next command may make the server evict.
+            // Immediately, because the next command may make the server evict.
             follow(ctx);
         }
         if is_changed(room::MAX_CLIENTS) {

@@ -1,39 +1,35 @@
-//! Slots of a cluster that come and go.
+//! Cluster slots that come to this node and leave it.
 //!
-//! A slot that **comes** brings locks that another node granted until a moment ago, and locks that
-//! are free and leave no trace. What is granted here from then on must have a higher fence than
-//! both (L2), although that node's clock may be ahead of ours by up to the margin. So the fence
-//! clock is lifted by the margin for slots that came, and for no others: a node that gives slots
-//! away must not be ahead of its own clock, or the margin of the node that gets them would be used
-//! up.
+//! A slot that **comes** brings locks that another node has just granted, and released locks that leave no trace.
+//! Later grants on this node must have higher fences than both (L2), although the other node's clock may be ahead of
+//! ours by up to the margin. So the fence clock is lifted by the margin for slots that came, and only for those: a
+//! node that gives slots away must not be ahead of its own clock, because that would use up the margin of the
+//! receiving node.
 //!
-//! The filter hears the commands that move slots before the server asks whether their client may
-//! send them. So nothing follows from a command alone. A slot is **expected** once such a command
-//! names it while the server does not serve it, and what matters is whether the server does serve
-//! it later:
+//! The filter sees the commands that move slots before the server checks their permissions. So a command alone proves
+//! nothing. A slot is **expected** once such a command names it while the server does not serve it. What counts is
+//! whether the server serves the slot later:
 //!
 //! ```text
 //!   CLUSTER SETSLOT n IMPORTING         is n served here,      no     n is expected
-//!   CLUSTER SETSLOT n NODE <us>    ──►  and not on its way   ──────►   │
-//!   CLUSTER SETSLOT n STABLE            out? (RM_Call)                 │ a lock is to be granted
+//!   CLUSTER SETSLOT n NODE <us>    ──►  and not being        ──────►   │
+//!   CLUSTER SETSLOT n STABLE            migrated? (RM_Call)            │ a lock may be granted
 //!   CLUSTER ADDSLOTS(RANGE) n             │ yes                        │ in n, or n is settled
 //!                                         ▼                            ▼
-//!                              nothing can come by this       the fence clock is lifted
+//!                              no slot can come by this       the fence clock is lifted
 //! ```
 //!
-//! Slots that the server has open are expected too: those being imported, in which it grants locks
-//! to clients that come with `ASKING`, and those being migrated, in which the other node may grant
-//! locks before the slot is called back. Which slots are open and which are settled is read from
-//! `CLUSTER NODES`: before the first grant after a start or a change of role, shortly after each
-//! command that moves slots, and shortly after each grant in an expected slot. Once the server has
-//! an expected slot settled, the fence clock is lifted for the last time, and the slot is expected
-//! no longer.
+//! Open slots are expected too: slots being imported, where this server grants locks to clients that send `ASKING`,
+//! and slots being migrated, where the other node may grant locks before the migration is cancelled. `CLUSTER NODES`
+//! says which slots are open and which are settled. It is read before the first grant after a start or a role change,
+//! shortly after each command that moves slots, and shortly after each grant in an expected slot. Once an expected
+//! slot is settled on this server, the fence clock is lifted for the last time, and the slot is no longer expected.
 //!
-//! Slots that are moved **at once** (Redis 8.4 and Valkey 9 on) come with an event of the server,
-//! which means that the server let it happen. Then the fence clock is lifted right away.
+//! Slots that are moved **at once** (atomic slot migration, Redis 8.4 and Valkey 9 on) come with a server event, so
+//! the server has allowed the move. Then the fence clock is lifted immediately.
 //!
-//! A slot that **goes** takes locks with it for which clients wait here. They are looked at right
-//! away, found to be somebody else's, and sent on: see [`authority`].
+//! A slot that **leaves** takes locks with it that clients wait for here. The module looks at these locks immediately,
+//! finds that another node owns them, and redirects their waiters: see [`authority`].
 
 use super::ffi::api::api;
 use super::ffi::main_thread::MainThread;
@@ -50,30 +46,29 @@ use std::ffi::c_void;
 use std::ops::ControlFlow;
 use std::slice;
 
-/// `ATOMIC_SLOT_MIGRATION` of Valkey, for which the bindings have no name.
+/// `ATOMIC_SLOT_MIGRATION` of Valkey, which the bindings lack.
 const VALKEY_SLOT_MIGRATION: u64 = 19;
 const VALKEY_EXPORT_STARTED: u64 = 1;
 const VALKEY_IMPORT_COMPLETED: u64 = 4;
 
-/// How long the name of a node is.
+/// The length of a node's ID.
 const ID_LENGTH: usize = 40;
 
-/// Of Valkey: the module can follow when slots are moved at once. Without it Valkey refuses to move
-/// them.
+/// A flag of Valkey: the module can follow atomic slot migrations. Without the flag Valkey refuses them.
 pub(super) const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// What is known of slots that may come, and what is to be done about slots a little later.
+/// What is known of slots that may come, and what must soon be done about slots.
 struct Movements {
     /// Whether any slot is expected.
     expects: Cell<bool>,
-    /// Which slots are open was not read since the start, or since the role changed.
+    /// Whether `CLUSTER NODES` must still be read for the first time after the start or a role change.
     unread: Cell<bool>,
     expected: RefCell<SlotSet>,
-    /// What the server said of its slots the last time.
+    /// The slots of this node, when they were last read.
     known: RefCell<Option<OwnSlots>>,
-    /// What the server says of its slots is to be read.
+    /// Reads `CLUSTER NODES`.
     reading: Throttle,
-    /// All locks are to be looked at: their slots may have gone.
+    /// Looks at all locks: their slots may have left.
     looks: Throttle,
 }
 
@@ -92,20 +87,18 @@ pub(super) fn is_in_cluster() -> bool {
     IN_CLUSTER.get()
 }
 
-/// The server may have slots open from before that the module has heard nothing of.
+/// Requires a read of `CLUSTER NODES`: the server may have open slots that the module has not heard of.
 pub(super) fn begin() {
     MOVEMENTS.unread.set(is_in_cluster());
 }
 
-/// When to call [`look`]. At once, but not each time that anybody sends such a command: unauthenticated
-/// clients can.
+/// When to call [`look`]. At once, but not for each command that moves slots: unauthenticated clients can send them.
 pub(super) fn due(now: Monotonic) -> Option<Monotonic> {
     let Movements { reading, looks, .. } = &*MOVEMENTS;
     [reading, looks].into_iter().filter_map(|throttle| throttle.due(now)).min()
 }
 
-/// A lock turned out to be in a slot that has gone without a word. Others may be, too, and all of them are looked at
-/// soon.
+/// Notes that a lock's slot has left unannounced. Other slots may have left too, so all locks are looked at soon.
 pub(super) fn has_gone() {
     MOVEMENTS.looks.want();
 }
@@ -120,9 +113,8 @@ pub(super) fn look() {
     }
 }
 
-/// Learns from the server which slots it has, and lifts the fence clock if one of them was
-/// expected. All locks are to be looked at if they are other slots than before: clients that have not logged in can name
-/// slots as often as they like.
+/// Reads from the server which slots it has, and lifts the fence clock if one of them was expected. All locks are
+/// looked at only if the slots have changed: unauthenticated clients can name slots as often as they like.
 fn read() {
     MOVEMENTS.unread.set(false);
     let own = context::detached().and_then(slot_probe::own_slots);
@@ -130,7 +122,7 @@ fn read() {
         MOVEMENTS.looks.want();
     }
     let mut expected = MOVEMENTS.expected.borrow_mut();
-    // It is not known only where CLUSTER is renamed. Then whatever is expected stays so.
+    // Unknown only if CLUSTER is renamed. Then expected slots stay expected.
     let has_come = own.as_ref().is_some_and(|own| {
         let has_come = expected.remove_all(&own.settled);
         expected.insert_all(&own.open);
@@ -144,7 +136,7 @@ fn read() {
     }
 }
 
-/// Before anybody's command is executed.
+/// Sees a client's command before it is executed.
 pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w [u8]>) {
     match cluster::said(words, my_node_id) {
         Said::Nothing => return,
@@ -153,7 +145,7 @@ pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w
             let _ = expect_all(&SlotProbe::new(ctx), slot, slot);
         }
         Said::MayComeTogether(mut ranges) => {
-            // The server refuses to add slots if it has one of them.
+            // The server refuses to add slots if it already has one of them.
             let probe = SlotProbe::new(ctx);
             let _ = ranges.try_for_each(|(first, last)| expect_all(&probe, first, last));
         }
@@ -161,10 +153,9 @@ pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w
     MOVEMENTS.reading.want();
 }
 
-/// Expects each of these slots, up to the first that the server serves, if it serves one.
+/// Expects each of these slots, up to the first slot that the server serves.
 ///
-/// Each slot is asked about once, as long as it is expected: a client that may not move slots can
-/// make the server do no more than that.
+/// Each slot is probed once while it is expected. So a client that may not move slots cannot cause more work.
 fn expect_all(probe: &SlotProbe, first: Slot, last: Slot) -> ControlFlow<()> {
     let next = || MOVEMENTS.expected.borrow().first_missing(first, last);
     while let Some(slot) = next() {
@@ -177,15 +168,15 @@ fn expect_all(probe: &SlotProbe, first: Slot, last: Slot) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Before a key is opened in which a lock may be granted: once in a while the server has to be asked
-/// which slots it has open.
+/// Called before a key is opened in which a lock may be granted: the server must sometimes be asked which slots are
+/// open.
 pub(super) fn prepare() {
     if MOVEMENTS.unread.get() {
         read();
     }
 }
 
-/// A lock that is free may be granted. If its slot is expected, the fence clock is lifted first.
+/// Called before a free lock is granted. If its slot is expected, the fence clock is lifted first.
 pub(super) fn about_to_grant(key: &[u8]) {
     if MOVEMENTS.expects.get() && MOVEMENTS.expected.borrow().contains(Slot::of(key)) {
         fence_lift::lift();
@@ -193,15 +184,15 @@ pub(super) fn about_to_grant(key: &[u8]) {
     }
 }
 
-/// The name by which the nodes of the cluster know this one.
+/// This node's ID in the cluster.
 fn my_node_id<'s>() -> &'s [u8] {
-    // SAFETY: takes nothing; in a cluster, a name that lives as long as the server.
+    // SAFETY: takes no arguments. In a cluster it returns a name that lives as long as the server.
     let us = unsafe { api!(RedisModule_GetMyClusterID)() };
-    // SAFETY: null outside a cluster; else so many characters.
+    // SAFETY: null outside a cluster, otherwise a name of `ID_LENGTH` bytes.
     if us.is_null() { &[] } else { unsafe { slice::from_raw_parts(us.cast(), ID_LENGTH) } }
 }
 
-/// Subscribes to slots that are moved at once, where the server moves them so.
+/// Subscribes to atomic slot migrations, on servers that have them.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) {
     IN_CLUSTER.set(authority::is_in_cluster(ctx));
     begin();
@@ -245,20 +236,20 @@ unsafe extern "C" fn moved_by_valkey(
     });
 }
 
-/// How far slots are that are moved at once.
+/// The step of an atomic slot migration.
 enum Step {
     BeginToGo,
     HaveCome,
-    /// They begin to come, have gone, or stay after all.
+    /// Slots begin to come, have left, or stay after all.
     Other,
 }
 
 fn moved_at_once(step: Step) {
     match step {
-        // What is evicted does not go with them, unless it is put back before they are copied, which
-        // the server does a little later.
+        // An evicted lock moves only if it is written again before the slots are copied, which the server does a
+        // little later.
         Step::BeginToGo => LOCKS.slots_begin_to_go(),
-        // Until then the node grants nothing.
+        // Until now this node has granted nothing in these slots.
         Step::HaveCome => fence_lift::lift(),
         Step::Other => {}
     }

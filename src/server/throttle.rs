@@ -1,11 +1,10 @@
-//! Work that is done at once the first time, and then at most ten times a second, however often it is
-//! wanted.
+//! Work that is done at once the first time, then at most ten times a second, however often it is wanted.
 
 use super::alarm;
 use leasehold_core::lock::Monotonic;
 use std::cell::Cell;
 
-/// Less than waiters may be left without an answer.
+/// Shorter than waiters may go without an answer.
 const MILLIS_BETWEEN: u64 = 100;
 
 pub(super) struct Throttle {
@@ -23,13 +22,13 @@ impl Throttle {
         alarm::reconsider();
     }
 
-    /// When to do it, if it is wanted.
+    /// When to do the work, if it is wanted.
     pub(super) fn due(&self, now: Monotonic) -> Option<Monotonic> {
         let next = self.done.get().map(|done| done.plus_millis(MILLIS_BETWEEN));
         self.wanted.get().then(|| next.map_or(now, |next| next.max(now)))
     }
 
-    /// Whether to do it now. It is taken for done then.
+    /// Whether to do the work now. If so, it counts as done.
     pub(super) fn take(&self, now: Monotonic) -> bool {
         let is_due = self.due(now).is_some_and(|due| due <= now);
         if is_due {

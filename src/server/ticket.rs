@@ -1,6 +1,7 @@
-//! Tickets: `LOCK.ACQUIRE … TICKET` keeps a place in the queue of a lock, and answers at once.
+//! Tickets: `LOCK.ACQUIRE … TICKET` keeps a place in the queue of a lock, and replies at once.
 //!
-//! Nothing of the server's is kept for one, so it works wherever a command does: in transactions, scripts and pipelines.
+//! A ticket keeps no resource of the server, so it works wherever a command works: in transactions, scripts and
+//! pipelines.
 
 use super::ffi::client;
 use super::host::{LockKey, Server};
@@ -11,7 +12,7 @@ use leasehold_core::engine::Taken;
 use leasehold_core::lock::{Ephemeral, Grace, Names, Renewed, Ticket, TicketRequest, Wanted};
 use redis_module::raw::RedisModuleCtx;
 
-/// Queues the owner for these locks, or renews its places.
+/// Queues the owner for these locks, or renews its tickets.
 pub(super) fn take(
     ctx: *mut RedisModuleCtx,
     keys: &[LockKey<'_>],

@@ -1,4 +1,4 @@
-//! How a client waits for a lock, from `LOCK.ACQUIRE … BLOCK` to the last callback of the server's.
+//! How a client waits for a lock, from `LOCK.ACQUIRE … BLOCK` to the server's last callback.
 //!
 //! ```text
 //!            RM_BlockClient                 RM_UnblockClient, once and only once
@@ -6,11 +6,11 @@
 //!    … BLOCK            │  its turn comes      │                        │
 //!                       │  patience ends       │ the connection ends    │ or in the same turn of the
 //!                       │  sent away           │ before the reply:      │ event loop, see `delivery`:
-//!                       │                      ▼ the grant goes back    ▼ the same
+//!                       │                      ▼ the grant goes back    ▼ likewise
 //!                       └─► connection ends: leaves the queue
 //! ```
 //!
-//! The answer is taken by the reply, by the end of the connection, or by [`free`] itself: by whichever comes first.
+//! The answer is taken once: by the reply, by the end of the connection, or by [`free`], whichever comes first.
 
 use super::blocked_client::{self, BlockedClient, PendingReply};
 use super::ffi::api::{api, optional, status};
@@ -34,15 +34,15 @@ use std::ffi::{c_int, c_void};
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) patience: Patience,
-    /// It asked for an owner to be made up.
+    /// The client asked for a minted owner.
     pub(super) minted: bool,
-    /// Its hold is to end with the connection, so long after it.
+    /// The hold ends with the connection, after this grace.
     pub(super) grace: Option<Grace>,
 }
 
-/// Blocks the client of the command being executed, and queues it for these locks. `Ok(false)` where nothing ever
-/// waits, as in a transaction: then it is as if patience had ended at once. Where the client could expect to wait and
-/// cannot, it is an error: a client that got nil would ask again at once, and again.
+/// Blocks the client of the current command, and queues it for these locks. `Ok(false)` where clients cannot block,
+/// for example in a transaction: the client gets nil, as if its patience had ended at once. If the client could expect
+/// to wait and cannot, the result is an error: after nil the client would ask again at once, forever.
 pub(super) fn wait(
     ctx: *mut RedisModuleCtx,
     keys: &[LockKey<'_>],
@@ -100,7 +100,7 @@ pub(super) fn wait(
     Ok(true)
 }
 
-/// Why the server would not block this client. Valkey since 8.1 blocks none that has a subscription.
+/// Why the server did not block this client. Valkey since 8.1 does not block clients with subscriptions.
 fn why_not_blocked(client: u64) -> Error {
     let subscribed = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB);
     if client::flags(client) & subscribed == 0 {
@@ -111,9 +111,9 @@ fn why_not_blocked(client: u64) -> Error {
 }
 
 fn callbacks() -> Callbacks {
-    // `CLIENT UNBLOCK` needs a timeout callback. Servers before Redis 7.4 can run it for a client that is
-    // being unblocked already, which then never gets a reply: there it is refused instead. This function
-    // came with the same release as the remedy.
+    // `CLIENT UNBLOCK` needs a timeout callback. Servers before Redis 7.4 can run it for a client that is already
+    // being unblocked, and the client then never gets a reply. So on those servers `CLIENT UNBLOCK` is refused.
+    // `AddACLCategory` came with the same release as the fix.
     let interruptible = optional!(RedisModule_AddACLCategory).is_some();
     Callbacks {
         reply: Some(reply),
@@ -123,15 +123,15 @@ fn callbacks() -> Callbacks {
     }
 }
 
-/// Takes a client that is still blocked out of its queue, and answers nobody. False if it has been
-/// unblocked already.
+/// Takes the waiter of a blocked client out of its queue, without a reply. False if the client has already been
+/// unblocked.
 fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> bool {
     let waiter = blocked_client::waiter_at(handle.into());
     let client = waiter.and_then(|waiter| LOCKS.leave(&Server { ctx }, waiter));
     client.map(BlockedClient::let_go).is_some()
 }
 
-/// The connection ended, or the server took the client away.
+/// The connection has ended, or the server has unblocked the client itself.
 unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) {
     guard::event("disconnected", ctx, || {
         if !leave(ctx, handle)
@@ -143,7 +143,7 @@ unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, handle: *mut RedisMo
     });
 }
 
-/// `CLIENT UNBLOCK`: as if patience had ended.
+/// `CLIENT UNBLOCK`: replies as if patience had ended.
 unsafe extern "C" fn interrupted(
     ctx: *mut RedisModuleCtx,
     _argv: *mut *mut RedisModuleString,
@@ -160,7 +160,7 @@ unsafe extern "C" fn interrupted(
     refuse(ctx, outcome)
 }
 
-/// The client is there to hear the reply.
+/// Sends the reply: the client is still connected.
 unsafe extern "C" fn reply(
     ctx: *mut RedisModuleCtx,
     _argv: *mut *mut RedisModuleString,
@@ -176,7 +176,7 @@ unsafe extern "C" fn reply(
     refuse(ctx, outcome)
 }
 
-/// The reply is done with, whether it was sent or not.
+/// The server no longer needs the reply, sent or not.
 unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, pending: *mut c_void) {
     guard::event("waiter-free", ctx, || {
         // SAFETY: the server passes it to this callback, which is the last.
@@ -186,7 +186,7 @@ unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, pending: *mut c_void) {
     });
 }
 
-/// The client has not been sent it, and is not going to be.
+/// Returns a grant that the client has not been sent and will not be sent.
 fn mark_undeliverable(ctx: *mut RedisModuleCtx, pending: &PendingReply) {
     if let Some(Answer::Granted { names, fence, .. }) = pending.answer.take() {
         let owner = pending.owner.clone();
@@ -219,7 +219,7 @@ fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> 
     }
 }
 
-/// Whether the lease of any of these locks ended before the client could be told of it.
+/// Whether the lease of any of these locks has ended before the client could be told.
 fn is_any_over(
     ctx: *mut RedisModuleCtx,
     pending: &PendingReply,
@@ -233,7 +233,7 @@ fn is_any_over(
     })
 }
 
-/// The one reply of a callback that failed before it gave one.
+/// Sends the one reply of a callback that failed before it replied.
 fn refuse(ctx: *mut RedisModuleCtx, outcome: Result<(), Error>) -> c_int {
     if let Err(error) = outcome {
         respond(ctx, &Reply::Error(error));

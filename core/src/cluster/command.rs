@@ -1,4 +1,4 @@
-//! What a command says of slots, whether or not the server is going to execute it.
+//! What a command says of slots, whether or not the server will execute it.
 
 use super::Slot;
 
@@ -6,23 +6,23 @@ use super::Slot;
 #[derive(Debug)]
 pub enum Said<W> {
     Nothing,
-    /// A slot may come to this node, or stay although it was on its way out.
+    /// A slot may come to this node, or its migration away may be cancelled.
     MayCome(Slot),
-    /// Several may come: all of them, or none.
+    /// Several slots may come: all or none.
     MayComeTogether(Ranges<W>),
-    /// Slots may go.
+    /// Slots may leave.
     MayGo,
 }
 
-/// The slots that the rest of a command names, each range by its first and its last.
+/// The slots that the rest of a command names, as ranges of a first and a last slot.
 #[derive(Debug)]
 pub struct Ranges<W> {
     words: W,
-    /// Two words for each range; else one for each slot.
+    /// Whether two words name a range. Otherwise one word names one slot.
     in_pairs: bool,
 }
 
-/// Of the words of a command. `us` says the name of this node, and is rarely asked.
+/// Reads the words of a command. `us` returns the name of this node, and is rarely called.
 pub fn said<'w, W: Iterator<Item = &'w [u8]>>(
     mut words: W,
     us: impl FnOnce() -> &'w [u8],
@@ -53,7 +53,7 @@ fn is(word: &[u8], known: &[u8]) -> bool {
     word.eq_ignore_ascii_case(known)
 }
 
-/// Ends at the first word that is no slot: the server refuses such a command as a whole.
+/// Ends at the first word that is not a slot: the server refuses such a command as a whole.
 impl<'w, W: Iterator<Item = &'w [u8]>> Iterator for Ranges<W> {
     type Item = (Slot, Slot);
 
@@ -70,7 +70,7 @@ mod tests {
 
     const US: &[u8] = b"0123456789abcdef0123456789abcdef01234567";
 
-    /// What is said, and of which slots.
+    /// The meaning, and the slots.
     fn meaning(command: &str) -> String {
         let words = command.split(' ').map(str::as_bytes);
         match said(words, || US) {

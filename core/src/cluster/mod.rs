@@ -1,5 +1,5 @@
-//! What a node of a cluster is told of hash slots: by commands that move them, and by the server.
-//! Nothing here knows a server.
+//! What a cluster node is told of hash slots: by commands that move them, and by the server. Nothing here knows a
+//! server.
 
 mod command;
 mod nodes;

@@ -1,16 +1,16 @@
-//! What `CLUSTER NODES` says of the slots of the node that answers.
+//! Reads the slots of the answering node from `CLUSTER NODES`.
 
 use super::{Slot, SlotSet};
 
-/// A line is: id, address, flags, primary, ping, pong, epoch, link, and slots.
+/// The fields of a line: id, address, flags, primary, ping, pong, epoch, link, and slots.
 const FLAGS: usize = 2;
 const SLOTS: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnSlots {
-    /// Those that the node has, and that are not on their way out.
+    /// The slots that the node has and is not migrating away.
     pub settled: SlotSet,
-    /// Those on their way in or out: `[7-<-source]` and `[7->-target]`.
+    /// The slots being imported or migrated: `[7-<-source]` and `[7->-target]`.
     pub open: SlotSet,
 }
 

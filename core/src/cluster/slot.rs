@@ -1,13 +1,12 @@
-//! A hash slot: one of the 16384 shares into which a cluster divides its keys.
+//! A hash slot: one of the 16384 parts into which a cluster divides its keys.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(u16);
 
-/// The start of a name that nobody gives to a key. It has no `{`, so the slot depends on the whole
-/// name.
+/// The start of a key that nobody uses. Without a `{`, the slot depends on the whole key.
 const PREFIX: [u8; 15] = *b"leasehold:slot:";
 
-/// Of CRC-16/XMODEM.
+/// The polynomial of CRC-16/XMODEM.
 const POLYNOMIAL: u16 = 0x1021;
 
 impl Slot {
@@ -17,8 +16,8 @@ impl Slot {
         (number < Self::COUNT).then_some(Self(number))
     }
 
-    /// The slot that a word of a command names. Whatever the server takes for a slot is taken for
-    /// the same one.
+    /// The slot that a word of a command names. Reads a word at least as leniently as the server, with the same
+    /// result.
     pub fn read(word: &[u8]) -> Option<Self> {
         Self::new(str::from_utf8(word).ok()?.parse().ok()?)
     }
@@ -34,7 +33,7 @@ impl Slot {
 
     /// The name of a key in this slot that does not exist.
     ///
-    /// Any CRC of 16 bits can be had by the right choice of the last two bytes.
+    /// The right choice of the last two bytes yields any 16-bit CRC.
     pub fn vacant_key(self) -> [u8; 17] {
         let [first, second] = (crc16(0, &PREFIX) ^ uncrc16(self.0)).to_be_bytes();
         let mut key = [0; 17];
@@ -45,7 +44,7 @@ impl Slot {
     }
 }
 
-/// What is between the first `{` and the next `}`, unless that is nothing.
+/// The bytes between the first `{` and the next `}`, unless there are none.
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let mut parts = key.splitn(2, |&byte| byte == b'{').skip(1);
     let rest = parts.next()?;
@@ -76,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_key_is_in_the_slot_that_the_server_says() {
-        // Each as CLUSTER KEYSLOT says.
+        // As CLUSTER KEYSLOT replies.
         for (key, slot) in [
             ("", 0),
             ("foo", 12_182),

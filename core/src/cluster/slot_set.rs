@@ -35,7 +35,7 @@ impl SlotSet {
         self.0.iter_mut().zip(&others.0).for_each(|(word, other)| *word |= other);
     }
 
-    /// Takes these out. Whether any of them was in the set.
+    /// Removes these slots. Returns whether any of them was in the set.
     pub fn remove_all(&mut self, others: &Self) -> bool {
         let mut removed = false;
         for (word, other) in self.0.iter_mut().zip(&others.0) {

@@ -1,5 +1,5 @@
 //! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]] [EPHEMERAL grace] [ALSO numkeys key
-//! [key ...]]`: the lock, or several, now or as soon as it can be had.
+//! [key ...]]`: acquires one lock or several, now or as soon as they can be granted.
 
 use super::{Access, Also, Arg, Decide, Error, Reply, Spec, args};
 use crate::lock::{
@@ -27,7 +27,7 @@ pub static SPEC: Spec = Spec {
     ],
 };
 
-/// The owner that asks for an owner of its own to be made up.
+/// The owner that asks for a minted owner.
 const MINT: &[u8] = b"*";
 
 /// The length of a UUID as text, hyphens included.
@@ -56,7 +56,7 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Those that stand from this word on.
+    /// Parses the options from this word on.
     fn parse(words: &[&'a [u8]], mut at: usize) -> Result<Self, Error> {
         let mut options = Self::default();
         while let Some(&word) = words.get(at) {
@@ -150,7 +150,7 @@ impl<'a> Request<'a> {
         Ok(Wanted { owner: self.owner()?, ttl: self.ttl, share: self.share })
     }
 
-    /// Which locks it is for beside the first.
+    /// The locks of the request beside the first.
     pub fn also(&self) -> Option<&Also<'a>> {
         self.also.as_deref()
     }
@@ -160,7 +160,7 @@ impl<'a> Request<'a> {
         self.wait
     }
 
-    /// Where the grant is to be published.
+    /// The channel on which the grant is published.
     pub fn channel(&self) -> Option<&'a [u8]> {
         match self.wait {
             Some(Wait::Ticket(ticket)) => ticket.channel,
@@ -173,12 +173,12 @@ impl<'a> Request<'a> {
         matches!(self.owner, Asked::Minted(_))
     }
 
-    /// What the client is told, unless its connection waits.
+    /// What the client is told, unless it waits on its connection.
     pub fn reply(&self, decision: &Decision<'_>) -> Result<Reply<'_>, Error> {
         let fence_number = match decision {
             Decision::Granted(grant) => Some(grant.fence.number()),
             Decision::Again { fence_number, .. } => Some(*fence_number),
-            // Whoever does not know its owner could not ask again.
+            // A client that does not know its owner could not ask again.
             Decision::Wait(Wait::Ticket(_)) if self.is_minted() => None,
             _ => return Ok(Reply::Nil),
         };
@@ -216,7 +216,7 @@ impl Decide for Request<'_> {
     }
 }
 
-/// The fence, or nil; with the owner in front of it when the client does not know that yet.
+/// The fence, or nil. A client that does not know its owner gets the owner first.
 pub fn reply(owner: Owner<'_>, minted: bool, fence_number: Option<u64>) -> Reply<'_> {
     let fence = match fence_number {
         Some(number) => Reply::number(number),
@@ -225,7 +225,8 @@ pub fn reply(owner: Owner<'_>, minted: bool, fence_number: Option<u64>) -> Reply
     if minted { Reply::Array(vec![Reply::Bytes(owner.as_bytes()), fence]) } else { fence }
 }
 
-/// What is published at the grant to a ticket. The length comes before the owner because owners and keys may contain spaces.
+/// The message published at the grant to a ticket. The length precedes the owner, because owners and keys may contain
+/// spaces.
 pub fn notice(fence_number: u64, owner: Owner<'_>, key: &[u8]) -> Vec<u8> {
     let owner = owner.as_bytes();
     let head = format!("{fence_number} {} ", owner.len());

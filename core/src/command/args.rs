@@ -1,13 +1,13 @@
-//! What clients send: bytes. Every argument is checked here, and every mistake is named here.
+//! Checks what clients send: bytes. Every argument is checked here, and every mistake is named here.
 
 use super::{ALSO, Error};
 use crate::lock::{Fence, Grace, Limits, Owner, Patience, Proof, Share, Ttl};
 
-/// Each ticket keeps the name of its channel.
+/// Each ticket stores the name of its channel.
 pub(super) const LONGEST_CHANNEL: usize = 255;
 
-/// Each queue keeps the name of its lock, for as long as anybody waits in it, and each look at the lock reads the whole name.
-/// With such a name a look takes about twice as long as with a short one.
+/// Each queue stores the name of its lock while it has waiters, and each look at the lock reads the whole name. With a
+/// name of this length, a look takes about twice as long as with a short name.
 pub(super) const LONGEST_KEY_TO_WAIT_FOR: usize = 4_096;
 
 pub(super) fn owner(bytes: &[u8]) -> Result<Owner<'_>, Error> {
@@ -21,8 +21,8 @@ pub(super) fn ttl(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
         .ok_or(Error::TtlAboveLimit { limit: limits.max_ttl })
 }
 
-/// Whether there are no more words than a fence, and those that name other locks. A mistake in the number of words is found
-/// before any other.
+/// Checks that nothing follows but a fence and the names of other locks. A wrong number of words is found before any
+/// other mistake.
 pub(super) fn count_behind(words: &[&[u8]], at: usize) -> Result<(), Error> {
     let behind = words.get(at..).ok_or(Error::WrongArity)?;
     match behind {
@@ -32,7 +32,7 @@ pub(super) fn count_behind(words: &[&[u8]], at: usize) -> Result<(), Error> {
     }
 }
 
-/// The fence that may stand at this place, and the other locks that may stand behind it.
+/// The optional fence at this place, and the optional other locks after it.
 pub(super) fn fence_and_also<'a>(
     words: &[&'a [u8]],
     at: usize,
@@ -47,7 +47,7 @@ pub(super) fn fence_and_also<'a>(
     }
 }
 
-/// What `key owner [fence]` shows: the owner and, if the client is exact, the fence of its grant.
+/// What `key owner [fence]` proves: the owner and, if the client is exact, the fence of its grant.
 pub(super) fn proof<'a>(words: &[&'a [u8]]) -> Result<Proof<'a>, Error> {
     let (owner, fence) = match *words {
         [_, _, owner] => (owner, None),
@@ -61,7 +61,7 @@ pub(super) fn patience(bytes: &[u8]) -> Result<Patience, Error> {
     parse_integer(bytes).and_then(Patience::from_millis).ok_or(Error::PatienceOutOfRange)
 }
 
-/// How long a ticket lasts: no longer than a lease may, because the lock is kept for its owner as long.
+/// How long a ticket lasts. At most the longest lease, because the lock is kept for the ticket's owner for as long.
 pub(super) fn ticket(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
     let lasts = parse_integer(bytes).and_then(Ttl::from_millis);
     lasts
@@ -69,8 +69,8 @@ pub(super) fn ticket(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
         .ok_or(Error::TicketOutOfRange { limit: limits.max_ttl })
 }
 
-/// Not the word before the names of other locks: the server takes the first such word for that, finds no keys behind
-/// it, and asks for the right to none. It compares words only up to a zero byte.
+/// The channel must not be `ALSO`: the server takes the first such word for the start of the other locks, finds no
+/// keys after it, and checks the permissions of none. The server compares words only up to a zero byte.
 pub(super) fn channel(bytes: &[u8]) -> Result<&[u8], Error> {
     let has_length = (1..=LONGEST_CHANNEL).contains(&bytes.len());
     let compared = bytes.split(|&byte| byte == 0).next();
@@ -95,8 +95,8 @@ pub(super) fn fence(bytes: &[u8]) -> Result<u64, Error> {
         .ok_or(Error::FenceNotANumber)
 }
 
-/// How many of a lock's holders or waiters to list: `key [COUNT n]`. Without a count so many that the server is held up by no
-/// list, however long.
+/// How many of a lock's holders or waiters to list: `key [COUNT n]`. The default is small enough that no list holds up
+/// the server.
 pub(super) fn count_of_rows(words: &[&[u8]]) -> Result<usize, Error> {
     match *words {
         [_, _] => Ok(100),
@@ -108,7 +108,7 @@ pub(super) fn count_of_rows(words: &[&[u8]]) -> Result<usize, Error> {
     }
 }
 
-/// How many to list: positive, or -1 for all, as that of SLOWLOG GET.
+/// How many to list: positive, or -1 for all, as in SLOWLOG GET.
 fn count(bytes: &[u8]) -> Option<usize> {
     if bytes == b"-1" {
         return Some(usize::MAX);
@@ -117,12 +117,12 @@ fn count(bytes: &[u8]) -> Option<usize> {
     Some(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// What a command that lists something for an operator is asked: `[count | RESET]`.
+/// What an operator asks of a command that lists something: `[count | RESET]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// At most so many.
+    /// At most this many.
     Show { count: usize },
-    /// None any more, from here on.
+    /// Forget everything so far.
     Reset,
 }
 
@@ -143,21 +143,21 @@ impl Listing {
 /// The other locks of a request for several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Also<'a> {
-    /// At which of the request's words they begin.
+    /// The position of the first of these keys among the request's words.
     pub at: usize,
     pub keys: Vec<&'a [u8]>,
 }
 
 impl<'a> Also<'a> {
-    /// A request must not hold up the server.
+    /// The limit that keeps a request from holding up the server.
     pub const MOST_KEYS: u64 = 128;
 
-    /// The word that goes before them.
+    /// Whether this word precedes the names of other locks.
     pub(super) fn is_begun_by(word: &[u8]) -> bool {
         word.eq_ignore_ascii_case(ALSO.to_bytes())
     }
 
-    /// What is named behind the word at this place, and the place of the first word behind that.
+    /// Parses the names after the word at this place. Also returns the place of the first word after the names.
     pub(super) fn parse(words: &[&'a [u8]], word_at: usize) -> Result<(Self, usize), Error> {
         let number_at = word_at.saturating_add(1);
         let number = words.get(number_at).and_then(|word| parse_integer(word));
@@ -176,7 +176,7 @@ impl<'a> Also<'a> {
         Ok((Self { at, keys }, end))
     }
 
-    /// What a command names from this word on, whatever else is right or wrong about it.
+    /// The names of other locks from this word on, whatever else is wrong with the command.
     pub fn find(words: &[&'a [u8]], from: usize) -> Option<Self> {
         let word_at = (from..words.len())
             .find(|&at| words.get(at).is_some_and(|word| Self::is_begun_by(word)))?;
@@ -184,7 +184,7 @@ impl<'a> Also<'a> {
         Some(also)
     }
 
-    /// What stands behind a request that takes no more than this.
+    /// The names of other locks at the end of a request that takes nothing after them.
     pub(super) fn at_the_end(words: &[&'a [u8]], word_at: usize) -> Result<Option<Self>, Error> {
         match words.get(word_at) {
             None => Ok(None),
@@ -197,8 +197,8 @@ impl<'a> Also<'a> {
     }
 }
 
-/// A whole number as the server itself reads one: digits, and nothing else; no sign, no leading zero.
-/// One too large for 64 bits is the largest there is: above every limit, which is the better complaint.
+/// A whole number as the server reads one: only digits, no sign, no leading zero. A number too large for 64 bits
+/// becomes the largest, which exceeds every limit and so gives the better error.
 pub fn parse_integer(bytes: &[u8]) -> Option<u64> {
     match bytes {
         [b'0'] => Some(0),
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(find("cmd k o", 3), None);
         assert_eq!(find("cmd k o ALSO", 3), None);
         assert_eq!(find("cmd k o ALSO 2 a", 3), None);
-        // The first such word decides, as it does for the servers that look by themselves.
+        // The first such word decides, as it does on servers that look for it themselves.
         assert_eq!(find("cmd k o 5 TICKET 9 NOTIFY ALSO ALSO 1 a", 4), None);
     }
 

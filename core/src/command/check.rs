@@ -1,4 +1,4 @@
-//! `LOCK.CHECK key owner [fence]`: whether that owner holds the lock now.
+//! `LOCK.CHECK key owner [fence]`: whether this owner holds the lock now.
 
 use super::{Access, Arg, Error, Reply, Spec, args};
 use crate::lock::{Checked, Proof};

@@ -1,11 +1,11 @@
-//! Every error a client can get, worded once: what was wrong, and what is allowed.
+//! Every error that a client can get, worded once: what was wrong, and what is allowed.
 
 use crate::lock::{Fence, Grace, NotALock, Owner, Patience, Share, Ttl};
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Worded by the server, which names the command.
+    /// The server words this error, and names the command.
     WrongArity,
     OwnerLength,
     TtlNotPositive,
@@ -18,7 +18,7 @@ pub enum Error {
     ShareOutOfRange,
     BlockWithTicket,
     NotifyWithoutTicket,
-    /// Nobody waits for a lock of this name.
+    /// Clients cannot wait for a lock with such a name.
     KeyTooLongToWait,
     PatienceOutOfRange,
     TicketOutOfRange {
@@ -26,17 +26,17 @@ pub enum Error {
     },
     ChannelLength,
     ChannelReserved,
-    /// The user may not publish there.
+    /// The user may not publish on the channel.
     ChannelDenied,
-    /// Redis before 7.0.6 does not tell a module what a user may do, or not safely.
+    /// Redis before 7.0.6 does not tell a module the user's permissions, or not safely.
     NotifyNotPossible,
     GraceOutOfRange,
     KeyNumberOutOfRange,
     FewerKeys,
     KeyTwice,
-    /// In a cluster all locks of a request are in one slot.
+    /// In a cluster all locks of a request must be in one slot.
     CrossSlot,
-    /// Some of them may be on another node already.
+    /// Some of the locks may be on another node already.
     SlotIsMoving,
     CountNotPositive,
     NeitherCountNorReset,
@@ -44,26 +44,26 @@ pub enum Error {
     ShareFull,
     LockQueueFull,
     TicketsFull,
-    /// There is nothing to bind a hold to.
+    /// There is no connection to bind a hold to.
     NoConnection,
-    /// Nobody would hand the lock on there.
+    /// A replica hands no lock on.
     NobodyWaitsOnReplicas,
-    /// Some servers let no client wait that has a subscription.
+    /// Some servers do not block a client with subscriptions.
     SubscribersCannotBeBlocked,
-    /// The server did not say why.
+    /// The server did not block the client, and gave no reason.
     CannotBeBlocked,
-    /// A newer request of the same owner waits in this one's place.
+    /// A newer request of the same owner has taken this request's place.
     Replaced,
-    /// Waiting ended because this node of a cluster may not grant the lock any more.
+    /// The wait ended because this cluster node may no longer grant the lock.
     GrantedElsewhere,
-    /// Waiting ended because this server became a replica.
+    /// The wait ended because this server became a replica.
     Demoted,
     WrongType,
-    /// Who sends a command to be guarded does not hold the lock by this fence.
+    /// The sender of a guarded command does not hold the lock by this fence.
     NotHolder,
     GuardedItself,
     GuardedUnknown,
-    /// Of the guarded command.
+    /// The guarded command has the wrong number of words.
     GuardedArity,
     GuardedTransaction,
     GuardedScript,
@@ -72,21 +72,21 @@ pub enum Error {
     GuardedModule,
     /// The user may not run the guarded command, or not on these keys and channels.
     GuardedDenied,
-    /// Redis 6.2 does not tell a module what a user may do.
+    /// Redis 6.2 does not tell a module the user's permissions.
     GuardNeedsAllCommands,
-    /// There is no user whose rights count.
+    /// No user's permissions apply to the command.
     GuardedForNobody,
-    /// The server does not tell what its commands are.
+    /// The server does not describe its commands.
     CommandRenamed,
     GuardedOutOfMemory,
-    /// The server did not run the guarded command, and did not say why.
+    /// The server did not run the guarded command, and gave no reason.
     GuardedRefused,
-    /// It was executed.
+    /// The guarded command was executed, but nobody learns its reply.
     GuardedHeldBack,
-    /// The script would be repeated by replicas, each of which would give out fences of its own.
+    /// Replicas would repeat the script, and each would issue fences of its own.
     ScriptRepeated,
     NoFenceLeft,
-    /// The server would not take the change for its replicas and its append-only file.
+    /// The server would not replicate the change.
     NotReplicated,
     /// A panic was caught.
     Internal,

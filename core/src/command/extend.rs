@@ -1,4 +1,5 @@
-//! `LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]`: a new end for the holder's lease, or for several.
+//! `LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]`: a new deadline for the holder's lease, or for
+//! several.
 
 use super::{Access, Also, Arg, Decide, Error, Reply, Spec, args};
 use crate::lock::{self, Decision, FenceClock, Limits, Moment, Owner, Proof, Standing, Ttl};

@@ -1,12 +1,13 @@
-//! `LOCK.GUARD key owner fence command [arg ...]`: a command that is run only while its sender holds the lock.
+//! `LOCK.GUARD key owner fence command [arg ...]`: a command that runs only while its sender holds the lock.
 //!
-//! The hold is checked and the command run in one step of the server's, so nothing comes between: a holder that was paused
-//! for longer than its lease is refused by the server that has the data.
+//! The server checks the hold and runs the command in one step, so nothing can come between: the server that has the
+//! data refuses a holder that was paused for longer than its lease.
 //!
-//! Which commands can be guarded is decided here, by what the server says of them. Refused is what acts on a connection, which
-//! a guarded command has none of its own, and what runs other commands. Commands of other modules are refused, too: they may
-//! block, whatever their flags say, and the server dies if what a module calls blocks. A call that may block has a promise for
-//! its reply and can be given up, but a module may go on with what was given up, and write when the lock is somebody else's.
+//! This file decides which commands can be guarded, from the server's description of each. Two kinds are refused:
+//! commands that act on a connection, since a guarded command has no connection of its own, and commands that run
+//! other commands. Commands of other modules are refused too: they may block, whatever their flags say, and the server
+//! crashes if a command that a module calls blocks. A call that may block returns a promise and can be aborted, but a
+//! module may continue the aborted command, and write when somebody else holds the lock.
 
 use super::{ALL, Access, Arg, Error, Spec, args};
 use crate::lock::Proof;
@@ -32,7 +33,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The first words are enough: the others are the guarded command's.
+    /// Parses the first words. The other words belong to the guarded command.
     pub fn parse(words: &[&'a [u8]]) -> Result<Self, Error> {
         let [_, _, owner, fence, command, ..] = *words else { return Err(Error::WrongArity) };
         let (owner, fence) = (args::owner(owner)?, args::fence(fence)?);
@@ -47,20 +48,20 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Whether the server may take the command to be guarded for this one. It compares names up to the first zero byte, so it finds
-/// this one also by a name that goes on behind that, if the hash of the whole leads to the same place.
+/// Whether the server may take the guarded command for `LOCK.GUARD`. The server compares names only up to the first
+/// zero byte. So a longer name with a zero byte can also find this command, if its hash leads to the same bucket.
 pub fn is_itself(command: &[u8]) -> bool {
     let name = command.split(|&byte| byte == 0).next().unwrap_or_default();
     name.eq_ignore_ascii_case(SPEC.name.to_bytes())
 }
 
-/// What the server says of a command in its `COMMAND INFO`.
+/// The server's description of a command, from `COMMAND INFO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described<'d> {
     pub name: &'d [u8],
     pub arity: i64,
     pub flags: Vec<&'d [u8]>,
-    /// Those of the ACL. Before Redis 7.2 the commands of modules are in none.
+    /// ACL categories. Before Redis 7.2 the commands of modules have none.
     pub categories: Vec<&'d [u8]>,
 }
 
@@ -71,14 +72,14 @@ pub struct Guarded {
     pub reads_only: bool,
     pub needs_memory: bool,
     pub publishes: bool,
-    /// Whether scripts may call it, too: then the server may check it as it checks those.
+    /// Whether scripts may call the command. Then the server may apply its checks for scripts.
     pub is_for_scripts: bool,
-    /// Whether it blocks its client by itself, where that is allowed.
+    /// Whether the command itself blocks its client, where blocking is allowed.
     pub may_block: bool,
 }
 
 impl Guarded {
-    /// Whether the command can have so many words, its name included.
+    /// Checks that the command can have this number of words, including its name.
     pub fn check_arity(&self, words: usize) -> Result<(), Error> {
         let arity = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);
         let fits = if self.arity < 0 { words >= arity } else { words == arity };
@@ -86,7 +87,7 @@ impl Guarded {
     }
 }
 
-/// These say nothing of what they are for in their flags or categories, on some servers.
+/// Commands for connections. On some servers their flags or categories do not say so.
 const OF_CONNECTIONS: [&[u8]; 10] = [
     b"select",
     b"asking",
@@ -95,15 +96,16 @@ const OF_CONNECTIONS: [&[u8]; 10] = [
     b"quit",
     b"wait",
     b"waitaof",
-    // Redis 6.2 closes whatever sends one of these, as the request of a browser. A call of a module's it would free twice.
+    // Redis 6.2 closes the client that sends one of these, such as a browser's request. For a module's call it would
+    // free the client twice.
     b"post",
     b"host:",
-    // It serves what another node has not handed over yet.
+    // This command is served even for keys that another node has not handed over yet.
     b"restore-asking",
 ];
 
 impl Described<'_> {
-    /// Whether it can be guarded, and how it is run then.
+    /// Whether the command can be guarded, and how it then runs.
     pub fn guarded(&self) -> Result<Guarded, Error> {
         let (has, is_in) = (|flag| has(&self.flags, flag), |name| has(&self.categories, name));
         if is_itself(self.name) {
@@ -137,13 +139,13 @@ impl Described<'_> {
         })
     }
 
-    /// Whether the server has it from a module, so that another one of this name may take its place some day.
+    /// Whether the command comes from a module, so that another command may later have its name.
     pub fn is_of_a_module(&self) -> bool {
         has(&self.flags, b"module") || self.categories.is_empty()
     }
 }
 
-/// It is flagged as one that only reads, and keeps the count with the key: the server replicates that.
+/// Flagged as read-only, but stores the count in the key, and the server replicates this.
 const PFCOUNT: &[u8] = b"pfcount";
 
 /// A command of Redis 8.4 and Valkey 9.1: `MSETEX numkeys key value [key value ...]`.
@@ -154,8 +156,8 @@ pub fn may_have_hidden_keys(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(MSETEX) || ours(name).is_some_and(|spec| spec.also_from().is_some())
 }
 
-/// The places of the keys of a command that the server may not find for a module: it does not look behind a number or a
-/// word unless it has a function of its own for that command.
+/// The positions of keys that the server may not find for a module: it does not search after a number or a keyword,
+/// unless it has a function for the command.
 pub fn hidden_keys(words: &[&[u8]]) -> impl Iterator<Item = usize> {
     const FIRST: usize = 2;
     const FEWEST_WORDS: usize = 4;
@@ -163,14 +165,14 @@ pub fn hidden_keys(words: &[&[u8]]) -> impl Iterator<Item = usize> {
     let is_msetex = name.eq_ignore_ascii_case(MSETEX);
     let number = words.get(1).filter(|_| is_msetex).and_then(|word| args::parse_integer(word));
     let pairs = number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0);
-    // The server does not look whether there is a value behind the last of them.
+    // The server does not check whether the last key has a value.
     let end = pairs.saturating_mul(2).saturating_add(FIRST).saturating_sub(1);
     let of_pairs = if end.max(FEWEST_WORDS) <= words.len() { FIRST..end } else { 0..0 };
     let behind_also = ours(name).map_or(0..0, |spec| spec.keys_behind_also(words));
     of_pairs.step_by(2).chain(behind_also)
 }
 
-/// The command of this name, if it is one of ours.
+/// The command of this name, if it is ours.
 fn ours(name: &[u8]) -> Option<&'static Spec> {
     ALL.into_iter().find(|spec| spec.name.to_bytes().eq_ignore_ascii_case(name))
 }

@@ -1,4 +1,4 @@
-//! `LOCK.HELP`: the commands, in the manner of the server's own HELP.
+//! `LOCK.HELP`: the commands, in the style of the server's own HELP.
 
 use super::{ALL, Access, Error, Reply, Spec};
 

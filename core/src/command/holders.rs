@@ -1,4 +1,4 @@
-//! `LOCK.HOLDERS key [COUNT n]`: who holds the lock, oldest first. Without a count as many as `LOCK.WAITERS` shows.
+//! `LOCK.HOLDERS key [COUNT n]`: the holders of the lock, oldest first. The default count is that of `LOCK.WAITERS`.
 
 use super::{Access, Arg, Error, Reply, Spec, args};
 use crate::lock::{Hold, Moment};

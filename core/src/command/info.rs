@@ -1,4 +1,4 @@
-//! `LOCK.INFO key`: who has held the lock for longest, by which grant, for how long, and how many hold it and wait.
+//! `LOCK.INFO key`: the oldest holder of the lock, its grant and lease, and the numbers of holders and waiters.
 
 use super::{Access, Arg, Error, Reply, Spec};
 use crate::lock::{Hold, Moment};

@@ -1,4 +1,4 @@
-//! `LOCK.LOG [count | RESET]`: the last noteworthy events, newest first.
+//! `LOCK.LOG [count | RESET]`: the latest noteworthy events, newest first.
 
 pub use super::args::Listing as Request;
 use super::{Access, Arg, Reply, Spec};
@@ -15,7 +15,7 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::COUNT_OR_RESET],
 };
 
-/// What is told of an event.
+/// One event of the reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'r> {
     pub id: u64,
@@ -25,11 +25,11 @@ pub struct Row<'r> {
     pub db: i32,
     pub key: &'r [u8],
     pub owner: &'r [u8],
-    /// `None` for a lease that had no end.
+    /// `None` for a lease without an end.
     pub ms: Option<u64>,
 }
 
-/// The reply with these events, newest first. To RESET it is [`Reply::Ok`].
+/// The reply with these events, newest first. The reply to RESET is [`Reply::Ok`].
 pub fn answer<'r>(rows: impl Iterator<Item = Row<'r>>) -> Reply<'r> {
     let row = |row: Row<'r>| {
         Reply::Map(vec![

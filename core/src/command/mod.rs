@@ -1,11 +1,11 @@
 //! The commands: bytes in, a decision of [`crate::lock`], a reply out. Nothing here knows a server.
 //!
-//! One page per command, each with the same parts: its [`Spec`], what a request is, how it is parsed,
-//! and how it is answered. A page that may change a lock [decides](Decide), and makes the reply from the
-//! [`Decision`]. A page that only reads returns the reply.
+//! Each command has a page, with the same parts: its [`Spec`], the request, its parser, and its reply. A page that may
+//! change a lock [decides](Decide), and makes the reply from the [`Decision`]. A page that only reads returns the
+//! reply.
 //!
-//! A mistake is found in this order: number of arguments, then the arguments from left to right, then
-//! the type of the key.
+//! Mistakes are found in this order: the number of arguments, then the arguments from left to right, then the type of
+//! the key.
 
 pub mod acquire;
 mod args;
@@ -31,7 +31,7 @@ pub use error::Error;
 pub use reply::Reply;
 pub use spec::{ALSO, Access, Arg, ArgKind, Spec};
 
-/// Every command there is, in the order in which people meet them.
+/// Every command, in the order in which people meet them.
 pub static ALL: [&Spec; 12] = [
     &acquire::SPEC,
     &release::SPEC,
@@ -47,27 +47,28 @@ pub static ALL: [&Spec; 12] = [
     &help::SPEC,
 ];
 
-/// A request that may change locks: one, or several.
+/// A request that may change one lock or several.
 pub trait Decide {
-    /// Whether who asks gives up the place that a ticket keeps for it.
+    /// Whether the request gives up its owner's ticket.
     fn gives_up_ticket(&self) -> bool {
         false
     }
 
-    /// Who asks.
+    /// The owner that makes the request.
     fn owner(&self) -> Result<Owner<'_>, Error>;
 
-    /// How long its hold is to outlive the connection, if it is to end with it.
+    /// How long the hold outlives the connection that it is bound to, if it is bound.
     fn grace(&self) -> Option<Grace> {
         None
     }
 
-    /// How it stands with one of the locks, if these hold it, as the owner sees them, and this many others wait for it.
+    /// The request's standing at one lock, given the lock's holders, as the owner sees them, and the number of other
+    /// waiters.
     fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
         Standing::new(holders, others, Share::EXCLUSIVE, 1)
     }
 
-    /// What it comes to, if it stands like this with the locks.
+    /// The decision, given this standing at the locks.
     fn decide(
         &self,
         standings: &[Standing],
@@ -78,7 +79,7 @@ pub trait Decide {
 
 #[cfg(test)]
 mod testing {
-    //! What the pages' tests share: a server's key, without the server.
+    //! Shared by the tests of the pages: a server's key, without the server.
 
     use super::*;
     use crate::lock::{Deadline, Limits, Stored, Ttl, Value, Write};
@@ -98,7 +99,7 @@ mod testing {
             Self::sharing(owner, left, 1)
         }
 
-        /// The same, by one that tolerates so many.
+        /// Like `by`, for a hold that tolerates `share` holders.
         pub(super) fn sharing(owner: &str, left: u64, share: u32) -> Self {
             let fence = FenceClock::new().mint(NOW).fence().unwrap();
             let deadline = Deadline::from_millis(NOW.millis().saturating_add(left));
@@ -120,7 +121,7 @@ mod testing {
         Stored::Text { value: value.as_bytes(), deadline: None }
     }
 
-    /// What a request that may change a lock comes to, if this is what the key holds, and what is written then.
+    /// The decision on a request that may change a lock, given the key's value, and what is then written.
     pub(super) fn decide<'r>(
         request: &'r impl Decide,
         stored: Stored<'_>,
@@ -151,7 +152,7 @@ mod testing {
         line.split(' ').map(str::as_bytes).collect()
     }
 
-    /// Every command's request is refused in the same words for the same mistake.
+    /// Every command words the same mistake in the same way.
     #[track_caller]
     pub(super) fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>, text: &str) {
         assert_eq!(outcome.unwrap_err().to_string(), text);

@@ -1,4 +1,4 @@
-//! `LOCK.RELEASE key owner [fence] [ALSO numkeys key [key ...]]`: the lock, or several, given back by the holder.
+//! `LOCK.RELEASE key owner [fence] [ALSO numkeys key [key ...]]`: the holder gives back one lock or several.
 
 use super::{Access, Also, Arg, Decide, Error, Reply, Spec, args};
 use crate::lock::{Decision, FenceClock, Moment, Owner, Proof, Standing};
@@ -38,7 +38,7 @@ impl<'a> Request<'a> {
 }
 
 impl Decide for Request<'_> {
-    /// A release by fence is of a former grant, perhaps a late one.
+    /// A release with a fence belongs to an earlier grant, and may be late.
     fn gives_up_ticket(&self) -> bool {
         self.proof.fence.is_none()
     }

@@ -6,32 +6,32 @@ use crate::lock::{Deadline, Moment, Share};
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     Nil,
-    /// The status of a command that has nothing to tell.
+    /// The status of a command that has nothing to report.
     Ok,
     Integer(i64),
     Bytes(&'a [u8]),
     Array(Vec<Reply<'a>>),
-    /// A map; a flat array of names and values in RESP2.
+    /// A map. In RESP2, a flat array of names and values.
     Map(Vec<(&'static str, Reply<'a>)>),
-    /// Status lines, as the server's own HELP gives.
+    /// Status lines, as in the server's own HELP.
     Lines(Vec<String>),
     Error(Error),
 }
 
 impl Reply<'_> {
-    /// 1 done, 0 not the holder.
+    /// 1 means done, 0 means not the holder.
     pub(crate) const DONE: Self = Self::Integer(1);
     pub(super) const NOT_HOLDER: Self = Self::Integer(0);
 
     /// No end, as in the server's own PTTL and PEXPIRETIME.
     pub(super) const FOREVER: Self = Self::Integer(-1);
 
-    /// Nothing the module counts comes near the end of the signed range.
+    /// Nothing that the module counts comes near the end of the signed range.
     pub fn number(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    /// What is left of a lease, and when it ends.
+    /// The rest of a lease, and its deadline.
     pub(super) fn lease(deadline: Option<Deadline>, now: Moment) -> (Self, Self) {
         deadline.map_or((Self::FOREVER, Self::FOREVER), |deadline| {
             (Self::number(deadline.millis_left(now)), Self::number(deadline.millis()))

@@ -1,10 +1,10 @@
-//! What the server tells about a command: COMMAND INFO, COMMAND DOCS, GETKEYS, and our own HELP.
+//! What the server says about a command in COMMAND INFO, COMMAND DOCS and GETKEYS, and what our HELP says.
 
 use super::Also;
 use std::ffi::CStr;
 use std::ops::Range;
 
-/// The facts of one command. C strings where they go to the server as they are.
+/// The facts of one command. C strings where the server gets them unchanged.
 #[derive(Debug)]
 pub struct Spec {
     pub name: &'static CStr,
@@ -13,33 +13,33 @@ pub struct Spec {
     pub since: &'static CStr,
     /// What a released version changed: the version, and a sentence.
     pub history: &'static [(&'static CStr, &'static CStr)],
-    /// Hints for clients and proxies, as the server words them, with a space between two.
+    /// Hints for clients and proxies, in the server's words, separated by spaces.
     pub tips: Option<&'static CStr>,
-    /// How many words a request has, the command's name included; negative for "or more". The server
-    /// checks this where it knows it; the page checks all of it.
+    /// The number of words, including the command's name. Negative means "or more". The server checks the arity if it
+    /// knows it, and the page checks everything.
     pub arity: i32,
     pub access: Access,
     pub args: &'static [Arg],
 }
 
-/// What a command does to its key. Decides the flags, the key specification and so the ACL.
+/// How a command uses its key. Decides the flags, the key specification and so the ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// No key.
     None,
-    /// No key, and it shows what goes on in all of them: for operators, not for those who use locks.
+    /// No key, but shows what happens to all keys: for operators, not for users of locks.
     Operator,
-    /// Reads it.
+    /// Reads the key.
     Read,
-    /// Lists those who wait for it, which takes as long as there are many.
+    /// Lists the key's waiters, which takes time in proportion to their number.
     List,
-    /// May create it, so it is refused when memory is out; and may wait for it.
+    /// May create the key, so it is refused when memory is out. May wait for the key.
     Insert,
-    /// May change its expiry. Works when memory is out.
+    /// May change the key's expiry. Works when memory is out.
     Update,
-    /// May delete it. Works when memory is out.
+    /// May delete the key. Works when memory is out.
     Delete,
-    /// Reads it, and does to other keys what the command does that is named behind it.
+    /// Reads the key, and uses other keys as the guarded command does.
     Guard,
 }
 
@@ -59,7 +59,7 @@ pub struct Arg {
     pub name: &'static CStr,
     pub kind: ArgKind,
     pub optional: bool,
-    /// The word that a client puts in front of it.
+    /// The word that a client puts in front of the argument.
     pub keyword: Option<&'static CStr>,
 }
 
@@ -72,11 +72,10 @@ pub enum ArgKind {
     /// Any number of words, or none.
     Texts,
     Integer,
-    /// Just its keyword.
+    /// Only its keyword.
     Word,
-    /// One of these.
     OneOf(&'static [Arg]),
-    /// All of these, one after the other.
+    /// All of these, in this order.
     Block(&'static [Arg]),
 }
 
@@ -146,13 +145,13 @@ impl Arg {
         Self { name, kind: ArgKind::Integer, optional: true, keyword }
     }
 
-    /// As a person writes it.
+    /// The argument as a person writes it.
     fn shown(&self) -> String {
         let usage = self.usage();
         if self.optional { format!("[{usage}]") } else { usage }
     }
 
-    /// As a person writes it, without saying whether it may be left out.
+    /// The argument as a person writes it, without a sign that it is optional.
     fn usage(&self) -> String {
         let name = match self.kind {
             ArgKind::OneOf(args) => args.iter().map(Self::usage).collect::<Vec<_>>().join(" | "),
@@ -181,30 +180,30 @@ fn text(name: &CStr) -> String {
 }
 
 impl Spec {
-    /// The same request on the same data may get another reply: it has a clock or a queue in it.
+    /// The same request on the same data may get another reply: the reply depends on a clock or a queue.
     pub(super) const NONDETERMINISTIC: &'static CStr = c"nondeterministic_output";
 
-    /// And each server answers for itself.
+    /// Also, each server replies for itself.
     pub(super) const OF_EACH_SERVER: &'static CStr =
         c"request_policy:all_nodes nondeterministic_output";
 
-    /// One word is compared for each hold, which takes some nanoseconds.
+    /// Comparing one word for each hold takes some nanoseconds.
     pub(super) const O_OF_HOLDERS: &'static CStr = c"O(N) with N holders of the lock; O(1) for one";
 
-    /// From which word on the server looks for the names of other locks, if the command takes several.
+    /// The word from which the server looks for names of other locks, if the command takes several.
     pub fn also_from(&self) -> Option<usize> {
         let takes_several = self.args.iter().any(|arg| arg.name == Arg::ALSO.name);
         let needed = self.args.iter().filter(|arg| !arg.optional).count();
         takes_several.then(|| needed.saturating_add(1))
     }
 
-    /// Where the keys are that stand behind `ALSO`, whatever else is right or wrong about the request.
+    /// The positions of the keys after `ALSO`, whatever else is wrong with the request.
     pub fn keys_behind_also(&self, words: &[&[u8]]) -> Range<usize> {
         let also = self.also_from().and_then(|from| Also::find(words, from));
         also.map_or(0..0, |also| also.at..also.at.saturating_add(also.keys.len()))
     }
 
-    /// As a person writes it: `LOCK.CHECK key owner [fence]`.
+    /// The usage as a person writes it: `LOCK.CHECK key owner [fence]`.
     pub fn usage(&self) -> String {
         let mut usage = self.name.to_string_lossy().to_uppercase();
         for arg in self.args {

@@ -15,7 +15,7 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::COUNT_OR_RESET],
 };
 
-/// What is told of a lock.
+/// One lock of the reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'r> {
     pub key: &'r [u8],
@@ -24,11 +24,11 @@ pub struct Row<'r> {
     pub refused: u64,
     pub wait_total_ms: u64,
     pub wait_longest_ms: u64,
-    /// How many more waits and refused tries there may have been.
+    /// At most this many further waits and refused tries were not counted.
     pub missed: u64,
 }
 
-/// The reply with these locks, most contended first. To RESET it is [`Reply::Ok`].
+/// The reply with these locks, most contended first. The reply to RESET is [`Reply::Ok`].
 pub fn answer<'r>(rows: impl Iterator<Item = Row<'r>>) -> Reply<'r> {
     let row = |row: Row<'r>| {
         Reply::Map(vec![

@@ -1,5 +1,5 @@
-//! `LOCK.WAITERS key [COUNT n]`: who waits for the lock, oldest first. Without a count so many that the server is held up
-//! by no queue, however long; how long it is tells `LOCK.INFO`.
+//! `LOCK.WAITERS key [COUNT n]`: the waiters of the lock, oldest first. The default count is small enough that no
+//! queue holds up the server. `LOCK.INFO` shows the length of the queue.
 
 use super::{Access, Arg, Error, Reply, Spec, args};
 use crate::lock::{Monotonic, Told, Waiter};
@@ -29,7 +29,8 @@ impl Request {
         Ok(Self { count: args::count_of_rows(words)? })
     }
 
-    /// With each waiter comes for how many locks it waits. `client` tells the id of a connection that waits.
+    /// Each waiter is shown with the number of locks that it waits for. `client` returns the id of a waiting
+    /// connection.
     pub fn answer<'q, C: 'q>(
         &self,
         queue: impl Iterator<Item = (&'q Waiter<C>, usize)>,

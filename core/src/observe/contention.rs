@@ -1,13 +1,13 @@
 //! The most contended locks, found with a fixed number of counters (Space-Saving).
 //!
-//! There may be millions of locks, and counters for 128. A lock that has none takes over those of the least
-//! contended one, and remembers how much that one had counted: so many waits and tries of its own may have
-//! been missed at most. What follows, for N waits and refused tries in all:
+//! There may be millions of locks, but there are counters for 128. A lock without counters takes over those of the
+//! least contended lock, and remembers their count: at most as many of its own waits and tries may have been missed.
+//! So, for N waits and refused tries in all:
 //!
 //! - a lock with more than N / 128 of them is in the list;
 //! - a lock in the list had at least as many as it shows, and at most `missed` more.
 //!
-//! Until somebody is refused or waits, this is two empty lists.
+//! Until the first refusal or wait, this is two empty lists.
 
 use super::truncated::Truncated;
 use crate::lock::Name;
@@ -18,7 +18,7 @@ const CAPACITY: usize = 128;
 
 #[derive(Debug)]
 pub(crate) struct Contention {
-    /// Who each entry is, apart from it: this is what every refused try looks through.
+    /// The hashes of the entries, stored separately because every refused try searches them.
     hashes: Vec<u64>,
     entries: Vec<Entry>,
 }
@@ -28,15 +28,13 @@ pub(crate) struct Contention {
 pub struct Entry {
     pub db: i32,
     pub key: Truncated,
-    /// Waits that began.
     pub waits: u64,
-    /// Tries that were refused.
     pub refused: u64,
-    /// Of the waits that are over.
+    /// Total of the waits that have ended.
     pub total_wait_us: u64,
-    /// Of the waits that are over.
+    /// Of the waits that have ended.
     pub longest_wait_us: u64,
-    /// How many waits and refused tries there may have been before the lock was counted, at most.
+    /// At most this many waits and refused tries happened before the lock was counted.
     pub missed: u64,
 }
 
@@ -87,7 +85,7 @@ impl Contention {
         }
     }
 
-    /// Those with the most waits and refused tries, most contended first.
+    /// The entries with the most waits and refused tries, most contended first.
     pub(crate) fn top(&self, count: usize) -> Vec<&Entry> {
         let mut entries: Vec<_> = self.entries.iter().collect();
         let rank = |entry: &&Entry| (Reverse(entry.counted()), Reverse(entry.total_wait_us));
@@ -96,7 +94,7 @@ impl Contention {
         entries
     }
 
-    /// The entry of this lock, which takes that of the least contended one if it has none.
+    /// The entry of this lock. A lock without an entry takes that of the least contended lock.
     fn counted(&mut self, lock: Name<'_>) -> Option<&mut Entry> {
         let hash = lock.hash();
         if let Some(at) = self.position(hash) {

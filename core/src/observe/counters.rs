@@ -1,16 +1,16 @@
-//! How often what happened, since the start.
+//! Counts of everything that happened since the start.
 
-/// Each stops at the end of its range.
+/// Each counter stops at the end of its range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// New grants, those to waiters included.
+    /// New grants, including grants to waiters.
     pub grants: u64,
-    /// Requests of the holder itself, which was told its fence again.
+    /// Requests of the holder itself, which got its fence again.
     pub retries: u64,
     /// Tries that found the lock held or wanted by others, and did not wait.
     pub tries_refused: u64,
     pub waits_started: u64,
-    /// Waits of owners that had just tried, and been refused.
+    /// Waits of owners whose try had just been refused.
     pub waits_started_after_try: u64,
     /// Waits that ended with the lock.
     pub waits_granted: u64,
@@ -20,26 +20,26 @@ pub(crate) struct Counters {
     pub waits_abandoned: u64,
     /// Waits that ended with an error.
     pub waits_refused: u64,
-    /// Requests to wait for which there was no room.
+    /// Requests to wait that found no room.
     pub queue_full: u64,
     /// Grants to waiters.
     pub hand_offs: u64,
-    /// The most that ever waited at once.
+    /// The largest number of waiters at any one time.
     pub waiters_most: u64,
     pub releases: u64,
-    /// Releases by somebody who was not the holder, the late ones included.
+    /// Releases by an owner that was not the holder, including late releases.
     pub releases_refused: u64,
-    /// Releases after the lease had run out.
+    /// Releases after the end of the lease.
     pub releases_late: u64,
     pub extends: u64,
     pub extends_refused: u64,
     pub extends_late: u64,
     pub raises: u64,
-    /// Leases that ran out while somebody waited.
+    /// Leases that ended while somebody waited.
     pub expiries_with_waiters: u64,
-    /// Holds that ended, or got a shorter lease, because the connection ended that they were bound to.
+    /// Holds that ended, or got a shorter lease, because their connection ended.
     pub bindings_ended: u64,
-    /// Locks that were evicted while they were held, and put back.
+    /// Held locks that were evicted and written again.
     pub evictions_restored: u64,
 }
 

@@ -1,17 +1,17 @@
-//! Keyspace events: what a client can subscribe to, and hear when it happens to a lock.
+//! Keyspace events: what a subscriber can hear about a lock.
 
 use std::ffi::CStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Granted to one who asked and found it free.
+    /// Granted to a request that found the lock free.
     Acquired,
     /// Granted to the oldest waiter.
     HandedOff,
     Released,
-    /// The lease has a new end.
+    /// The lease has a new deadline.
     Extended,
-    /// The holder lost it without releasing it.
+    /// The holder lost the lock without releasing it.
     Lost,
 }
 
@@ -20,7 +20,7 @@ impl Event {
     const ALL: [Self; 5] =
         [Self::Acquired, Self::HandedOff, Self::Released, Self::Extended, Self::Lost];
 
-    /// The name under which it is published.
+    /// The name under which the event is published.
     pub const fn name(self) -> &'static CStr {
         match self {
             Self::Acquired => c"lock.acquired",

@@ -1,12 +1,12 @@
-//! How long things took, in a fixed number of buckets.
+//! Durations, in a fixed number of buckets.
 //!
 //! ```text
 //!     µs   0 1 2 … 15 │ 16 17 … 31 │ 32 34 … 62 │ 64 68 … 124 │ …
 //!          one each     one each     two each     four each     twice as many in each next row
 //! ```
 //!
-//! Sixteen buckets for every power of two, so that a bucket is never wider than a sixteenth of what is in it:
-//! a percentile is at most 6.25 % above the truth, and never below it.
+//! Every power of two has sixteen buckets, so a bucket is never wider than a sixteenth of its values: a percentile is
+//! at most 6.25 % above the truth, and never below it.
 
 /// Durations in microseconds. Never allocates.
 #[derive(Clone, Debug)]
@@ -19,9 +19,9 @@ pub(crate) struct Histogram {
 impl Histogram {
     /// Bits of a duration that choose the bucket within its power of two.
     const FINE_BITS: u32 = 4;
-    /// Fifty days. What took longer is in the last bucket.
+    /// Fifty days. Longer durations are in the last bucket.
     const CAP_BITS: u32 = 42;
-    /// A row of sixteen for each power of two from 2^4 on, and one for what is below that.
+    /// A row of sixteen for each power of two from 2^4 on, and one row for smaller values.
     const BUCKETS: usize = 16 * 39;
 
     pub(crate) const fn new() -> Self {
@@ -45,7 +45,7 @@ impl Histogram {
         self.max
     }
 
-    /// So many of a thousand took no longer than this; 0 if nothing was recorded.
+    /// The duration that `per_mille` of a thousand did not exceed. 0 if nothing was recorded.
     pub(crate) fn percentile(&self, per_mille: u64) -> u64 {
         let rank = self.count.saturating_mul(per_mille).div_ceil(1_000).max(1);
         let mut so_far = 0_u64;
@@ -58,13 +58,13 @@ impl Histogram {
 
     fn bucket_of(us: u64) -> usize {
         let us = us.min((1 << Self::CAP_BITS) - 1);
-        // The rows below 2^4 and from there to 2^5 have buckets of one microsecond both.
+        // The row below 2^4 and the row from 2^4 to 2^5 both have buckets of one microsecond.
         let row = us.checked_ilog2().unwrap_or(0).saturating_sub(Self::FINE_BITS);
         let bucket = (us >> row).saturating_add(u64::from(row) << Self::FINE_BITS);
         usize::try_from(bucket).unwrap_or(usize::MAX)
     }
 
-    /// The longest duration that falls into this bucket.
+    /// The longest duration in this bucket.
     fn last_of(bucket: usize) -> u64 {
         if bucket.saturating_add(1) >= Self::BUCKETS {
             return u64::MAX;

@@ -1,22 +1,21 @@
-//! Which lock something happened to, and 64 bits that stand for it in tables of fixed size.
+//! Identifies locks in tables of fixed size, by 64 bits.
 
 use crate::lock::Name;
 
 impl Name<'_> {
-    /// Stands for the lock. Computed once for each happening.
+    /// Identifies the lock. Computed once for each event.
     pub(super) fn hash(self) -> u64 {
         hash(self.key, u64::from(self.db.cast_unsigned()).wrapping_add(1))
     }
 }
 
-/// Stands for an owner; half as wide, because it is only compared among the two of an entry.
+/// Identifies an owner. Half as wide, because it is only compared with the two owners of an entry.
 pub(super) fn hash_of_owner(owner: &[u8]) -> u32 {
     u32::try_from(hash(owner, 0) >> 32).unwrap_or_default()
 }
 
-/// A multiplication for every sixteen bytes, without a secret. Somebody can look for two locks that fall
-/// together, and gains nothing: their figures are then added up, or a late release goes unnoticed. No lock is
-/// decided by any of it.
+/// One multiplication for every sixteen bytes, without a secret. An attacker can find two locks with one hash, and
+/// gains nothing: their figures are added up, or a late release goes unnoticed. No lock is decided by a hash.
 fn hash(bytes: &[u8], seed: u64) -> u64 {
     let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let start = folded(seed.rotate_left(32) ^ len, FACTOR);
@@ -25,8 +24,8 @@ fn hash(bytes: &[u8], seed: u64) -> u64 {
     folded(mixed(state, end(bytes)), FACTOR)
 }
 
-/// The last sixteen bytes; all there are, if there are fewer. Some come twice, which does no harm, because the
-/// length is known: copying what is left over byte by byte takes longer than all the rest.
+/// The last sixteen bytes, or all bytes if there are fewer. Some bytes may be hashed twice, which is harmless because
+/// the length is hashed too. Copying the rest byte by byte would take longer than everything else.
 fn end(bytes: &[u8]) -> u128 {
     if let Some(&last) = bytes.last_chunk::<16>() {
         u128::from_le_bytes(last)
@@ -39,14 +38,14 @@ fn end(bytes: &[u8]) -> u128 {
     }
 }
 
-/// The golden ratio, whose bits are in no order.
+/// The golden ratio, whose bits have no pattern.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn mixed(state: u64, block: u128) -> u64 {
     folded(state ^ low(block), FACTOR ^ high(block))
 }
 
-/// Both halves of a product, folded into one: every bit has a say in every other.
+/// Both halves of a product, folded into one: every bit influences every other.
 fn folded(one: u64, other: u64) -> u64 {
     let product = u128::from(one).wrapping_mul(u128::from(other));
     low(product) ^ high(product)
@@ -84,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_leading_bits_spread_them() {
-        // 60,000 thrown into 8,192 places leave 5 empty if chance throws them.
+        // 60,000 random values leave 5 of 8,192 places empty.
         let places: HashSet<_> = locks().map(|hash| hash >> 51).collect();
         assert!(places.len() > 8_192 - 30, "{} of 8192 places", places.len());
     }

@@ -4,34 +4,34 @@ use super::observer::Observer;
 use crate::lock::Moment;
 use std::ffi::CStr;
 
-/// What others count, at the moment of asking.
+/// Values that other parts count, read on request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerGauges {
-    /// Of the module, as the server shows it in MODULE LIST.
+    /// The module's version, as the server shows it in MODULE LIST.
     pub version: u64,
-    /// How many wait now, each on its connection.
+    /// How many clients wait now, each on its connection.
     pub waiters: u64,
-    /// How many wait by a ticket.
+    /// How many owners wait by a ticket.
     pub tickets: u64,
-    /// How many may wait at once.
+    /// How many clients may wait at once.
     pub effective_max_waiters: u64,
-    /// For how long the one of them has waited that has waited longest.
+    /// How long the longest current wait has lasted.
     pub longest_wait_us: u64,
     /// Holds that end with a connection.
     pub bindings: u64,
-    /// Locks that were evicted and are not put back yet.
+    /// Locks that were evicted and are not written again yet.
     pub evictions_pending: u64,
-    /// For how long nothing is granted yet.
+    /// How long the quarantine lasts from now on.
     pub quarantine_left_us: u64,
-    /// Panics turned into error replies. Any is a defect of the module.
+    /// Panics turned into error replies. Each is a defect of the module.
     pub panics_caught: u64,
-    /// Fences met in values that were too far ahead of the clock to be learned.
+    /// Fences in values that were too far ahead of the clock to be learned.
     pub fences_refused: u64,
-    /// By how many microseconds the next fence is ahead of the wall clock.
+    /// How many microseconds the next fence is ahead of the wall clock.
     pub fence_ahead_us: u64,
 }
 
-/// All that a row can be made of.
+/// Everything that a row can show.
 pub(super) struct InfoView<'o> {
     pub(super) observer: &'o Observer,
     pub(super) gauges: ServerGauges,
@@ -40,7 +40,7 @@ pub(super) struct InfoView<'o> {
 
 type Row = (&'static CStr, fn(&InfoView<'_>) -> u64);
 
-/// The only list of them: what runs, what is held, what is waited for, what is given back, what went wrong.
+/// The only list of the rows: what runs, what is held, what is waited for, what is given back, what went wrong.
 static ROWS: [Row; 43] = [
     (c"version", |view| view.gauges.version),
     (c"held", |view| view.observer.held(view.now)),

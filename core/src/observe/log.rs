@@ -1,27 +1,27 @@
-//! The last noteworthy events, as SLOWLOG keeps the last slow commands.
+//! The latest noteworthy events, as SLOWLOG keeps the latest slow commands.
 
 use super::truncated::Truncated;
 use crate::lock::{Moment, Name};
 use std::collections::VecDeque;
 
-/// What is worth a line.
+/// The kinds of noteworthy events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// A holder released after its lease had run out.
+    /// A holder released after the end of its lease.
     LateRelease,
-    /// A holder extended after its lease had run out.
+    /// A holder extended after the end of its lease.
     LateExtend,
-    /// A lock was gone before its lease had run out, and nobody had released it.
+    /// A lock was gone before the end of its lease, and nobody had released it.
     Deleted,
-    /// Another value stood in a lock's place before its lease had run out.
+    /// Another value had replaced a lock before the end of its lease.
     Overwritten,
-    /// A lock that was evicted was put back.
+    /// An evicted lock was written again.
     Restored,
-    /// The connection ended that a hold was bound to.
+    /// The connection that a hold was bound to ended.
     Disconnected,
-    /// Somebody waited for long.
+    /// An owner waited for long.
     LongWait,
-    /// Somebody could not wait, because too many did.
+    /// An owner could not wait, because the queue was full.
     QueueFull,
 }
 
@@ -54,16 +54,16 @@ impl Noted {
 
 #[derive(Debug)]
 pub struct Entry {
-    /// From 1, and on after a reset, so that a reader sees what it has missed.
+    /// Counts from 1, and continues after a reset, so a reader sees what it has missed.
     pub id: u64,
     pub at: Moment,
     pub event: Noted,
     pub db: i32,
     pub key: Truncated,
-    /// Empty where it is not known.
+    /// Empty if unknown.
     pub owner: Truncated,
-    /// By how much it was late, how long it waited, or how much of the lease was left, for ever being `None`;
-    /// else 0.
+    /// How late the holder was, how long the owner waited, or the rest of the lease, `None` for a lease without an
+    /// end. Otherwise 0.
     pub millis: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl Log {
         Self { entries: VecDeque::new(), length: Self::USUAL_LENGTH, next_id: 1 }
     }
 
-    /// Keeps so many from now on, and drops the oldest if there are more.
+    /// Keeps this many entries from now on, and drops the oldest of any others.
     pub(super) fn resize(&mut self, length: usize) {
         if length == self.length {
             return;

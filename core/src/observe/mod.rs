@@ -10,7 +10,7 @@
 //!                             └► recent: was it late? ──► log ──────► LOCK.LOG
 //! ```
 //!
-//! Nothing here grows with the number of locks, and no lock is decided by any of it.
+//! Nothing here grows with the number of locks, and nothing here decides about a lock.
 
 mod contention;
 mod counters;

@@ -1,8 +1,7 @@
-//! What the server tells of: one method for each thing that can happen to a lock.
+//! What the server reports: one method for each event of a lock.
 //!
-//! A grant and its release, with nobody else about, are a few counters and one line of memory: no
-//! allocation, no copy of the key. Whatever costs more is paid by those who are refused, wait, or lose a
-//! lock.
+//! An uncontended grant and its release cost a few counters and one cache line: no allocation, no copy of the key.
+//! Only refused tries, waits and lost locks cost more.
 
 use super::contention::{self, Contention};
 use super::counters::{Counters, count};
@@ -18,23 +17,23 @@ use crate::lock::{
 };
 use std::ffi::CStr;
 
-/// What a wait must last to be noted, unless an operator says otherwise.
+/// The default length from which a wait is noted.
 pub const USUAL_LONG_WAIT_MILLIS: u64 = 10_000;
 
-/// Some events come by the thousand: requests to wait while there is no room, evictions while there
-/// is no memory, the end of a machine that held many locks.
+/// Some events come by the thousand: requests to wait when queues are full, evictions when memory is out, the end of a
+/// machine that held many locks.
 const MILLIS_BETWEEN_NOTES: u64 = 1_000;
 
-/// How far a fence may be ahead of the clock and still tell when it was given. Fences of one microsecond run ahead, because
-/// each is one larger than the last.
+/// How far a fence may be ahead of the clock and still tell the time of its grant. Fences of one microsecond run
+/// ahead, because each is one larger than the last.
 const TIMELY_MICROS: u64 = 1_000;
 
 #[derive(Debug)]
 pub struct Observer {
     pub(super) counters: Counters,
-    /// How long those waited that were granted the lock, or left.
+    /// Durations of waits that ended with the lock, or without it.
     pub(super) waits: Histogram,
-    /// From the grant of a lock to its release.
+    /// Durations from the grant of a lock to its release.
     pub(super) holds: Histogram,
     pub(super) log: Log,
     contention: Contention,
@@ -45,45 +44,39 @@ pub struct Observer {
     queue_full_noted: Option<Moment>,
     restored_noted: Option<Moment>,
     disconnected_noted: Option<Moment>,
-    /// The last fence that was given ahead of the clock, or by another server. Neither it nor any before it says when
-    /// it was given.
+    /// The last fence that was issued ahead of the clock, or by another server. This fence and earlier ones do not
+    /// tell the time of their grants.
     untimely: u64,
 }
 
-/// How a lock came to be granted.
+/// How a lock was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// To one who asked, and found it free.
+    /// To a request that found the lock free.
     Asked,
-    /// To the oldest waiter.
     HandedOff,
 }
 
-/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
-    /// With the lock.
     Granted,
-    /// Patience ended.
     TimedOut,
     /// The client left: its connection ended, or an operator unblocked it.
     Abandoned,
-    /// With an error.
     Refused,
 }
 
 /// How a holder lost its lock without releasing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The lease ran out so long before the holder came back.
+    /// The lease had ended `by_ms` before the holder came back.
     RanOut { by_ms: u64 },
-    /// The key was deleted while so much of the lease was left.
+    /// The key was deleted `left_ms` before the end of the lease.
     Deleted { left_ms: u64 },
-    /// Another value stands in its place, and so much of the lease was left.
+    /// Another value replaced the lock `left_ms` before the end of the lease.
     Overwritten { left_ms: u64 },
 }
 
-/// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refused {
     Release,
@@ -108,15 +101,15 @@ impl Observer {
         }
     }
 
-    /// What an operator has set: how many entries the log keeps, and from how many milliseconds on a wait is
-    /// noted (0: none is). Costs nothing if that is what it was.
+    /// Applies an operator's settings: the length of the log, and the shortest wait that is noted, in milliseconds (0:
+    /// none is noted). Costs nothing if nothing changes.
     pub fn configure(&mut self, log_length: usize, long_wait_millis: u64) {
         self.log.resize(log_length);
         self.long_wait_millis = long_wait_millis;
     }
 
-    /// Takes note of what a command that may change a lock came to, and of a grant to a waiter. Returns what is to be
-    /// published, in this order.
+    /// Notes the outcome of a command that may change a lock, or of a grant to a waiter. Returns the events to
+    /// publish, in this order.
     pub fn note(
         &mut self,
         name: Name<'_>,
@@ -168,10 +161,10 @@ impl Observer {
         }
     }
 
-    /// Takes note of a hold that is over, and that nobody released while somebody waited for it.
+    /// Notes a hold that ended without a release while somebody waited for the lock.
     pub fn note_lost(&mut self, name: Name<'_>, lost: &Lost, now: Moment) -> Option<Event> {
         let Lost { owner, fence, deadline, by } = lost;
-        // Older clients release their locks by deleting them, and nobody can tell.
+        // Older clients release their locks by deleting them, which looks the same.
         if fence.is_none() && *by != LostBy::RunningOut {
             return None;
         }
@@ -183,20 +176,19 @@ impl Observer {
         Some(Event::Lost)
     }
 
-    /// Takes note of an evicted lock that was put back.
+    /// Notes that an evicted lock was written again.
     pub fn note_restored(&mut self, name: Name<'_>, seen: &Seen, now: Moment) {
         let oldest = Holds::in_force(&seen.value, seen.deadline, now).next();
         self.restored(name, oldest.map_or(&[], |hold| hold.owner), now);
     }
 
-    /// The module itself took back a grant that nobody had heard of.
+    /// Notes that the module took back a grant that nobody had heard of.
     pub fn note_taken_back(&mut self, name: Name<'_>, fence: Fence) -> Event {
         self.recent.released(name.hash(), fence);
         Event::Released
     }
 
-    /// The connection that a hold was bound to has ended, and this is what became of the hold; `end` is when its lease
-    /// was to end.
+    /// Notes how a hold ended, or was shortened, after its connection ended. `end` is when its lease would have ended.
     pub fn note_disconnected(
         &mut self,
         name: Name<'_>,
@@ -226,7 +218,8 @@ impl Observer {
         Some(event)
     }
 
-    /// A lock was granted, and the key written. Tells if that shows that the grant before it was lost.
+    /// Notes that a lock was granted and its key written. Returns a loss if the grant shows that the grant before it
+    /// was lost.
     pub fn granted(
         &mut self,
         lock: Name<'_>,
@@ -244,30 +237,30 @@ impl Observer {
             self.untimely = number;
         }
         let Vanished { left_ms } = self.recent.granted(lock.hash(), grant, company, now)?;
-        // Only the hash of its owner is known.
+        // Only the owner's hash is known.
         self.log.note(now, Noted::Deleted, lock, b"", Some(left_ms));
         Some(Loss::Deleted { left_ms })
     }
 
-    /// The holder asked again, and was told its fence. `longer` is the new end of the lease, if it has one.
+    /// Notes that the holder asked again, and got its fence. `longer` is the new deadline, if there is one.
     pub fn retried(&mut self, lock: Name<'_>, fence: Option<Fence>, longer: Option<Deadline>) {
         count(&mut self.counters.retries);
         self.lease_changed(lock, fence, longer);
     }
 
-    /// A try found the lock held, or wanted by others. Its owner may wait next.
+    /// Notes a try that found the lock held, or wanted by others. Its owner may wait next.
     pub fn try_refused(&mut self, lock: Name<'_>, owner: Owner<'_>) {
         self.refused(lock);
         self.tries.refused(lock, owner.as_bytes());
     }
 
-    /// A request to wait cannot wait where it came from.
+    /// Notes a request that cannot wait, because its context does not allow it.
     pub fn refused(&mut self, lock: Name<'_>) {
         count(&mut self.counters.tries_refused);
         self.contention.refused(lock);
     }
 
-    /// `waiters` counts all who wait on this server, this one included.
+    /// Notes that a wait began. `waiters` counts all waiters of this server, including this one.
     pub fn wait_started(&mut self, lock: Name<'_>, owner: &[u8], waiters: usize) {
         count(&mut self.counters.waits_started);
         if self.tries.wait_started(lock, owner) == Tried::Before {
@@ -277,7 +270,7 @@ impl Observer {
         self.contention.wait_started(lock);
     }
 
-    /// So many wait on connections of this server.
+    /// Notes how many clients wait on connections of this server.
     pub fn wait_on_connections(&mut self, waiters: usize) {
         let waiters = u64::try_from(waiters).unwrap_or(u64::MAX);
         self.counters.waiters_most = self.counters.waiters_most.max(waiters);
@@ -297,7 +290,7 @@ impl Observer {
             WaitEnd::Abandoned => &mut self.counters.waits_abandoned,
             WaitEnd::Refused => &mut self.counters.waits_refused,
         });
-        // It goes on elsewhere: in a newer request of the same owner, or on another server.
+        // The wait continues elsewhere: in a newer request of the same owner, or on another server.
         if end == WaitEnd::Refused {
             return;
         }
@@ -309,7 +302,7 @@ impl Observer {
         }
     }
 
-    /// There was no room for a request to wait.
+    /// Notes a request to wait that found no room.
     pub fn queue_full(&mut self, lock: Name<'_>, owner: &[u8], now: Moment) {
         count(&mut self.counters.queue_full);
         self.contention.refused(lock);
@@ -318,13 +311,13 @@ impl Observer {
         }
     }
 
-    /// The holder released the lock. A foreign lock has no fence, and nothing is known of it.
+    /// Notes that the holder released the lock. A foreign lock has no fence, and nothing is known of it.
     pub fn released(&mut self, lock: Name<'_>, fence: Option<Fence>, now: Moment) {
         count(&mut self.counters.releases);
         let Some(fence) = fence else { return };
         self.recent.released(lock.hash(), fence);
-        // A fence is the time of its grant, unless the clock of fences ran ahead. A little it always may: by as
-        // much as the hold was shorter than what the server's clock can tell.
+        // A fence is the time of its grant, unless the fence clock ran ahead. It may always run ahead a little: when
+        // holds are shorter than the resolution of the server's clock.
         let is_timely = fence.number() <= now.micros().saturating_add(TIMELY_MICROS);
         if fence.number() > self.untimely && is_timely {
             self.holds.record(now.micros().saturating_sub(fence.number()));
@@ -336,7 +329,7 @@ impl Observer {
         self.lease_changed(lock, fence, Some(deadline));
     }
 
-    /// A lease ran out, and somebody waited for that; `fence` is that of the grant, if it had one.
+    /// Notes that a lease ended while somebody waited. `fence` is the grant's, if it had one.
     pub fn expired_with_waiters(&mut self, lock: Name<'_>, fence: Option<Fence>) {
         count(&mut self.counters.expiries_with_waiters);
         if let Some(fence) = fence {
@@ -344,7 +337,7 @@ impl Observer {
         }
     }
 
-    /// A lock that was evicted was put back.
+    /// Notes that an evicted lock was written again.
     pub fn restored(&mut self, lock: Name<'_>, owner: &[u8], now: Moment) {
         count(&mut self.counters.evictions_restored);
         if is_seldom(&mut self.restored_noted, now) {
@@ -352,7 +345,7 @@ impl Observer {
         }
     }
 
-    /// A lock was seen to be deleted by hand; `deadline` is when its lease would have ended.
+    /// Notes that a lock was deleted by hand. `deadline` is when its lease would have ended.
     pub fn deleted(
         &mut self,
         lock: Name<'_>,
@@ -363,7 +356,7 @@ impl Observer {
         self.lost(Noted::Deleted, lock, owner, deadline, now);
     }
 
-    /// A lock was seen to be overwritten by hand; `deadline` is when its lease would have ended.
+    /// Notes that a lock was overwritten by hand. `deadline` is when its lease would have ended.
     pub fn overwritten(
         &mut self,
         lock: Name<'_>,
@@ -374,22 +367,23 @@ impl Observer {
         self.lost(Noted::Overwritten, lock, owner, deadline, now);
     }
 
-    /// Locks may have changed without this server's doing: it became a replica or a primary, or loaded data.
+    /// Forgets all grants: locks may have changed elsewhere, because this server became a replica or a primary, or
+    /// loaded data.
     pub fn forget_grants(&mut self) {
         self.recent.forget();
     }
 
-    /// Locks have come from other servers, and some of them may have been here before.
+    /// Doubts the grants so far: locks have come from other servers, and some of them may have been here before.
     pub fn doubt_grants(&mut self) {
         self.recent.doubt();
     }
 
-    /// How many grants run, of those that are remembered.
+    /// How many of the remembered grants are still in force.
     pub(super) fn held(&self, now: Moment) -> u64 {
         self.recent.held(now)
     }
 
-    /// The fields of INFO, names and values. Allocates nothing: a crash report asks for them too.
+    /// The fields of INFO, names and values. Allocates nothing, because a crash report needs them too.
     pub fn rows(
         &self,
         gauges: ServerGauges,
@@ -407,7 +401,7 @@ impl Observer {
         self.contention = Contention::new();
     }
 
-    /// The last noteworthy events, newest first.
+    /// The latest noteworthy events, newest first.
     pub fn latest(&self, count: usize) -> impl Iterator<Item = &log::Entry> {
         self.log.latest(count)
     }
@@ -416,7 +410,7 @@ impl Observer {
         self.log.reset();
     }
 
-    /// The holder has this fence from now on.
+    /// Notes that the holder's fence was raised.
     pub fn raised(&mut self, lock: Name<'_>, former: Option<Fence>, fence: Fence) {
         count(&mut self.counters.raises);
         self.untimely = self.untimely.max(fence.number());
@@ -480,7 +474,7 @@ impl Observer {
     }
 }
 
-/// Whether such an event is to be noted: a second has passed since the last one was.
+/// Whether to note such an event: at least a second after the last.
 fn is_seldom(noted: &mut Option<Moment>, now: Moment) -> bool {
     let is_seldom =
         noted.is_none_or(|last| now.millis().abs_diff(last.millis()) >= MILLIS_BETWEEN_NOTES);

@@ -1,5 +1,5 @@
-//! The grants given of late, so that a release that comes too late can be told from one that was never
-//! right, and a lock that somebody deleted from one whose lease ran out.
+//! Recent grants. They tell a late release from a release without any hold, and a deleted lock from one whose lease
+//! ran out.
 //!
 //! ```text
 //!    hash of db and key ──► one of 8,192 entries:  which lock │ current grant │ the one before it
@@ -7,26 +7,24 @@
 //!                              its owner (hashed), fence, deadline ─┘  and: running, released or told of
 //! ```
 //!
-//! The key of a lock is gone when its lease has run out, and a server tells of that only if somebody
-//! listens to every expiry of every key. This needs no event, and one line of memory for each grant and
-//! release.
+//! The key of a lock is gone when its lease has run out, and a server reports that only to subscribers of all expiries
+//! of all keys. This table needs no event, and touches one cache line for each grant and release.
 //!
-//! It is a memory aid, and no state of a lock. Two locks that fall into the same entry push each other out,
-//! and then a late release counts as one that was merely refused: what is told is true, and not all is told.
-//! The grant before the current one is kept because whoever is late is most often late after
-//! another was granted the lock.
+//! The table is a memory aid, not the state of a lock. Two locks with the same entry displace each other, and then a
+//! late release counts as merely refused: what is told is true, but not everything is told. The entry keeps the
+//! previous grant, because most late holders come after the lock was granted to another owner.
 
 use super::identity;
 use crate::lock::{Company, Deadline, Fence, Grant, Moment, Proof};
 
-/// Of the hash, to find the entry.
+/// Bits of the hash that find the entry.
 const INDEX_BITS: u32 = 13;
 
 const ENTRIES: usize = 1 << INDEX_BITS;
 
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// Nothing until the first grant.
+    /// Empty until the first grant.
     entries: Vec<Entry>,
     /// Nothing is concluded about how grants up to this fence ended.
     unsure_up_to: u64,
@@ -43,44 +41,44 @@ struct Entry {
 /// A grant.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// 0 in an empty place: no grant has that.
+    /// 0 in an empty place, since no grant has fence 0.
     fence_number: u64,
     deadline: Deadline,
     owner: u32,
     end: End,
 }
 
-/// What is known of how a grant ended.
+/// What is known about the end of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Nothing: it runs, or has run out, or was deleted.
+    /// Nothing: the grant is in force, has run out, or was deleted.
     Unknown,
     Released,
-    /// Its lease ran out, which has been told; not that its holder came too late.
+    /// The lease ran out, and this was told. The holder's lateness was not.
     RanOut,
-    /// It ended before it was released, and all of that has been told.
+    /// The grant ended before its release, and everything about it was told.
     Told,
 }
 
-/// What was wrong with a release or an extension that was refused.
+/// What was wrong with a refused release or extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lateness {
     /// The lease had run out.
     RanOut { by_ms: u64 },
-    /// The lease had not, but the lock was gone: deleted or overwritten by hand.
+    /// The lease had not run out, but the lock was gone: deleted or overwritten by hand.
     Vanished { left_ms: u64 },
 }
 
-/// Whether it is known already how this grant ended.
+/// How much about the end of a grant was already told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Telling {
     First,
-    /// That the lock was lost has been told, and not that its holder came too late.
+    /// The loss was told, the holder's lateness was not.
     OfLateness,
     Again,
 }
 
-/// A lock turned out to be free although the lease of its last grant still ran.
+/// A lock was free although the lease of its last grant had not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Vanished {
     pub(super) left_ms: u64,
@@ -109,7 +107,7 @@ impl Recent {
         Self { entries: Vec::new(), unsure_up_to: 0 }
     }
 
-    /// `lock` is its hash, here and below.
+    /// Notes a grant. `lock` is the lock's hash, here and below.
     pub(super) fn granted(
         &mut self,
         lock: u64,
@@ -125,7 +123,7 @@ impl Recent {
             *entry = Entry { lock, ..Entry::EMPTY };
         }
         let left_ms = entry.current.deadline.millis_left(now);
-        // With nothing left, the server may have taken the key for one that has expired.
+        // With no time left, the server may have treated the key as expired.
         let is_early = company == Company::Nobody
             && entry.current.runs(now)
             && left_ms > 0
@@ -134,8 +132,8 @@ impl Recent {
         if vanished.is_some() {
             entry.current.end = End::Told;
         }
-        // One that was released makes room first, but not for an older one of the same owner, which would
-        // then look like the last.
+        // A released grant makes room first, unless the grant before it has the same owner and would then look like
+        // the owner's last.
         if entry.current.end != End::Released || entry.current.owner == entry.former.owner {
             entry.former = entry.current;
         }
@@ -161,14 +159,14 @@ impl Recent {
         }
     }
 
-    /// Kept as released: so a second release of it is not taken for a late one of the grant before it.
+    /// Keeps the grant as released, so that a second release is not taken for a late release of the grant before it.
     pub(super) fn released(&mut self, lock: u64, fence: Fence) {
         if let Some(known) = self.with_fence(lock, fence) {
             known.end = End::Released;
         }
     }
 
-    /// It has been told that the lease of this grant ran out.
+    /// Notes that the end of this lease was told.
     pub(super) fn ran_out(&mut self, lock: u64, fence: Fence) {
         if let Some(known) = self.with_fence(lock, fence).filter(|known| known.end == End::Unknown)
         {
@@ -176,7 +174,7 @@ impl Recent {
         }
     }
 
-    /// It has been told by other means that the current grant was lost.
+    /// Notes that the loss of the current grant was told by other means.
     pub(super) fn lost(&mut self, lock: u64) {
         if let Some(known) = self.entry(lock).map(|entry| &mut entry.current)
             && known.end == End::Unknown
@@ -185,7 +183,7 @@ impl Recent {
         }
     }
 
-    /// What a refused proof was of, if it was of a grant that is known and was not released.
+    /// What a refused proof was about, if its grant is known and was not released.
     pub(super) fn lateness(
         &mut self,
         lock: u64,
@@ -214,19 +212,19 @@ impl Recent {
         Some((lateness, telling))
     }
 
-    /// How many of the grants that are known still run.
+    /// How many of the known grants are still in force.
     pub(super) fn held(&self, now: Moment) -> u64 {
         let held = self.entries.iter().filter(|entry| entry.current.runs(now)).count();
         u64::try_from(held).unwrap_or(u64::MAX)
     }
 
-    /// Whatever is known may have changed without this server: it was a replica, or has loaded other data.
+    /// Forgets everything: locks may have changed without this server, which was a replica, or has loaded other data.
     pub(super) fn forget(&mut self) {
         self.entries = Vec::new();
     }
 
-    /// Some of the grants so far may have been released elsewhere: slots of a cluster have come, and may have been here
-    /// before.
+    /// Doubts all grants so far: cluster slots have come that may have been here before, and their locks may have been
+    /// released elsewhere.
     pub(super) fn doubt(&mut self) {
         let fences = self.entries.iter().map(|entry| entry.current.fence_number);
         self.unsure_up_to = fences.max().unwrap_or(0).max(self.unsure_up_to);

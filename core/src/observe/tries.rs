@@ -1,21 +1,20 @@
-//! The tries that were refused of late, so that a wait that follows one can be told from a wait
-//! without a try. Clients that queue as they should try first, and wait when they are refused. An
-//! operator wants to know of those who never wait.
+//! Recently refused tries. They tell a wait that follows a try from a wait without a try. Well-behaved clients try
+//! first, and wait when they are refused. An operator wants to know of tries that are never followed by a wait.
 //!
-//! A memory aid of fixed size: a try that falls into the entry of an earlier one replaces it, and then
-//! the wait behind the earlier one counts as one without a try.
+//! A memory aid of fixed size: a try that uses the entry of an earlier try replaces it, and the earlier owner's wait
+//! then counts as one without a try.
 
 use super::identity::hash_of_owner;
 use crate::lock::Name;
 
-/// Of the hash, to find the entry.
+/// Bits of the hash that find the entry.
 const INDEX_BITS: u32 = 10;
 
 const ENTRIES: usize = 1 << INDEX_BITS;
 
 #[derive(Debug)]
 pub(super) struct Tries {
-    /// Nothing until the first refusal. 0 in an empty place.
+    /// Empty until the first refusal. 0 in an empty place.
     entries: Vec<u64>,
 }
 
@@ -42,7 +41,7 @@ impl Tries {
         }
     }
 
-    /// Each try stands for one wait.
+    /// Notes a wait, and forgets the try: each try stands for one wait.
     pub(super) fn wait_started(&mut self, lock: Name<'_>, owner: &[u8]) -> Tried {
         let hash = hash(lock, owner);
         match self.entries.get_mut(index(hash)) {
@@ -55,8 +54,8 @@ impl Tries {
     }
 }
 
-/// Stands for both. The hash of an owner is only half as wide, so it goes into both halves: the leading
-/// bits find the entry.
+/// Identifies lock and owner. The hash of an owner is only half as wide, so it goes into both halves: the leading bits
+/// find the entry.
 fn hash(lock: Name<'_>, owner: &[u8]) -> u64 {
     let owner = u64::from(hash_of_owner(owner));
     (lock.hash() ^ owner ^ owner.rotate_left(32)).max(1)
@@ -95,7 +94,7 @@ mod tests {
             let waits = owners.iter().map(|owner| tries.wait_started(lock("k"), owner.as_bytes()));
             waits.filter(|tried| *tried == Tried::Before).count()
         };
-        // A hundred thrown into 1,024 places: five of them fall on another.
+        // Of a hundred tries in 1,024 places, about five share a place.
         assert!(remembered() >= 85);
         assert_eq!(remembered(), 0);
     }

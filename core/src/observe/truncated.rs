@@ -1,6 +1,6 @@
-//! A key or an owner as an operator is shown it: not more than so much of it.
+//! A key or an owner, truncated for an operator.
 
-/// As SLOWLOG shows a long argument: its first 128 bytes, and how many there are besides.
+/// The first 128 bytes, and the number of bytes left out, as SLOWLOG shows a long argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Truncated(Box<[u8]>);
 

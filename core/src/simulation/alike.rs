@@ -1,25 +1,25 @@
-//! What the servers of both simulations have alike.
+//! What the servers of both simulations share.
 
 use crate::engine::{Authority, Engine};
 use crate::lock::Now;
 
 pub(super) const MICROS_PER_MILLI: u64 = 1_000;
 
-/// How much later than the event itself a lock may be settled if nobody told the module of it.
+/// How much later than the event a lock may be settled if nobody told the module of the event.
 pub(super) const RECHECK_MICROS: u64 = 1_000 * MICROS_PER_MILLI;
 pub(super) const PAUSE_MICROS: u64 = 10 * MICROS_PER_MILLI;
 pub(super) const REFUSAL_MICROS: u64 = 100 * MICROS_PER_MILLI;
 
-/// What a primary whose place this server takes may have been ahead of it.
+/// How far the clock of an old primary may be ahead of the server that replaces it.
 pub(super) const FENCE_MARGIN_MILLIS: u64 = 5_000;
 
-/// How many connections are open at a time, of those to which holds are bound.
+/// How many connections with bound holds are open at a time.
 pub(super) const CONNECTIONS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Primary,
-    /// A primary on which `CLIENT PAUSE` is in force.
+    /// A primary under `CLIENT PAUSE`.
     Paused,
     /// A primary that refuses writes, because too few replicas are in sync.
     Refusing,

@@ -1,4 +1,4 @@
-//! What those who wait on connections are told.
+//! What waiters on connections are told.
 
 use super::host::lock_name;
 use super::model::{Client, Reply};
@@ -34,7 +34,7 @@ impl Server {
             Answer::GaveUp => {
                 state.answers.push((client, Reply::Nil));
                 state.history.left(client);
-                // Unless its turn came when its patience had ended, which the model knows by itself.
+                // Unless its turn came after its patience had ended, which the model knows by itself.
                 if state.model.is_waiting(client) {
                     let is_first = state.model.is_first_to_give_up(client);
                     assert!(is_first, "{client} was sent away before its time, or its turn");

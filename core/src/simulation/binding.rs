@@ -1,7 +1,7 @@
-//! Holds that are bound to connections: what the model says of them, and connections that end.
+//! Holds that are bound to connections, as the model sees them, and connections that end.
 //!
-//! The model does not shorten a lease by itself: it says what the engine may do, and by when. When the engine writes on
-//! its own account, [`host`](super::host) asks whether that is the end of a connection.
+//! The model does not shorten a lease by itself: it says what the engine may do, and by when. When the engine writes
+//! on its own account, [`host`](super::host) asks whether the reason is the end of a connection.
 
 use super::alike::MICROS_PER_MILLI;
 use super::content::{Content, own};
@@ -11,7 +11,7 @@ use super::schedule::owner_named;
 use super::world::Server;
 use crate::lock::{Ephemeral, Name, Owner, WaitKind};
 
-/// To which connection a hold is to be bound, and how many milliseconds it may outlive it.
+/// The connection to which a hold should be bound, and how many milliseconds the hold may outlive it.
 pub(super) type Wanted = (u64, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Bound {
 }
 
 impl Model {
-    /// In place of its former binding. Foreign locks have no fence, and are never bound.
+    /// Replaces the hold's former binding. Foreign locks have no fence, and are never bound.
     pub(super) fn bind(
         &mut self,
         name: LockName,
@@ -47,7 +47,7 @@ impl Model {
         self.bound.retain(|bound| !bound.is_of(name, holder, fence));
     }
 
-    /// This hold ends then.
+    /// Gives this hold an end.
     pub(super) fn give_end(
         &mut self,
         name: LockName,
@@ -63,7 +63,7 @@ impl Model {
         }
     }
 
-    /// A hold is over with its connection.
+    /// Ends a hold with its connection.
     pub(super) fn part(&mut self, name: LockName, holder: &str, fence: u64, now: u64) {
         if let State::Holds(live) = self.look(name, now)
             && let Some(own) = own(&live, holder).filter(|own| own.fence == fence)
@@ -72,7 +72,7 @@ impl Model {
         }
     }
 
-    /// The hold of a new grant, and no more the one that it takes the place of.
+    /// Binds the hold of a new grant, and unbinds the hold that it replaces.
     pub(super) fn bind_anew(
         &mut self,
         name: LockName,
@@ -89,7 +89,7 @@ impl Model {
         self.bind(name, holder, fence, wanted);
     }
 
-    /// How many wait by a ticket whose hold would be bound to a connection that has ended.
+    /// How many tickets would bind their hold to a connection that has ended.
     pub(super) fn gone_tickets(&self) -> usize {
         let is_gone = |waiting: &&Waiting| {
             let ended = |(connection, _)| self.ended.contains_key(&connection);
@@ -116,13 +116,14 @@ impl Model {
         }
     }
 
-    /// How many milliseconds this hold has left, 0 if it is over, since its connection has ended; `None` if that has not.
+    /// How many milliseconds this hold has left after the end of its connection, 0 if it is over. `None` if the
+    /// connection is open.
     fn left(&self, bound: &Bound) -> Option<u64> {
         let since = self.ended.get(&bound.connection)?;
         Some(bound.grace.saturating_sub((self.elapsed - since) / MICROS_PER_MILLI))
     }
 
-    /// The same of a hold, if it is bound.
+    /// How many milliseconds this hold has left after the end of its connection, if it is bound.
     pub(super) fn left_of(&self, name: LockName, holder: &str, fence: u64) -> Option<u64> {
         let bound = self.bound.iter().find(|bound| bound.is_of(name, holder, fence))?;
         self.left(bound)
@@ -132,16 +133,16 @@ impl Model {
         self.left_of(name, holder, fence) == Some(0)
     }
 
-    /// When this hold ends, if it is in force: `Some(None)` for never.
+    /// When this hold ends, if it is in force. `Some(None)` means never.
     fn end_of(&self, name: LockName, holder: &str, fence: u64, now: u64) -> Option<Option<u64>> {
         let Some(Content::Lock(lock)) = self.content(name) else { return None };
         let held = own(&lock.live(now), holder).filter(|held| held.fence == fence)?;
         Some(lock.end(&held))
     }
 
-    /// A command of this owner names the lock: its hold has a short lease before the command looks at it, if its
-    /// connection has ended. One that has a short lease anyway is bound no more. The holds of others are left for later
-    /// if there are too many.
+    /// A command of this owner names the lock. If the connection of the owner's hold has ended, the hold gets its
+    /// short lease before the command looks at the lock. A hold whose lease is short anyway is unbound. Too many holds
+    /// of others are left for later.
     pub(super) fn part_pending(&mut self, name: LockName, holder: &str, now: u64) {
         let bound = std::mem::take(&mut self.bound);
         let is_short = |bound: &Bound| {
@@ -155,7 +156,7 @@ impl Model {
         self.may_be_forgotten = of_others;
     }
 
-    /// Whether a hold is over, or ends no later than so many milliseconds from now.
+    /// Whether a hold is over, or ends within `left` milliseconds.
     fn is_short(&self, bound: &Bound, left: u64, now: u64) -> bool {
         let end = self.end_of(bound.name, bound.holder, bound.fence, now);
         match end {
@@ -164,7 +165,7 @@ impl Model {
         }
     }
 
-    /// The engine gives a hold, whose connection has ended, this end.
+    /// The engine gives this end to a hold whose connection has ended.
     pub(super) fn shorten(
         &mut self,
         name: LockName,
@@ -179,8 +180,8 @@ impl Model {
         self.unbind(name, holder, fence);
     }
 
-    /// The hold that would end later than this, if its connection has ended: then this is not a longer lease of one
-    /// that asked again.
+    /// The hold that would end later than this, if its connection has ended: then this is not a longer lease for an
+    /// owner that asked again.
     pub(super) fn shortened(
         &self,
         name: LockName,
@@ -200,7 +201,7 @@ impl Model {
 }
 
 impl Server {
-    /// A connection ends: the server tells of it first, and then takes away what it waited for.
+    /// A connection ends: the server first reports it, and then ends its waits.
     pub(super) fn disconnects(&self, slot: usize) {
         let mut borrowed = self.state.borrow_mut();
         let state = &mut *borrowed;
@@ -227,7 +228,7 @@ impl Server {
         }
     }
 
-    /// The bindings are the model's. What is not in force any more may be forgotten.
+    /// The engine's bindings are the model's. Bindings of holds that are no longer in force may be forgotten.
     pub(super) fn assert_bindings(&self, has_worked: bool) {
         let is_done = has_worked && self.is_at_rest();
         let known = self.bindings();
@@ -271,14 +272,14 @@ impl Server {
         state.model.bound = stays;
     }
 
-    /// What becomes of the bindings of a lock whose slot has gone, for however short a time.
+    /// Forgets the bindings of a lock whose slot has left, even briefly.
     pub(super) fn forget_bindings_of(&self, name: LockName) {
         let known = self.bindings();
         let state = &mut *self.state.borrow_mut();
         state.model.bound.retain(|bound| bound.name != name || known.contains(bound));
     }
 
-    /// Those that the engine knows.
+    /// The engine's bindings.
     fn bindings(&self) -> Vec<Bound> {
         self.engine.with_bindings(|bindings| {
             let bound = |(name, owner, fence, ephemeral): (Name<'_>, Owner<'_>, u64, Ephemeral)| {

@@ -1,4 +1,4 @@
-//! What schedules draw.
+//! Random draws for schedules.
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -7,8 +7,8 @@ pub(super) fn pick<'c, T>(rng: &mut SmallRng, choices: &'c [T]) -> &'c T {
     &choices[rng.random_range(0..choices.len())]
 }
 
-/// How often each kind happens in a schedule, of which some do not happen at all: drawn from how often it usually does,
-/// and whether it is needed.
+/// How often each kind happens in a schedule, drawn from its usual frequency. A kind that is not needed may not happen
+/// at all.
 pub(super) fn weights<K: Copy>(rng: &mut SmallRng, usual: &[(K, u32, bool)]) -> Vec<(K, u32)> {
     let mut weights = Vec::new();
     for &(kind, usual, is_needed) in usual {
@@ -32,7 +32,7 @@ pub(super) fn weighted<K: Copy>(rng: &mut SmallRng, weights: &[(K, u32)]) -> K {
     panic!("no weights")
 }
 
-/// By how many microseconds somebody sets the wall clock.
+/// How many microseconds somebody moves the wall clock: from a little to a summer's hour, in either direction.
 pub(super) fn clock_step(rng: &mut SmallRng) -> i64 {
     let micros = *pick(rng, &[2_000, 30_000, 2_000_000, 3_600_000_000]);
     rng.random_range(-micros..=micros)

@@ -1,14 +1,14 @@
-//! What the keys of the model hold, and the rule by which a lock is shared (L1): plain numbers, as the reader would
-//! write them on paper.
+//! What the model's keys hold, and the rule for sharing a lock (L1), in plain numbers as a reader would write them on
+//! paper.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 use super::alike::MICROS_PER_MILLI;
 
-/// The latest deadline that can be written with a share.
+/// The latest deadline that can be written together with a share.
 pub(super) const LATEST: u64 = 99_999_999_999_999;
 
-/// How many may hold a lock, whatever their shares.
+/// How many owners may hold a lock, whatever their shares.
 pub(super) const MOST_HOLDERS: usize = 4;
 
 /// What a key holds.
@@ -18,21 +18,22 @@ pub(super) enum Content {
     OtherType,
 }
 
-/// Its holds, the oldest first, those included that have run out and are still written there; and when the key expires, in
-/// milliseconds.
+/// The holds of a lock, oldest first, including expired holds that are still written there, and when the key expires,
+/// in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lock {
     pub(super) holds: Vec<Held>,
     pub(super) expiry: Option<u64>,
 }
 
-/// A foreign hold has fence 0. One that tolerates nobody ends with its key, any other at its own end if that is sooner.
+/// A foreign hold has fence 0. An exclusive hold ends with its key, any other hold at its own end or with its key,
+/// whichever is earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) holder: &'static str,
     pub(super) fence: u64,
     pub(super) own_end: Option<u64>,
-    /// How many holders it tolerates; 0 for any number.
+    /// How many holders the hold tolerates. 0 means any number.
     pub(super) share: u32,
 }
 
@@ -52,7 +53,7 @@ impl Lock {
         self.end(held).is_none_or(|end| now / MICROS_PER_MILLI <= end)
     }
 
-    /// Those in force.
+    /// The holds in force.
     pub(super) fn live(&self, now: u64) -> Vec<Held> {
         self.holds.iter().filter(|held| self.lasts(held, now)).copied().collect()
     }
@@ -61,8 +62,8 @@ impl Lock {
         self.holds.iter_mut().find(|held| held.identity() == identity).expect("a hold in force")
     }
 
-    /// The key expires with the last hold. If somebody gave the key an earlier end, those but the one that has just been
-    /// given an end do not outlast that.
+    /// Makes the key expire with its last hold. If somebody gave the key an earlier end, only the hold that just got a
+    /// new end outlasts that.
     pub(super) fn expires_with_the_last(&mut self, own: Option<Identity>, now: u64) {
         let own_end = self.holds.iter().find(|held| Some(held.identity()) == own);
         let own_end = own_end.and_then(|held| held.own_end);
@@ -85,7 +86,7 @@ impl Lock {
     }
 }
 
-/// Two of one lock may have been raised to the same fence.
+/// Two holds of one lock may have been raised to the same fence.
 pub(super) type Identity = (&'static str, u64);
 
 impl Held {
@@ -98,13 +99,13 @@ pub(super) fn tolerated(share: u32) -> usize {
     if share == 0 { usize::MAX } else { usize::try_from(share).expect("a small number") }
 }
 
-/// Whether one with this share may hold the lock beside these.
+/// Whether a hold with this share may join these.
 pub(super) fn admit(others: &[Held], share: u32) -> bool {
     let least = others.iter().map(|held| tolerated(held.share)).min().unwrap_or(usize::MAX);
     others.len() < least.min(tolerated(share)).min(MOST_HOLDERS)
 }
 
-/// Of an owner that is written there twice, the later hold counts as its own.
+/// If an owner is written twice, the later hold counts as its own.
 pub(super) fn own(live: &[Held], owner: &str) -> Option<Held> {
     live.iter().rev().find(|held| held.holder == owner).copied()
 }

@@ -1,8 +1,8 @@
-//! What really happened to the locks, and whether it was allowed to: L1 to L4, each in the one place
-//! where it could be broken.
+//! What really happened to the locks, and whether it was allowed: L1 to L4, each checked in the one place where it
+//! could be broken.
 //!
-//! Neither the queues nor the model are asked: this is written from what the server did to its keys and
-//! from what clients were told.
+//! Neither the queues nor the model are asked: the history records what the server did to its keys and what clients
+//! were told.
 
 use super::content::{Content, tolerated};
 use super::model::{Client, LockName};
@@ -14,18 +14,18 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Hold {
     owner: &'static str,
     fence: u64,
-    /// Its own end; it also ends with its key.
+    /// The hold's own end. The hold also ends with its key.
     deadline: Option<u64>,
-    /// How many holders it tolerates.
+    /// How many holders the hold tolerates.
     share: usize,
-    /// It was released, deleted, overwritten, removed when it had run out, or given back.
+    /// The hold was released, deleted, overwritten, removed after it had run out, or given back.
     is_over: bool,
-    /// The server took the key; the lock itself is still held.
+    /// The server evicted the key, but the lock is still held.
     was_evicted: bool,
-    /// Somebody was told that the lock is his.
+    /// A client was told that it holds the lock.
     was_told: bool,
     was_released: bool,
-    /// The fence that it had before it was given a larger one.
+    /// The hold's fence before it was raised.
     raised_from: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Granted {
     pub(super) fence: u64,
     pub(super) deadline: u64,
     pub(super) share: u32,
-    /// In place of whatever the key held.
+    /// Whether the grant replaced everything that the key held.
     pub(super) is_alone: bool,
 }
 
@@ -59,30 +59,29 @@ pub(super) struct Granted {
 struct Turn {
     name: LockName,
     owner: &'static str,
-    /// Smaller is earlier.
+    /// A smaller ticket came earlier.
     ticket: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// The last ones of each lock, whether they are over or not.
+    /// The latest holds of each lock, whether or not they are over.
     holds: BTreeMap<LockName, Vec<Hold>>,
-    /// When the keys expire.
     expiries: BTreeMap<LockName, Option<u64>>,
-    /// The largest fence that anybody was told of, per lock.
+    /// The largest fence that any client was told of, per lock.
     told: BTreeMap<LockName, u64>,
     turns: BTreeMap<Client, Turn>,
     tickets: u64,
-    /// Grants whose clients have left, and that nobody has heard of.
+    /// Grants whose clients have left before they heard of them.
     unheard: BTreeMap<LockName, BTreeSet<u64>>,
-    /// The fences that somebody was told of or has shown, for whatever lock.
+    /// All fences that a client was told of or has shown, for any lock.
     known: BTreeSet<u64>,
     /// The lock whose grant was published last, until a key is opened again.
     published: Option<LockName>,
 }
 
 impl History {
-    /// A new grant: to a client that waited, or to one whose request was answered at once.
+    /// A new grant: to a client that waited, or to a request that was answered at once.
     pub(super) fn granted(
         &mut self,
         name: LockName,
@@ -93,7 +92,7 @@ impl History {
     ) {
         let Granted { fence, deadline, share, is_alone } = grant;
         let share = tolerated(share);
-        // If the clock was set back, a hold may be in force again whose owner holds the lock by a later one.
+        // If the clock was set back, an older hold of the same owner may be in force again.
         let own = self.live(name, now).filter(|hold| hold.owner == owner).last().copied();
         let is_own = |hold: &Hold| own.is_some_and(|own| own.fence == hold.fence);
         let others = self.live(name, now).filter(|hold| !is_own(hold)).collect::<Vec<_>>();
@@ -107,7 +106,7 @@ impl History {
         let turn = waiter.map(|client| self.turns.remove(&client).expect("L4: it waits"));
         for (client, other) in self.turns.iter().filter(|(_, other)| other.name == name) {
             let is_overtaken = turn.is_none_or(|turn| other.ticket < turn.ticket);
-            // Whoever holds the lock may come to tolerate less before those who wait.
+            // A holder may take a tighter share ahead of the waiters.
             assert!(
                 !is_overtaken || own.is_some(),
                 "L4: {name:?} was granted to {owner}; {client} came before"
@@ -122,7 +121,7 @@ impl History {
             self.unheard.remove(&name);
         }
         holds.retain(|hold| !is_own(hold));
-        // One that tolerates nobody ends with its key.
+        // An exclusive hold ends with its key.
         holds.push(Hold::new(owner, fence, (share > 1).then_some(deadline), share));
     }
 
@@ -138,7 +137,7 @@ impl History {
         self.unheard.remove(&name);
     }
 
-    /// The key expires then.
+    /// The key has a new expiry.
     pub(super) fn moved(&mut self, name: LockName, expiry: Option<u64>) {
         self.expiries.insert(name, expiry);
     }
@@ -151,14 +150,14 @@ impl History {
         hold.share = tolerated(share);
     }
 
-    /// What has run out is ended, and does not come back should the clock be set back.
+    /// Ends the holds that have run out. They do not return if the clock is set back.
     pub(super) fn run_out_ended(&mut self, name: LockName, now: Moment) {
         for hold in self.holds.get_mut(&name).into_iter().flatten() {
             hold.is_over |= hold.deadline.is_some_and(|end| now.millis() > end);
         }
     }
 
-    /// The value is written anew. What has run out is not there any more, and nothing outlasts the expiry that the key has now.
+    /// The value is written anew, without the holds that have run out. No hold outlasts the key's current expiry.
     pub(super) fn rewritten(&mut self, name: LockName, now: Moment) {
         self.run_out_ended(name, now);
         let limit = self.expiries.get(&name).copied().flatten();
@@ -185,7 +184,7 @@ impl History {
         self.holds.get_mut(&name)?.iter_mut().rev().find(|hold| fits(hold))
     }
 
-    /// Released by a request that showed this much.
+    /// Released by a request with this proof.
     pub(super) fn released(
         &mut self,
         name: LockName,
@@ -200,13 +199,13 @@ impl History {
         (hold.is_over, hold.was_released) = (true, true);
     }
 
-    /// The module says that this hold ended otherwise than by a release, or by getting a larger fence.
+    /// The module reports that this hold ended, but not by a release or a raised fence.
     pub(super) fn lost(&self, name: LockName, lost: &Lost, now: Moment) {
         let is_late = self.published == Some(name);
         assert!(!is_late, "{name:?}: {lost:?} is published after the grant that followed");
         let fence = lost.fence.map_or(0, Fence::number);
         for hold in self.holds.get(&name).into_iter().flatten() {
-            // Foreign holds have no fence to tell them apart by.
+            // Foreign holds have no fence that would identify them.
             if fence > 0 && hold.fence == fence {
                 assert!(!hold.was_released, "{name:?} was released, and not {lost:?}: {hold:?}");
             }
@@ -219,7 +218,7 @@ impl History {
         assert!(by_itself || !has_run_out, "{name:?} ran out, and was not {lost:?}");
     }
 
-    /// Given back, because the one it was granted to never heard of it.
+    /// Given back, because the grant's client never heard of it.
     pub(super) fn given_back(&mut self, name: LockName, fence: u64) {
         let hold = self.hold(name, |hold| hold.fence == fence && !hold.is_over);
         let hold = hold.unwrap_or_else(|| panic!("L1: another grant of {name:?} was given back"));
@@ -227,14 +226,14 @@ impl History {
         hold.is_over = true;
     }
 
-    /// Over, because the connection ended that it was bound to.
+    /// Over, because the connection that it was bound to has ended.
     pub(super) fn parted(&mut self, name: LockName, fence: u64) {
         let hold = self.hold(name, |hold| hold.fence == fence && !hold.is_over);
         let hold = hold.unwrap_or_else(|| panic!("L1: another grant of {name:?} was ended"));
         (hold.is_over, hold.was_released) = (true, true);
     }
 
-    /// Extended on the request of this owner: returns the fence of its grant.
+    /// Extended at this owner's request. Returns the fence of its grant.
     pub(super) fn extended(&mut self, name: LockName, owner: &'static str, now: Moment) -> u64 {
         let hold = self.own(name, owner, now);
         let hold = hold.unwrap_or_else(|| panic!("L3: {owner} extended {name:?}"));
@@ -244,7 +243,7 @@ impl History {
         fence
     }
 
-    /// Given a larger fence on the request of this owner.
+    /// Given a larger fence at this owner's request.
     pub(super) fn raised(
         &mut self,
         name: LockName,
@@ -260,17 +259,17 @@ impl History {
         self.known.extend([former, fence.number()]);
     }
 
-    /// The client of this grant has left before it heard of it.
+    /// The client of this grant left before it heard of the grant.
     pub(super) fn left_unheard(&mut self, name: LockName, fence: u64) {
         self.unheard.entry(name).or_default().insert(fence);
     }
 
-    /// Grants of these locks may stay though nobody has heard of them, until their leases end.
+    /// Unheard grants of these locks may stay until their leases end.
     pub(super) fn may_stay_unheard(&mut self, may_stay: impl Fn(LockName) -> bool) {
         self.unheard.retain(|name, _| !may_stay(*name));
     }
 
-    /// A lock does not stay with an owner that does not know that it has it.
+    /// No lock may stay with an owner that does not know of its grant.
     pub(super) fn assert_none_is_unheard(&self, now: Moment) {
         for (&name, fences) in &self.unheard {
             let is_it =
@@ -293,7 +292,7 @@ impl History {
         self.published = None;
     }
 
-    /// Deleted, or found to have run out and removed.
+    /// Deleted, or found expired and removed.
     pub(super) fn over(&mut self, name: LockName) {
         self.holds.entry(name).or_default().iter_mut().for_each(|hold| hold.is_over = true);
     }
@@ -305,7 +304,7 @@ impl History {
         });
     }
 
-    /// The server took the key. `is_kept` says that the module could know what it held.
+    /// The server evicted the key. `is_kept` says whether the module could know its value.
     pub(super) fn evicted(&mut self, name: LockName, is_kept: bool) {
         for hold in self.holds.get_mut(&name).into_iter().flatten() {
             hold.was_evicted = true;
@@ -320,7 +319,7 @@ impl History {
         holds.filter(|hold| hold.was_evicted).for_each(|hold| hold.is_over = true);
     }
 
-    /// An evicted lock is back. Not always what was evicted: the module may have missed a change.
+    /// An evicted lock is back. It may differ from what was evicted: the module may have missed a change.
     pub(super) fn restored(&mut self, name: LockName, content: &Content) {
         let Content::Lock(lock) = content else { panic!("{name:?} was put back: {content:?}") };
         let known = self.holds.entry(name).or_default();
@@ -337,12 +336,12 @@ impl History {
         }
     }
 
-    /// The databases of two locks of the same key change places.
+    /// The databases of two locks of the same key are swapped.
     pub(super) fn swapped(&mut self, one: LockName, other: LockName) {
         self.may_stay_unheard(|name| name == one || name == other);
         super::keyspace::swap_entries(&mut self.expiries, one, other);
         super::keyspace::swap_entries(&mut self.holds, one, other);
-        // There may be a copy in the other database, of the same fence, that was not released.
+        // The other database may have a copy with the same fence that was not released.
         for name in [one, other] {
             for hold in self.holds.get_mut(&name).into_iter().flatten() {
                 (hold.was_released, hold.raised_from) = (false, None);
@@ -350,7 +349,7 @@ impl History {
         }
     }
 
-    /// Somebody was told that it holds the lock, by this fence.
+    /// A client was told that it holds the lock, by this fence.
     pub(super) fn told(&mut self, name: LockName, fence: u64, is_learned: bool) {
         if let Some(hold) = self.hold(name, |hold| hold.fence == fence) {
             hold.was_told = true;
@@ -373,7 +372,7 @@ impl History {
         self.turns.insert(client, turn);
     }
 
-    /// Who waits for the lock as this owner, who waits only once.
+    /// The client that waits for the lock as this owner. An owner waits only once.
     pub(super) fn client_of(&self, name: LockName, owner: &[u8]) -> Client {
         let mut turns = self.turns.iter();
         let is_it = |turn: &Turn| turn.name == name && turn.owner.as_bytes() == owner;
@@ -388,7 +387,7 @@ impl History {
         self.turns.get(&client).expect("it waits").owner
     }
 
-    /// It waits no longer, and was not granted the lock.
+    /// The client stops waiting without a grant.
     pub(super) fn left(&mut self, client: Client) {
         assert!(self.turns.remove(&client).is_some(), "{client} left, but did not wait");
     }

@@ -1,7 +1,7 @@
 //! The virtual server, as the host of the engine.
 //!
 //! The model is a step behind: it settles a lock when the engine looks at it, and takes a grant back when the engine
-//! deletes the key on its own account. What the engine writes and whom it answers is told to the history.
+//! deletes the key on its own account. The history is told what the engine writes, and which clients it answers.
 
 use super::alike::Role;
 use super::content::MOST_HOLDERS;
@@ -110,7 +110,7 @@ impl Host for Server {
     }
 }
 
-/// Where a lock is.
+/// The place of a lock.
 pub(super) struct At<'n> {
     server: &'n Server,
     pub(super) name: LockName,
@@ -199,7 +199,6 @@ impl Lock for At<'_> {
     }
 }
 
-/// A key that is open.
 pub(super) struct Opened<'s> {
     server: &'s Server,
     name: LockName,
@@ -223,7 +222,7 @@ impl Key for Opened<'_> {
         if write == Write::Keep {
             return Ok(());
         }
-        // A real server dies of a module that writes while it may not.
+        // A real server crashes if a module writes when it may not.
         let may_write = match state.role {
             Role::Primary => true,
             // The server has let the command in.
@@ -250,7 +249,7 @@ impl Key for Opened<'_> {
 }
 
 impl State {
-    /// A client that is told of its grant before it is written may use the lock before it has it.
+    /// A client that is told of its grant before it is written may use the lock before holding it.
     pub(super) fn assert_is_written(&self, grant: &WaiterGrant) {
         for name in grant.names.iter().map(|name| lock_name(name.as_name())) {
             let mut fences = self.fences_in(name).into_iter();
@@ -351,7 +350,7 @@ impl State {
                     let fence = Fence::new(number(bytes)).expect("a fence");
                     self.history.raised(name, asker, fence, now);
                 }
-                // In an upgrade the new hold takes its place.
+                // In an upgrade the new hold replaces the old one.
                 (_, 14) if edit.appended().is_some() => {}
                 (Some(Requested::Release(asker, shown)), 14) => {
                     self.history.released(name, asker, shown, now);
@@ -388,7 +387,7 @@ impl State {
         self.history.moved(name, until);
     }
 
-    /// The engine ends a hold on its own account: its connection has ended, or nobody has heard of it.
+    /// The engine ends a hold on its own account: its connection has ended, or nobody has heard of the grant.
     fn ends_by_itself(&mut self, name: LockName, holder: &str, fence: u64) {
         let now = self.now().micros();
         if self.model.is_over(name, holder, fence) {
@@ -400,7 +399,8 @@ impl State {
         }
     }
 
-    /// The engine gives a hold another end on its own account. If that is earlier, its connection has ended.
+    /// The engine gives a hold another end on its own account. If the new end is earlier, the hold's connection has
+    /// ended.
     fn shortens(&mut self, name: LockName, fence: u64, end: u64) {
         let now = self.now().micros();
         if let Some(holder) = self.model.shortened(name, fence, end, now) {
@@ -434,7 +434,7 @@ impl State {
                 self.ends_by_itself(name, holder, fence);
             }
         }
-        // Nothing is left of those either that have run out.
+        // Holds that have run out are gone too.
         self.history.over(name);
         self.keys.remove(name);
     }
@@ -445,7 +445,7 @@ pub(super) fn lock_name(name: Name<'_>) -> LockName {
     (name.db, key.expect("a key that there is"))
 }
 
-/// Whose line it is that begins there.
+/// The owner of the line that begins there.
 fn owner_at(value: &[u8], line_at: usize) -> &str {
     let len = usize::try_from(number(&value[line_at + 38..][..3])).expect("a short name");
     str::from_utf8(&value[line_at + 42..][..len]).expect("letters and digits")

@@ -4,15 +4,15 @@
 //!                     ┌──────────────► server ◄── keys, time, answers ──► engine
 //!   seed ─► schedule ─┤  every step      │
 //!                     │                  ▼
-//!                     └──────────────► model ◄─ the same? ─► keys, queues, answers
+//!                     └──────────────► model ◄── equal? ──► keys, queues, answers
 //!                                        history: L1 to L4         L5: nobody waits for a free lock
 //! ```
 //!
-//! A schedule is a function of its seed alone, so a failure can be looked at as often as it takes:
+//! A schedule depends only on its seed, so a failure can be replayed at will:
 //!
 //! ```text
-//!     LEASEHOLD_SEED=0x2a cargo test simulation      this one, step by step
-//!     LEASEHOLD_SEEDS=100000 cargo test simulation   that many, however long it takes
+//!     LEASEHOLD_SEED=0x2a cargo test simulation      this seed, step by step
+//!     LEASEHOLD_SEEDS=100000 cargo test simulation   this many seeds
 //! ```
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
@@ -56,7 +56,7 @@ fn the_queues_do_what_the_model_says_and_l1_to_l5_hold() {
     seeds::run_each(SEEDS, "simulation", run);
 }
 
-/// Takes every step of a schedule, and looks at everything after each.
+/// Takes every step of a schedule, and checks everything after each.
 fn run(seed: u64, mut trace: Trace<'_>) {
     let mut schedule = Schedule::new(seed);
     let Schedule { start, at_once, quarantine_millis, window_millis, .. } = schedule;
@@ -104,12 +104,13 @@ fn take(server: &Server, client: Client, step: Step) {
     state.dies_at_once = step.dies_at_once;
     drop(state);
     match step.op {
-        // No more happens than that a clock goes on, or is set.
+        // These steps only move or set a clock.
         Op::Pass(_) | Op::Step(_) | Op::AcquireWhileSet(..) => happen(server, client, step.op),
         op => saying_what_is_due(server, || happen(server, client, op)),
     }
     if step.then_works {
-        // A grant may be found undeliverable, or be of a ticket whose connection has ended: the timer rings once more for each.
+        // A grant may prove undeliverable, or belong to a ticket whose connection has ended: the timer rings once more
+        // for each.
         let rings = usize::from(step.dies_at_once) + server.state.borrow().model.gone_tickets();
         server.work();
         for _ in 0..rings {
@@ -181,12 +182,12 @@ fn acquire(server: &Server, client: Client, request: Request) {
     settling(server, request.name, request.owner, || server.acquire(client, request));
     let is_unseen = server.engine.with_queues(|queues| queues.is_marked(lock(request.name)));
     let waits = server.state.borrow().parked.contains_key(&client);
-    // A lock stays marked while more are let in than one turn may let in.
+    // A lock stays marked while it can admit more waiters than one turn may serve.
     let may_have_left_some = server.state.borrow().at_once < EVERYTHING;
     assert!(!(waits && is_unseen) || may_have_left_some, "joined blindly");
 }
 
-/// A command that may change a lock first lets what has happened to it have its effect.
+/// A command that may change a lock first applies what has happened to the lock.
 fn settling(server: &Server, name: LockName, holder: &str, execute: impl FnOnce()) {
     let was_dirty = server.engine.with_queues(|queues| queues.is_marked(lock(name)));
     let mut state = server.state.borrow_mut();
@@ -246,7 +247,7 @@ fn assert_same(server: &Server) {
     });
 }
 
-/// Whoever releases a lock is told so after those who are handed it.
+/// A release is answered after the clients that get the lock.
 fn by_client(answers: &[(Client, Reply)]) -> Vec<(Client, Reply)> {
     let mut answers = answers.to_vec();
     answers.sort_by_key(|(client, _)| *client);
@@ -280,7 +281,7 @@ fn holds(stored: Stored<'_>, content: &Content) -> bool {
     }
 }
 
-/// A line for each hold. Those that were ended have no deadline any more.
+/// A line for each hold. Ended holds have no deadline.
 fn lists(value: &[u8], holds: &[Held]) -> bool {
     let text = str::from_utf8(value).expect("owners of letters and digits");
     let lines = text.split_terminator('\n').filter(|line| !line.contains(" 00000000000000 "));
@@ -303,7 +304,7 @@ fn says(value: &[u8], holder: &str, fence: u64) -> bool {
     }
 }
 
-/// L5; nor for one that is its own already.
+/// L5. Nobody waits for a lock that is its own already either.
 fn assert_nobody_waits_in_vain(server: &Server) {
     let state = server.state.borrow();
     let now = state.now().micros();
@@ -316,7 +317,7 @@ fn assert_nobody_waits_in_vain(server: &Server) {
     }
 }
 
-/// The locks that anybody waits for.
+/// The locks that have waiters.
 fn waited_for(model: &Model) -> Vec<LockName> {
     let mut names = Vec::new();
     for waiting in &model.waiters {

@@ -1,10 +1,9 @@
 //! The locks of one server, the slow and obvious way: a map, a list and ifs.
 //!
-//! To be read, not to be fast. Nothing is indexed, nothing is remembered that could be looked for, and
-//! none of the code that it is compared with is used: numbers are plain numbers, and a lock is what the
-//! reader would write on paper. *When* a lock is settled is the server's business and told from
-//! outside (that it happens in time is for [`super`] to see to); *what* comes of it is said
-//! here.
+//! Written to be read, not to be fast. Nothing is indexed, nothing is stored that could be searched for, and the model
+//! uses none of the code that it is compared with: numbers are plain numbers, and a lock is what a reader would write
+//! on paper. *When* a lock is settled, the server says from outside ([`super`] checks that it is in time). *What*
+//! settling does, the model says.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
@@ -27,7 +26,7 @@ const HORIZON_MICROS: u64 = 24 * 60 * 60 * 1_000 * MICROS_PER_MILLI;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Fence(u64),
-    /// The fence of a grant, on the channel of the ticket that it was made to.
+    /// The fence of a grant, on the channel of its ticket.
     Published(u64),
     Nil,
     Done,
@@ -48,11 +47,11 @@ pub(super) struct Waiting {
     pub(super) ttl: u64,
     pub(super) share: u32,
     pub(super) kind: WaitKind,
-    /// In microseconds, as is what follows.
+    /// In microseconds, like the following times.
     pub(super) since: u64,
     pub(super) gives_up: Option<u64>,
     pub(super) bind: Option<Wanted>,
-    /// When it asked last.
+    /// When the owner last asked.
     pub(super) asked: u64,
     pub(super) channel: Option<&'static str>,
 }
@@ -60,9 +59,9 @@ pub(super) struct Waiting {
 /// How a request is ready to wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waits {
-    /// On its connection, so many milliseconds; 0 stands for ever.
+    /// On its connection, for this many milliseconds. 0 means forever.
     Block(u64),
-    /// By a ticket that lasts so long, whose grant is published there.
+    /// By a ticket that lasts this long, whose grant is published on this channel.
     Ticket(u64, Option<&'static str>),
 }
 
@@ -85,31 +84,31 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) keys: BTreeMap<LockName, Content>,
-    /// In the order in which they came.
+    /// In order of arrival.
     pub(super) waiters: Vec<Waiting>,
-    /// What was sent to whom.
+    /// What each client was sent.
     pub(super) answers: Vec<(Client, Reply)>,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_lock: usize,
     pub(super) most_tickets: usize,
-    /// Whose ticket was given up by the last request.
+    /// The client whose ticket the last request gave up.
     pub(super) gave_up: Option<Client>,
-    /// How much time has passed, whatever the wall clock says: patience goes by it.
+    /// The time that has passed, whatever the wall clock says. Patience is measured by this.
     pub(super) elapsed: u64,
-    /// Until so much time has passed nothing is granted.
+    /// Nothing is granted before this time.
     pub(super) quarantine_ends: u64,
     pub(super) last_fence: u64,
-    /// Locks that somebody waits for, as they were when last settled and found held.
+    /// Locks with waiters, as they were when last settled and found held.
     pub(super) seen: BTreeMap<LockName, Content>,
-    /// Locks that the server evicted while they were held, until they are put back.
+    /// Locks that were evicted while held, until they are written again.
     pub(super) evicted: BTreeMap<LockName, Content>,
-    /// Holds that are to end with connections.
+    /// Holds that end with connections.
     pub(super) bound: Vec<Bound>,
-    /// Those that a command found short, and which are not of its owner: the engine may have looked at them, or not.
+    /// Bindings that a command of another owner found short: the engine may have looked at them, or not.
     pub(super) may_be_forgotten: Vec<Bound>,
     /// The connections that have ended, and when.
     pub(super) ended: BTreeMap<u64, u64>,
-    /// On which channels nobody hears, and since when that is known.
+    /// The channels without subscribers, and since when the engine knows.
     pub(super) deaf: BTreeSet<&'static str>,
     pub(super) found_deaf: BTreeMap<&'static str, u64>,
     pub(super) unheard: Vec<Unheard>,
@@ -141,7 +140,7 @@ impl Model {
         }
     }
 
-    /// Who takes a ticket is told so when it is found to have kept its place.
+    /// A client with a ticket is told so when the ticket is found to have kept its place.
     pub(super) fn acquire(
         &mut self,
         client: Client,
@@ -167,7 +166,7 @@ impl Model {
             None => return self.answer(client, Reply::Nil),
             Some(Waits::Block(0)) => (WaitKind::Blocked, ttl, None),
             Some(Waits::Block(millis)) => (WaitKind::Blocked, ttl, Some(in_millis(since, millis))),
-            // Nobody may come for the lock, and then it is not held longer than the place was kept.
+            // Nobody may come for the lock, so it is held no longer than the ticket would have lasted.
             Some(Waits::Ticket(lasts, _)) => {
                 (WaitKind::Ticket, ttl.min(lasts), Some(in_millis(since, lasts)))
             }
@@ -187,7 +186,7 @@ impl Model {
         });
     }
 
-    /// Its turn has come, or it holds the lock already.
+    /// The owner's turn has come, or it holds the lock already.
     pub(super) fn serve(&mut self, client: Client, name: LockName, asked: Asked, now: u64) {
         let State::Holds(live) = self.look(name, now) else { return };
         let Asked { owner, share, .. } = asked;
@@ -230,7 +229,7 @@ impl Model {
         }
     }
 
-    /// The hold of this owner, if there is one that the proof fits; else what to say to something that is no lock.
+    /// The hold of this owner, if there is one that the proof fits. Otherwise the reply for a key that is no lock.
     fn own_hold(
         &mut self,
         name: LockName,
@@ -246,7 +245,7 @@ impl Model {
         }
     }
 
-    /// This hold is over.
+    /// Ends this hold.
     pub(super) fn end(&mut self, name: LockName, own: Held, now: u64) {
         self.seen.remove(&name);
         self.unbind(name, own.holder, own.fence);
@@ -266,7 +265,7 @@ impl Model {
         }
     }
 
-    /// This hold ends here, and tolerates so many.
+    /// Gives this hold an end and a share.
     pub(super) fn lease(
         &mut self,
         name: LockName,
@@ -291,7 +290,7 @@ impl Model {
         }
     }
 
-    /// The lease ends no earlier than `ttl` from now, and the hold tolerates no fewer.
+    /// Lengthens the lease to at least `ttl` from now, and widens the share to at least the requested one.
     fn renew(&mut self, name: LockName, own: Held, asked: Asked, now: u64) {
         let end = self.lock(name).end(&own);
         let at_least = now / MICROS_PER_MILLI + asked.ttl;
@@ -336,7 +335,7 @@ impl Model {
             Err(None) => self.answer(client, Reply::Nil),
             Ok(own) => {
                 self.claim(own.fence);
-                // A foreign lock stays one.
+                // A foreign lock stays foreign.
                 let fence = if own.fence == 0 { 0 } else { own.fence.max(asked) };
                 self.observe(fence, now);
                 if fence != own.fence {
@@ -377,7 +376,7 @@ impl Model {
         }
     }
 
-    /// A grant that nobody heard of is undone, if it is still in force.
+    /// Undoes a grant that nobody heard of, if it is still in force.
     pub(super) fn take_back(&mut self, name: LockName, fence: u64, now: u64) {
         if let State::Holds(live) = self.look(name, now)
             && let Some(own) = live.into_iter().find(|held| held.fence == fence)
@@ -386,7 +385,7 @@ impl Model {
         }
     }
 
-    /// The server has ended the holds that have run out. The model may have seen it already.
+    /// The server has ended the holds that have run out. The model may have seen this already.
     pub(super) fn end_run_out(&mut self, name: LockName, now: u64) {
         for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
             if let Content::Lock(lock) = content {
@@ -396,7 +395,7 @@ impl Model {
         }
     }
 
-    /// The server has written the value anew, without the holds that have run out.
+    /// The server has rewritten the value, without the holds that have run out.
     pub(super) fn compact(&mut self, name: LockName, now: u64) {
         for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
             let Content::Lock(lock) = content else { continue };
@@ -443,7 +442,7 @@ impl Model {
         }
     }
 
-    /// A fence was met: it is learned, unless it lies too far in the future.
+    /// Learns a fence, unless it lies too far in the future.
     pub(super) fn observe(&mut self, fence: u64, now: u64) {
         if fence <= now + HORIZON_MICROS {
             self.last_fence = self.last_fence.max(fence);
@@ -463,12 +462,12 @@ impl Model {
         }
     }
 
-    /// Also of an evicted lock that is to be put back.
+    /// Also the content of an evicted lock that is not written again yet.
     pub(super) fn content(&self, name: LockName) -> Option<Content> {
         self.keys.get(&name).or_else(|| self.evicted.get(&name)).cloned()
     }
 
-    /// Of a lock that may be changed: it is put back first.
+    /// The state of a lock that may be changed: an evicted lock is written again first.
     pub(super) fn look(&mut self, name: LockName, now: u64) -> State {
         self.put_back(name, now);
         self.state(self.keys.get(&name).cloned(), now)

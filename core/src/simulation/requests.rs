@@ -1,4 +1,4 @@
-//! What clients ask for, by the pages of the commands, and how clients go.
+//! What clients ask for, through the pages of the commands, and how clients leave.
 
 use super::binding;
 use super::host::{At, LIMITS};
@@ -20,11 +20,11 @@ pub(super) struct Request {
     pub(super) ttl: u64,
     pub(super) share: u32,
     pub(super) waits: Option<Waits>,
-    /// On which of the connections it comes, and the grace, if its hold is to end with that.
+    /// The connection of the request, and the grace, if the hold is bound to the connection.
     pub(super) ephemeral: Option<(usize, u64)>,
 }
 
-/// Who says to hold which lock.
+/// An owner, and the lock that it claims to hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) name: LockName,
@@ -32,7 +32,7 @@ pub(super) struct Claim {
     pub(super) fence: Option<u64>,
 }
 
-/// The request that has been decided and not written yet, and whose it is.
+/// The request that has been decided and not written yet, and its client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Requested {
     Acquire(&'static str),
@@ -41,17 +41,17 @@ pub(super) enum Requested {
     Raise(&'static str),
 }
 
-/// What has become of a request that was ready to wait.
+/// How a request that was ready to wait began.
 enum Begun {
     Blocked,
-    /// It has a ticket.
+    /// The owner has a ticket.
     Queued,
-    /// It had one, and its turn came at once, or it was sent away.
+    /// The owner had a ticket, and its turn came at once, or it was sent away.
     Over,
     Refused,
 }
 
-/// A request, with the model looking on: it decides at the same moment.
+/// A request that the model watches: the model decides at the same moment.
 struct Watched<'s, R, M> {
     request: &'s R,
     requested: Requested,
@@ -250,7 +250,7 @@ impl Server {
         Begun::Refused
     }
 
-    /// The history hears of one who is about to join, perhaps in its own place.
+    /// Tells the history of a client that is about to join, perhaps in its own place.
     fn joins(&self, client: Client, name: LockName, asker: &'static str) {
         let mut state = self.state.borrow_mut();
         state.joining = Some(client);
@@ -343,7 +343,7 @@ impl Server {
         }
     }
 
-    /// The connection of one who waits ends, or its wait is interrupted.
+    /// The connection of a waiter ends, or its wait is interrupted.
     pub(super) fn leaves(&self, client: Client) {
         let mut state = self.state.borrow_mut();
         let id = state.parked.remove(&client).expect("it waits");
@@ -353,7 +353,7 @@ impl Server {
         assert_eq!(self.engine.leave(self, id), Some(client));
     }
 
-    /// The connection of one who was granted a lock ends before it hears of it.
+    /// The connection of a client ends before the client hears of its grant.
     pub(super) fn dies_unheard(&self, at: usize) {
         let mut state = self.state.borrow_mut();
         let (_, grant) = state.in_flight.remove(at);
@@ -362,7 +362,7 @@ impl Server {
         self.engine.mark_undeliverable(self, grant);
     }
 
-    /// What was granted up to now reaches those who waited for it.
+    /// Delivers all grants so far to the clients that waited for them.
     pub(super) fn deliver(&self) {
         let in_flight = std::mem::take(&mut self.state.borrow_mut().in_flight);
         for (_, WaiterGrant { names, fence, .. }) in in_flight {
@@ -394,7 +394,7 @@ impl Server {
 
     fn is_refused(&self, client: Client, error: Error, model: &impl Fn(&mut Model, u64)) {
         if error == Error::WrongType {
-            // Of what is no lock nothing is decided.
+            // Nothing is decided about a key that is no lock.
             let state = &mut *self.state.borrow_mut();
             let now = state.now().micros();
             model(&mut state.model, now);
@@ -413,7 +413,7 @@ impl Server {
     }
 }
 
-/// The words of a request that shows who holds the lock.
+/// The words of a request that proves a hold.
 fn shown<'w>(claim: Claim, ttl: Option<&'w String>, fence: &'w Option<String>) -> Vec<&'w [u8]> {
     let mut words: Vec<&[u8]> = vec![b"", claim.name.1.as_bytes(), claim.owner.as_bytes()];
     words.extend(ttl.map(String::as_bytes));

@@ -1,4 +1,4 @@
-//! Short stories on the virtual server: what commands see in the moment between an event and the timer that follows it.
+//! Short stories on the virtual server: what commands see between an event and the timer that follows it.
 
 use super::alike::Role;
 use super::model::{Client, LockName, Reply, Waits};
@@ -11,7 +11,7 @@ use crate::lock::{Checked, Deadline, Hold, KeptOwner, Proof, Room, WaitKind};
 const K: LockName = (0, "k0");
 const START: u64 = 1_763_000_000_000_000;
 
-/// The client of each request, who is also the number of the request.
+/// The client of each request, whose number is also the request's.
 const ALICE: Client = 1;
 const BOB: Client = 2;
 const CAROL: Client = 3;
@@ -28,7 +28,7 @@ fn waits(owner: &'static str) -> Request {
     Request { waits: Some(Waits::Block(0)), ..asks(owner) }
 }
 
-/// Whose hold is to end with a connection, after a grace of so many milliseconds.
+/// A request whose hold is bound to a connection, with a grace in milliseconds.
 fn bound(owner: &'static str, grace: u64) -> Request {
     Request { ephemeral: Some((0, grace)), ..asks(owner) }
 }
@@ -37,7 +37,7 @@ fn releases(server: &Server, client: Client, owner: &'static str) {
     server.release(client, Claim { name: K, owner, fence: None });
 }
 
-/// The owners that `LOCK.HOLDERS` names, their fences, and how many wait.
+/// The owners that `LOCK.HOLDERS` names, their fences, and the number of waiters.
 fn seen(server: &Server) -> (Vec<(String, u64)>, usize) {
     let place = server.at(K);
     let look = |holds: &mut dyn Iterator<Item = Hold<'_>>, waiters: usize, _| {
@@ -57,7 +57,7 @@ fn holds(server: &Server, name: &'static str) -> bool {
     server.engine.check(server, &server.at(K), &proof).unwrap() != Checked::NotHolder
 }
 
-/// Bob was granted the lock, and his connection ended before he heard of it. His fence.
+/// Grants Bob the lock, and ends his connection before he hears of it. Returns his fence.
 fn granted_unheard(server: &Server) -> u64 {
     server.acquire(ALICE, asks("a"));
     server.acquire(BOB, waits("b"));
@@ -179,7 +179,7 @@ fn what_was_bound_at_a_primary_is_forgotten_by_a_replica() {
     let server = server();
     server.acquire(ALICE, bound("a", 0));
     server.disconnects(0);
-    // The server is told later that it has become a replica.
+    // The server reports later that it has become a replica.
     server.state.borrow_mut().role = Role::Replica;
     server.state.borrow_mut().model.bound.clear();
     server.work();

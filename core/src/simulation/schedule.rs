@@ -1,8 +1,8 @@
 //! What happens next: random, but all from one seed.
 //!
-//! Every seed has habits of its own (how many locks and owners, how long a lease, which of the things that
-//! can happen do so and how often), because a schedule in which everything happens all the time
-//! never gets anywhere. Names are few and times short, so that everything meets everything.
+//! Every seed has its own habits: how many locks and owners, how long the leases, which events happen and how often. A
+//! schedule in which everything happens all the time would never get anywhere. Names are few and times short, so that
+//! everything meets everything.
 
 use super::alike::{CONNECTIONS, Role};
 use super::chance::{clock_step, pick, weighted, weights};
@@ -31,24 +31,24 @@ const LATE_START: u64 = (1 << 53) - 1_000_000;
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// Microseconds go by.
+    /// Time passes, in microseconds.
     Pass(u64),
-    /// Somebody sets the wall clock, by so many microseconds.
+    /// Somebody sets the wall clock, by this many microseconds.
     Step(i64),
     Acquire(Request),
-    /// The same, while the wall clock is set to another time, by so many microseconds, and not longer.
+    /// A request during which the wall clock is off by this many microseconds.
     AcquireWhileSet(Request, i64),
-    /// As in a transaction: without waiting, and after the clock by which keys expire stood still.
+    /// A try inside a transaction: without waiting, after the clock of key expiry has stood still.
     TryInTransaction(Request, u64),
     Release(Claim),
     Extend(Claim, u64),
     Raise(Claim, u64),
     Check(Claim),
-    /// One of the connections ends to which holds are bound.
+    /// One of the connections with bound holds ends.
     Disconnect(usize),
-    /// One who waits is gone.
+    /// A waiter's client leaves.
     Leave(Client),
-    /// One who was granted a lock is gone before hearing of it.
+    /// A client with a grant leaves before it hears of the grant.
     DieUnheard(usize),
     Put(LockName, Content),
     Delete(LockName),
@@ -59,29 +59,29 @@ pub(super) enum Op {
     Swap(i32, i32),
     Evict(LockName),
     RemoveExpired,
-    /// An event that means nothing.
+    /// An event without a meaning.
     Touch(LockName, Suspicion),
     Become(Role),
     SendAway(LockName),
     Room(usize, usize, usize),
-    /// Those who hear what is published on this channel are gone, or come back.
+    /// The subscribers of this channel leave, or come back.
     Hear(&'static str, bool),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) op: Op,
-    /// Whether the module hears of it.
+    /// Whether the module is told of the event.
     pub(super) is_heard: bool,
-    /// Whether the module gets to work right after; else something else happens first.
+    /// Whether the module works right after. Otherwise something else happens first.
     pub(super) then_works: bool,
-    /// Whether the first client that is told of its grant is gone by then.
+    /// Whether the first client that is told of its grant has already left.
     pub(super) dies_at_once: bool,
-    /// Whether clients then get to hear what they were told.
+    /// Whether clients then receive what they were told.
     pub(super) then_delivers: bool,
 }
 
-/// The things that can happen, by name.
+/// The events, by name.
 #[derive(Clone, Copy)]
 enum Kind {
     Pass,
@@ -115,7 +115,7 @@ enum Kind {
     Hear,
 }
 
-/// How often each happens, if at all; what a lock is for is never left out.
+/// How often each event happens, if at all. What a lock is for is never left out.
 const USUAL: [(Kind, u32, bool); 29] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
@@ -148,7 +148,7 @@ const USUAL: [(Kind, u32, bool); 29] = [
     (Kind::Hear, 20, false),
 ];
 
-/// The name of one of them, from `owner` and its number.
+/// An owner's name, from `owner` and its number.
 pub(super) fn owner_named(name: &[u8]) -> &'static str {
     let number =
         str::from_utf8(name).ok().and_then(|name| name.strip_prefix("owner")?.parse().ok());
@@ -164,7 +164,7 @@ pub(super) struct Schedule {
     owners: usize,
     longest_lease: u64,
     longest_patience: u64,
-    /// What owners tolerate: nobody, in some schedules.
+    /// The shares of owners. In some schedules all holds are exclusive.
     shares: &'static [u32],
     /// In a thousand.
     ephemerals: u32,
@@ -172,7 +172,7 @@ pub(super) struct Schedule {
     unheard: u32,
     pub(super) at_once: usize,
     pub(super) quarantine_millis: u64,
-    /// For which a grant is kept that nobody heard of.
+    /// How long a grant is kept that nobody heard of.
     pub(super) window_millis: u64,
     pub(super) start: u64,
 }
@@ -222,7 +222,7 @@ impl Schedule {
         }
     }
 
-    /// `None` if that cannot happen now.
+    /// `None` if this cannot happen now.
     fn draw(&mut self, kind: Kind, server: &State) -> Option<Op> {
         let op = match kind {
             Kind::Pass => Op::Pass(self.rng.random_range(0..3_000)),
@@ -283,7 +283,7 @@ impl Schedule {
         if self.rng.random_bool(0.5) { Suspicion::Freed } else { Suspicion::Rewritten }
     }
 
-    /// One that holds another lock already asks like everybody else; one in ten asks again for its own.
+    /// An owner of another lock asks like any other owner. One in ten asks again for its own lock.
     fn request(&mut self, server: &State, waits: bool) -> Request {
         let name = self.name();
         let holder = self.holder(server, name);
@@ -299,7 +299,7 @@ impl Schedule {
         Request { name, owner, ttl, share, waits, ephemeral }
     }
 
-    /// Half of them are of somebody who waits already.
+    /// Half of these requests come from owners that already wait.
     fn by_ticket(&mut self, server: &State) -> Request {
         let mut request = self.request(server, false);
         if self.rng.random_bool(0.5)
@@ -326,7 +326,7 @@ impl Schedule {
         Some(holders[self.one_of(holders.len())?])
     }
 
-    /// Most often the truth.
+    /// Usually the truth.
     fn claim(&mut self, server: &State) -> Claim {
         let name = self.name();
         let holder = self.holder(server, name);
@@ -343,7 +343,7 @@ impl Schedule {
         Claim { name, owner, fence }
     }
 
-    /// Locks of older clients, locks copied from elsewhere with whatever fence, and what is no lock.
+    /// Locks of older clients, locks copied from elsewhere with any fence, and values that are no locks.
     fn content(&mut self, server: &State) -> Content {
         let now = server.now();
         if self.rng.random_ratio(1, 6) {
@@ -360,7 +360,7 @@ impl Schedule {
         Content::sole(self.owner(), fence, deadline)
     }
 
-    /// Its clock may be behind, a little ahead, or as wrong as no clock is.
+    /// The other server's clock may be behind, a little ahead, or as wrong as no clock is.
     fn fence_of_another_server(&mut self, server: &State) -> u64 {
         let now = server.now().micros();
         possible(match self.rng.random_range(0..8) {
@@ -387,7 +387,6 @@ impl Schedule {
         }
     }
 
-    /// Mostly a little; sometimes a summer's hour, either way.
     fn limit(&mut self) -> usize {
         if self.rng.random_bool(0.5) { usize::MAX } else { self.rng.random_range(0..=4) }
     }
@@ -417,8 +416,8 @@ impl Schedule {
     }
 }
 
-/// Whether the server does not do this now. While writes are paused, it does what comes behind
-/// `CLIENT PAUSE` in the same transaction.
+/// Whether the server does not do this now. While writes are paused, it does what follows `CLIENT PAUSE` in the same
+/// transaction.
 fn has_to_wait(kind: Kind, role: Role) -> bool {
     match (role, kind) {
         (Role::Primary, _)

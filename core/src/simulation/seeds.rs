@@ -1,19 +1,20 @@
-//! Runs the schedule of each seed, and shows the last steps of one that fails.
+//! Runs the schedule of each seed, and shows the last steps of a schedule that fails.
 
 use std::collections::VecDeque;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// How many of the last steps are shown of a schedule that failed.
+/// How many of its last steps a failed schedule shows.
 const SHOWN: usize = 25;
 
-/// Where the steps of a schedule are told, if anywhere.
+/// Where the steps of a schedule are reported, if anywhere.
 pub(super) type Trace<'t> = Option<&'t mut dyn FnMut(String)>;
 
-/// Runs the seed that is asked for, or as many as are, or as many as usual. `test` is how cargo finds what runs them.
+/// Runs the requested seed, or the requested number of seeds, or the usual number. `test` is the name by which cargo
+/// finds the caller.
 pub(super) fn run_each(usual: u64, test: &str, run: fn(u64, Trace<'_>)) {
     if let Some(seed) = setting("LEASEHOLD_SEED") {
-        // Not with println, which the test harness keeps to itself as long as all is well.
+        // Not println: the test harness hides its output while all is well.
         let mut terminal = std::io::stderr().lock();
         return run(seed, Some(&mut |line| writeln!(terminal, "{line}").expect("a terminal")));
     }

@@ -1,10 +1,10 @@
-//! The model, continued: whose turn it is, what it comes to when a lock is settled, and what was evicted.
+//! The model, continued: turns, how a lock is settled, and evictions.
 
 use super::content::{Content, Held, admit, has_expired, has_run_out, own};
 use super::model::{Asked, Client, LockName, Model, Reply, State, Waiting};
 use crate::lock::WaitKind;
 
-/// What becomes of a ticket is not told, but for its grant.
+/// The client of a ticket is told only of a grant.
 fn by_ticket((client, reply): (Client, Reply)) -> Option<(Client, Reply)> {
     match reply {
         Reply::Fence(fence) => Some((client, Reply::Published(fence))),
@@ -13,7 +13,7 @@ fn by_ticket((client, reply): (Client, Reply)) -> Option<(Client, Reply)> {
 }
 
 impl Model {
-    /// Whether anything is to be written, if this lock is settled now.
+    /// Whether settling this lock now would write anything.
     pub(super) fn has_work(&self, name: LockName, now: u64) -> bool {
         self.anyone_waits_for(name)
             && (self.evicted.contains_key(&name)
@@ -21,8 +21,8 @@ impl Model {
                 || self.turn(name, now).is_some())
     }
 
-    /// Who is served next: the first waiter if it is admitted or holds the lock itself, and wherever it stands one that
-    /// holds the lock for itself.
+    /// The waiter that is served next: the first waiter, if it is admitted or holds the lock itself, or, at any place,
+    /// a waiter that holds the lock exclusively.
     pub(super) fn turn(&self, name: LockName, now: u64) -> Option<Waiting> {
         let live = match self.content(name) {
             Some(Content::OtherType) => return None,
@@ -45,7 +45,7 @@ impl Model {
         self.elapsed < self.quarantine_ends
     }
 
-    /// Whether the key, whatever was evicted, holds no lock, and none is granted for a while.
+    /// Whether the key holds no lock, whatever was evicted, and nothing may be granted for a while.
     pub(super) fn rests(&self, name: LockName, now: u64) -> bool {
         self.is_quarantined() && self.keys.get(&name).is_none_or(|key| has_run_out(key, now))
     }
@@ -61,12 +61,13 @@ impl Model {
         let _state = self.state(self.keys.get(&name).cloned(), now);
     }
 
-    /// The same, of a lock that may have been evicted.
+    /// A lock that may have been evicted is looked at, and nothing is done.
     pub(super) fn peeks(&mut self, name: LockName, now: u64) {
         let _state = self.state(self.content(name), now);
     }
 
-    /// Gives the lock to whoever is next, until nobody is served or nobody waits, or so many left the queue.
+    /// Gives the lock to the next waiters, until nobody is served, nobody waits, or `at_most` waiters have left the
+    /// queue.
     pub(super) fn settle(&mut self, name: LockName, at_most: usize, now: u64) {
         for _ in 0..at_most {
             if !self.anyone_waits_for(name) {
@@ -102,7 +103,7 @@ impl Model {
                     && self.ended.contains_key(&connection)
                     && self.answers.last().is_some_and(is_granted)
                 {
-                    // Its grace counts from the grant.
+                    // The grace counts from the grant.
                     self.ended.insert(connection, self.elapsed);
                 }
                 if let Some(&(_, Reply::Fence(fence))) = self.answers.get(answered)
@@ -115,7 +116,7 @@ impl Model {
                 self.answers.extend(told.into_iter().filter_map(by_ticket));
             }
         }
-        // More may be let in, after others have had their turn.
+        // More waiters may be admitted, after others have had their turn.
         if self.anyone_waits_for(name)
             && let Some(content @ Content::Lock(_)) = self.keys.get(&name)
         {
@@ -123,7 +124,7 @@ impl Model {
         }
     }
 
-    /// The server evicts a key. What it held is put back, if it was this lock, and its lease lasts.
+    /// The server evicts a key. If the key held this lock, and the lease lasts, the lock is written again later.
     pub(super) fn evict(&mut self, name: LockName, lock: Option<Content>, now: u64) {
         self.keys.remove(&name);
         self.evicted.remove(&name);
@@ -134,7 +135,7 @@ impl Model {
         }
     }
 
-    /// An evicted lock is put back, unless its key holds something else now, or its lease is over.
+    /// Writes an evicted lock again, unless its key holds something else now, or its lease is over.
     pub(super) fn put_back(&mut self, name: LockName, now: u64) {
         if let Some(lock) = self.evicted.remove(&name)
             && !self.keys.contains_key(&name)
@@ -144,7 +145,7 @@ impl Model {
         }
     }
 
-    /// What a lock that somebody waits for was when last looked at.
+    /// The last known value of a lock with waiters.
     pub(super) fn seen(&self, name: LockName) -> Option<Content> {
         self.seen.get(&name).cloned()
     }
@@ -157,7 +158,7 @@ impl Model {
         self.evicted.len()
     }
 
-    /// What was evicted is not coming back: all of it, or a database's, or one lock.
+    /// Forgets evictions that will not be undone: all, those of a database, or of one lock.
     pub(super) fn forget_evictions(&mut self, is_gone: impl Fn(LockName) -> bool) {
         self.evicted.retain(|&name, _| !is_gone(name));
     }

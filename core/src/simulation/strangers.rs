@@ -8,8 +8,8 @@ use super::world::{KEYS, Server, State, lock};
 use crate::lock::{Holds, Seen, Stored, Suspicion, learn_from};
 
 impl Server {
-    /// `SET`, with an expiry or without, of a foreign lock (fence 0) or of a value as the module writes it; or
-    /// a write of another type. The module is not told of these, unless there is an expiry.
+    /// `SET`, with or without an expiry, of a foreign lock (fence 0) or of a value as the module writes it, or a write
+    /// of another type. Without an expiry, the module is not told.
     pub(super) fn put(&self, name: LockName, content: Content) {
         self.remove_if_expired(name);
         let mut state = self.state.borrow_mut();
@@ -37,7 +37,7 @@ impl Server {
         }
     }
 
-    /// A replica reads the grants it is sent, and must be above them when it becomes primary.
+    /// A replica reads the grants that it is sent, and must be above them when it becomes a primary.
     fn follow(&self, state: &mut State, content: &Content) {
         if let Content::Lock(lock) = content {
             let (value, now, monotonic) = (value_of(lock), state.now(), state.monotonic());
@@ -58,7 +58,7 @@ impl Server {
         }
     }
 
-    /// `PEXPIREAT`; in the past it deletes. `PERSIST` without a deadline.
+    /// `PEXPIREAT`, which deletes if the time is past, or `PERSIST` if there is no deadline.
     pub(super) fn expire_at(&self, name: LockName, until: Option<u64>) {
         self.remove_if_expired(name);
         if until.is_some_and(|until| until < self.state.borrow().wall_millis()) {
@@ -145,7 +145,7 @@ impl Server {
         is_kept.expect("nothing is lent out")
     }
 
-    /// The server's own search for keys that have expired.
+    /// The server's own search for expired keys.
     pub(super) fn remove_expired(&self) {
         let state = self.state.borrow();
         let now = state.wall_millis();
@@ -160,7 +160,7 @@ impl Server {
     }
 }
 
-/// As the module writes it, or as an older client does.
+/// The value as the module writes it, or as an older client does.
 fn value_of(lock: &Lock) -> Vec<u8> {
     let mut value = String::new();
     for Held { holder, fence, own_end, share } in &lock.holds {

@@ -1,4 +1,4 @@
-//! How often clients were told what, to be compared with the counters that an operator is shown.
+//! Counts what clients were told, for comparison with the counters that an operator sees.
 
 use crate::engine::{Answer, Done};
 use crate::lock::{Decision, WaitKind};
@@ -40,7 +40,7 @@ impl Tally {
         }
     }
 
-    /// What a request came to whose client does not wait.
+    /// Counts the outcome of a request whose client does not wait.
     pub(super) fn requested(&mut self, done: &Done<'_>) {
         match done.decision {
             Decision::Granted(_) => self.grants += 1,
@@ -54,7 +54,7 @@ impl Tally {
         }
     }
 
-    /// What a wait came to.
+    /// Counts the outcome of a wait.
     pub(super) fn answered(&mut self, kind: WaitKind, answer: &Answer) {
         match (answer, kind) {
             (Answer::Granted { .. }, _) => {
@@ -67,7 +67,7 @@ impl Tally {
                 self.waits_granted += 1;
             }
             (Answer::GaveUp, WaitKind::Blocked) => self.waits_timed_out += 1,
-            // Its owner is told nothing.
+            // The owner is told nothing.
             (Answer::GaveUp, WaitKind::Ticket) => {}
             (Answer::Refused(_), _) => self.waits_refused += 1,
         }

@@ -1,4 +1,4 @@
-//! Tickets that come to their end, of which nobody is told but of a grant; and channels on which nobody hears of that.
+//! Tickets that end, whose clients are told only of a grant, and channels without subscribers.
 
 use super::alike::MICROS_PER_MILLI;
 use super::model::{Client, LockName, Model, Reply, Waiting, Waits};
@@ -24,7 +24,7 @@ impl Waits {
     }
 }
 
-/// A grant that was published where nobody hears.
+/// A grant that was published on a channel without subscribers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unheard {
     pub(super) name: LockName,
@@ -34,7 +34,7 @@ pub(super) struct Unheard {
 }
 
 impl Model {
-    /// This one was granted the lock. If nobody hears of it, the lease is short.
+    /// This waiter was granted the lock. If the channel has no subscriber, the lease is short.
     pub(super) fn announce(&mut self, waiting: &Waiting, fence: u64, now: u64) {
         let Some(channel) = waiting.channel.filter(|channel| self.deaf.contains(channel)) else {
             return;
@@ -52,8 +52,8 @@ impl Model {
         self.unheard.retain(|unheard| unheard.fence != fence);
     }
 
-    /// Nobody has claimed these in time. The other grants that were published on the same channel are taken back, and
-    /// who waits for one there is to leave.
+    /// Drops the grants that nobody has claimed in time. Returns the other grants on their channels, which are taken
+    /// back. Waiters with these channels must leave.
     pub(super) fn give_up_unheard(&mut self) -> Vec<Unheard> {
         let mut others = Vec::new();
         let first_due = |model: &Self| {
@@ -70,13 +70,13 @@ impl Model {
         others
     }
 
-    /// Whether nobody hears where the grant of this one was to be published.
+    /// Whether this client's channel has no subscriber.
     fn is_deaf(&self, client: Client) -> bool {
         let channel = self.waiter_of(client).and_then(|waiting| waiting.channel);
         channel.is_some_and(|channel| self.found_deaf.contains_key(channel))
     }
 
-    /// All who were to leave are gone, if the engine has done all there was to do.
+    /// If the engine has done everything that was due, all waiters that had to leave are gone.
     pub(super) fn assert_deaf_are_gone(&mut self) {
         for (&channel, &since) in &self.found_deaf {
             let is_left =
@@ -89,7 +89,7 @@ impl Model {
 }
 
 impl Server {
-    /// A ticket has come to its end.
+    /// A ticket has ended.
     pub(super) fn ticket_is_over(&self, name: LockName, ticket: &KeptTicket, answer: &Answer) {
         let client = Client::try_from(ticket.client).expect("a small number");
         let state = &mut *self.state.borrow_mut();

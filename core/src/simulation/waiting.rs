@@ -1,4 +1,4 @@
-//! The model, continued: who waits, in which order, and who leaves.
+//! The model, continued: the waiters, their order, and how they leave.
 
 use super::model::{Client, LockName, Model, Reply, Waiting};
 use crate::lock::WaitKind;
@@ -18,7 +18,7 @@ impl Model {
         self.waiters[at] = Waiting { since: old.since, ..new };
     }
 
-    /// Those who wait on a connection and those who wait by a ticket have limits of their own.
+    /// Waiters on connections and waiters with tickets have separate limits.
     fn has_room(&self, new: &Waiting) -> bool {
         let all = self.waiters.iter().filter(|other| other.kind == new.kind);
         let of_lock = all.clone().filter(|other| other.name == new.name);
@@ -30,13 +30,13 @@ impl Model {
         }
     }
 
-    /// A release without a fence gives up the place of a ticket.
+    /// A release without a fence gives up its owner's ticket.
     pub(super) fn gives_up_ticket(&mut self, name: LockName, owner: &str) {
         let ticket = self.waits(name, owner).filter(|waiting| waiting.kind == WaitKind::Ticket);
         self.gave_up = ticket.and_then(|ticket| self.leave(ticket.client)).map(|left| left.client);
     }
 
-    /// A client is gone from its queue. What it was told, if anything, is told elsewhere.
+    /// A client leaves its queue. Another function says what the client is told, if anything.
     pub(super) fn leave(&mut self, client: Client) -> Option<Waiting> {
         let at = self.waiters.iter().position(|waiting| waiting.client == client)?;
         let gone = self.waiters.remove(at);
@@ -54,13 +54,13 @@ impl Model {
         self.waiters.iter().any(|waiting| waiting.client == client)
     }
 
-    /// Whether this one, who is gone, came after another who waits for the same lock.
+    /// Whether this waiter, which has left, came after another waiter for the same lock.
     pub(super) fn waits_behind(&self, gone: &Waiting) -> bool {
         self.waiters_for(gone.name).any(|waiting| waiting.since < gone.since)
     }
 
-    /// Whether this one may give up now: its patience has ended, and nobody's ended before who waits in the same way. Those
-    /// who wait on connections come first.
+    /// Whether this client may give up now: its patience has ended, and no patience of the same kind of wait ended
+    /// earlier. Waiters on connections give up first.
     pub(super) fn is_first_to_give_up(&self, client: Client) -> bool {
         let ends = |waiting: &Waiting| Some((waiting.kind, waiting.gives_up?));
         let is_due = |&(_, end): &(_, u64)| end <= self.elapsed;

@@ -1,7 +1,8 @@
 //! A tiny server: keys that expire, pauses, a role, and a clock that is stepped. See also
 //! [`strangers`](super::strangers).
 //!
-//! Whatever happens to a key happens to the model's too, and is told to the engine in the way of the real server's events.
+//! Every event of a key also happens to the model's key, and the engine is told of it in the way of the real server's
+//! events.
 
 use super::alike::{
     CONNECTIONS, FENCE_MARGIN_MILLIS, MICROS_PER_MILLI, PAUSE_MICROS, RECHECK_MICROS,
@@ -19,7 +20,6 @@ use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Name, Now, Room, Susp
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Every key there is.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
 
 pub(super) struct Server {
@@ -28,57 +28,56 @@ pub(super) struct Server {
 }
 
 pub(super) struct State {
-    /// Whether the server tells of an eviction while the value is still there.
+    /// Whether the server announces an eviction while the value still exists.
     pub(super) tells_what_it_evicts: bool,
     pub(super) model: Model,
     pub(super) history: History,
     pub(super) answers: Vec<(Client, Reply)>,
     pub(super) tally: Tally,
-    /// Where to find those who wait.
+    /// The engine's waiter of each waiting client.
     pub(super) parked: BTreeMap<Client, WaiterId>,
     /// Grants on their way to clients that have not heard of them.
     pub(super) in_flight: Vec<(Client, WaiterGrant)>,
-    /// The connections that are open now.
     pub(super) connections: [u64; CONNECTIONS],
     pub(super) next_connection: u64,
-    /// That of the command that is being executed, if it matters.
+    /// The connection of the current command, if it matters.
     pub(super) connection: Option<u64>,
-    /// On which connections those came whose holds are to end with them.
+    /// The connections that the holds of these clients are bound to.
     pub(super) connection_of: BTreeMap<Client, u64>,
-    /// Who is about to join a queue.
+    /// The client that is about to join a queue.
     pub(super) joining: Option<Client>,
     pub(super) requested: Option<Requested>,
-    /// Whether the next client that is told of its grant is gone by then.
+    /// Whether the next client that is told of its grant has already left.
     pub(super) dies_at_once: bool,
     /// Whether a command that may change a lock is being executed.
     pub(super) in_command: bool,
-    /// An evicted lock that the engine is to put back now.
+    /// An evicted lock that the engine must write again now.
     returning: Option<(LockName, Content)>,
     pub(super) is_open: bool,
     pub(super) role: Role,
     pub(super) room: Room,
-    /// A lock whose slot is on its way to another node.
+    /// A lock whose slot is being migrated to another node.
     pub(super) gone: Option<LockName>,
-    /// How much is done before other clients have their turn.
+    /// How much is done before other clients get their turn.
     pub(super) at_once: usize,
-    /// By how much the clock by which keys expire is behind: in a transaction it stands still.
+    /// How far the clock of key expiry is behind: in a transaction it stands still.
     pub(super) lag_millis: u64,
     /// The locks that the engine has settled in this step.
     pub(super) settled: Vec<LockName>,
-    /// Whether the module hears of what happens to keys.
+    /// Whether the module is told of what happens to keys.
     pub(super) is_heard: bool,
     pub(super) keys: Keyspace,
-    /// Time that has passed, in microseconds; the wall clock may tell another.
+    /// Time that has passed, in microseconds. The wall clock may differ.
     elapsed: u64,
     pub(super) wall: u64,
-    /// Until when, in elapsed time, a lock may be found not to be settled.
+    /// Until when, in elapsed time, a lock may be found unsettled.
     excused: BTreeMap<LockName, u64>,
-    /// Until when, in elapsed time, any lock may be, because writes were not allowed, or nothing was
+    /// Until when, in elapsed time, any lock may be found unsettled, because writes were not allowed, or nothing was
     /// granted.
     paused_until: u64,
-    /// For how long a server grants nothing when it has become a primary.
+    /// How long a new primary grants nothing.
     quarantine_millis: u64,
-    /// The latest time that the wall clock has told the queues since the module last worked.
+    /// The latest wall time that the queues were told since the module last worked.
     told_at: u64,
 }
 
@@ -103,7 +102,7 @@ impl State {
         self.role == Role::Primary
     }
 
-    /// The engine looks at a lock, or is about to put it off.
+    /// The engine looks at a lock, or is about to defer it.
     pub(super) fn settles(&mut self, name: LockName) {
         self.settled.push(name);
         if self.model.anyone_waits_for(name) {
@@ -111,13 +110,13 @@ impl State {
         }
     }
 
-    /// Somebody was told that it holds the lock.
+    /// A client was told that it holds the lock.
     pub(super) fn told(&mut self, name: LockName, fence: u64) {
         let is_learned = fence <= self.now().plus_millis(FenceClock::HORIZON_MILLIS).micros();
         self.history.told(name, fence, is_learned);
     }
 
-    /// The engine has opened the key to write it. If the lock was evicted, it puts it back now, or not at all.
+    /// The engine has opened the key to write it. An evicted lock is written again now, or never.
     pub(super) fn puts_back(&mut self, name: LockName, now: u64) {
         let Some(lock) = self.model.evicted(name) else { return };
         let was_there = self.model.keys.contains_key(&name);
@@ -129,7 +128,7 @@ impl State {
         }
     }
 
-    /// The engine puts an evicted lock back.
+    /// The engine writes an evicted lock again.
     pub(super) fn restores(&mut self, name: LockName, value: &[u8], deadline: Option<Deadline>) {
         let has_run_out = deadline.is_some_and(|deadline| deadline.has_passed(self.now()));
         assert!(!has_run_out, "{name:?} was put back, but its lease has run out");
@@ -197,8 +196,8 @@ impl Server {
     pub(super) fn steps(&self, micros: i64) {
         let state = &mut *self.state.borrow_mut();
         state.wall = state.wall.saturating_add_signed(micros);
-        // Set back, but not to before the queues were last told the time: they cannot know, and are late by
-        // as much.
+        // The clock was set back, but not to before the queues were last told the time: they cannot know, and are late
+        // by as much.
         if micros < 0 && state.wall >= state.told_at {
             let late = micros.unsigned_abs();
             state.paused_until += late;
@@ -206,7 +205,7 @@ impl Server {
         }
     }
 
-    /// Does what is due, as the timer does it.
+    /// Does what is due, as the timer does.
     pub(super) fn work(&self) {
         let mut state = self.state.borrow_mut();
         state.told_at = state.wall;
@@ -226,13 +225,13 @@ impl Server {
         assert!(self.state.borrow().returning.is_none(), "an evicted lock was not put back");
     }
 
-    /// Whether [`Server::work`] has done all there was to do.
+    /// Whether [`Server::work`] has done everything that was due.
     pub(super) fn is_at_rest(&self) -> bool {
         let now = self.state.borrow().clocks();
         self.engine.next_due(now).is_none_or(|due| due > now.wall)
     }
 
-    /// Whoever opens a key makes the server remove it if it has expired.
+    /// Opening a key makes the server remove it if it has expired.
     pub(super) fn remove_if_expired(&self, name: LockName) {
         let state = self.state.borrow();
         let at_millis = state.wall_millis() - state.lag_millis;
@@ -275,7 +274,7 @@ impl Server {
         self.state.borrow_mut().role = role;
     }
 
-    /// A slot is on its way to another node, and the cluster says so.
+    /// A slot is being migrated to another node, and the cluster says so.
     pub(super) fn slot_goes(&self, name: LockName) {
         self.state.borrow_mut().gone = Some(name);
         self.engine.slots_moved();
@@ -309,9 +308,7 @@ impl Server {
         state.model.most_tickets = tickets;
     }
 
-    // Events.
-
-    /// The module is told that something happened to the key, unless that got lost.
+    /// The module is told that something happened to the key, unless the event got lost.
     pub(super) fn touched(&self, name: LockName, suspicion: Suspicion) {
         let mut state = self.state.borrow_mut();
         if !state.is_heard {
@@ -322,7 +319,7 @@ impl Server {
         self.engine.suspect([place.key].into_iter(), || Some(suspicion), || clocks.wall);
         let is_marked = self.engine.with_queues(|queues| queues.is_marked(place));
         if state.model.anyone_waits_for(name) && !is_marked {
-            // It was just looked at, and is not looked at again for a moment.
+            // The lock was just looked at, and is not looked at again for a moment.
             let next = self.engine.with_queues(|queues| queues.next_due(clocks));
             let gap_millis = suspicion.gap_millis();
             let latest = clocks.wall.plus_millis(gap_millis);
@@ -334,13 +331,12 @@ impl Server {
     }
 }
 
-// What the simulation wants to know.
 impl State {
     pub(super) fn unheard(&mut self, name: LockName) {
         self.excused.insert(name, self.elapsed + RECHECK_MICROS);
     }
 
-    /// Called after every step: until when somebody may be found waiting for a free lock.
+    /// Called after every step. Records until when a waiter may be found waiting for a free lock.
     pub(super) fn notes_pause(&mut self) {
         let micros = match self.role {
             Role::Primary => return,
@@ -350,7 +346,7 @@ impl State {
         self.paused_until = self.paused_until.max(self.elapsed + micros);
     }
 
-    /// Whether the module may do now what it has put off.
+    /// Whether the module may still defer its work.
     pub(super) fn is_paused(&self) -> bool {
         self.elapsed <= self.paused_until
     }
@@ -360,7 +356,7 @@ impl State {
     }
 }
 
-/// As the module knows it.
+/// The name as the module knows it.
 pub(super) fn lock(name: LockName) -> Name<'static> {
     Name::new(name.0, name.1.as_bytes())
 }

@@ -1,17 +1,17 @@
 //! The server's functions, by name.
 //!
-//! The crate's bindings are pointers that the server fills in at load, as far as it knows the names.
-//! [`api!`] is for those every supported server has: [`missing`] lists them, and a module that lacks one
-//! does not load. [`optional!`] is for those that came later.
+//! The crate's bindings are pointers that the server fills in at load, if it knows the names. [`api!`] is for
+//! functions that every supported server has: [`missing`] lists them, and the module does not load if one is missing.
+//! [`optional!`] is for functions that came later.
 
 use redis_module::raw;
 use std::ffi::c_int;
 
-/// A function the module cannot do without.
+/// A function that the module cannot do without.
 macro_rules! api {
     ($name:ident) => {{
-        // SAFETY: the server fills in the pointer once, before any code of ours runs, on this thread;
-        // reading it is a plain copy.
+        // SAFETY: the server fills in the pointer once, at the beginning of the load and on this thread, and no code of
+        // ours reads it earlier. Reading it is a plain copy.
         #[allow(unused_unsafe, reason = "it may stand in an unsafe block and need not")]
         let function = unsafe { redis_module::raw::$name };
         match function {
@@ -31,14 +31,14 @@ macro_rules! optional {
 
 pub(crate) use {api, optional};
 
-/// What the server takes for success and failure.
+/// The server's values for success and failure.
 pub(crate) const fn status(ok: bool) -> c_int {
     let status = if ok { raw::REDISMODULE_OK } else { raw::REDISMODULE_ERR };
     #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "it is 0 or 1")]
     return status as c_int;
 }
 
-/// A flag of the bindings, which have them as unsigned, for the functions, which take them as signed.
+/// A flag, unsigned in the bindings, for functions that take it signed.
 pub(crate) const fn flag(bits: u32) -> c_int {
     bits.cast_signed()
 }
@@ -56,7 +56,7 @@ macro_rules! names_of_missing {
     }};
 }
 
-/// The functions used through [`api!`] that the server at hand lacks.
+/// The functions used through [`api!`] that this server lacks.
 pub(crate) fn missing() -> Vec<&'static str> {
     names_of_missing![
         RedisModule_AvoidReplicaTraffic,
@@ -133,7 +133,8 @@ pub(crate) fn missing() -> Vec<&'static str> {
     ]
 }
 
-/// Where `api!` ends up if a function is used that [`missing`] does not list; a test compares the two.
+/// Called if `api!` is used for a function that is missing and that [`missing`] does not list. A test compares the
+/// lists.
 #[cold]
 #[expect(clippy::panic, reason = "the guard turns it into an error reply")]
 pub(crate) fn never_checked(name: &str) -> ! {

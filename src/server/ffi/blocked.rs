@@ -1,41 +1,43 @@
-//! The server's handle of a client that a module has blocked.
+//! The server's handle of a blocked client.
 
 use super::api::api;
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
-/// By which a client is unblocked. There is one for each blocked client, it cannot be copied, and [`Handle::unblock`] takes
-/// it: so nobody is unblocked twice, of which the server dies. It must not be lost, or its client stays blocked.
+/// Unblocks a client. There is one handle for each blocked client, it cannot be copied, and [`Handle::unblock`]
+/// consumes it. So no client is unblocked twice, which would crash the server. A lost handle leaves its client
+/// blocked.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Handle(NonNull<RedisModuleBlockedClient>);
 
-/// By which a blocked client is known, and not unblocked.
+/// Identifies a blocked client, and cannot unblock it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Address(*mut RedisModuleBlockedClient);
 
-/// What the server calls for a blocked client.
+/// The functions that the server calls for a blocked client.
 #[derive(Clone, Copy)]
 pub(crate) struct Callbacks {
     pub(crate) reply: raw::RedisModuleCmdFunc,
-    /// For a client that `CLIENT UNBLOCK` ends. Without it, the server refuses that.
+    /// For a client that `CLIENT UNBLOCK` ends. Without this callback the server refuses `CLIENT UNBLOCK`.
     pub(crate) interrupted: raw::RedisModuleCmdFunc,
     pub(crate) disconnected: raw::RedisModuleDisconnectFunc,
-    /// Gets what [`Handle::unblock`] was given, last of all.
+    /// Called last. Gets what was passed to [`Handle::unblock`].
     pub(crate) free:
         Option<unsafe extern "C" fn(ctx: *mut RedisModuleCtx, private_data: *mut c_void)>,
 }
 
 impl Handle {
-    /// Blocks the client of the command being executed, without a native timeout. `None` if the server does not block it.
+    /// Blocks the client of the current command, without a native timeout. `None` if the server does not block the
+    /// client.
     pub(crate) fn block(ctx: *mut RedisModuleCtx, callbacks: Callbacks) -> Option<Self> {
         let Callbacks { reply, interrupted, disconnected, free } = callbacks;
-        // SAFETY: the context is that of the command being executed, in which blocking is allowed; the callbacks
-        // have the signatures the server calls; 0 is no native timeout.
+        // SAFETY: the context is that of the current command, in which blocking is allowed. The callbacks have the
+        // signatures that the server calls. 0 means no native timeout.
         let handle = unsafe { api!(RedisModule_BlockClient)(ctx, reply, interrupted, free, 0) };
         let handle = NonNull::new(handle)?;
-        // SAFETY: the handle is new and valid; the callback has the signature the server calls.
+        // SAFETY: the handle is new and valid, and the callback has the signature that the server calls.
         unsafe { api!(RedisModule_SetDisconnectCallback)(handle.as_ptr(), disconnected) };
         Some(Self(handle))
     }
@@ -44,20 +46,20 @@ impl Handle {
         Address(self.0.as_ptr())
     }
 
-    /// For a callback of the server's, which gets it back.
+    /// For a server callback, which gets the handle back.
     pub(crate) fn into_raw(self) -> *mut c_void {
         self.0.as_ptr().cast()
     }
 
     /// # Safety
-    /// It is what [`Handle::into_raw`] returned, come back for the first and only time.
+    /// `raw` is what [`Handle::into_raw`] returned, and comes back for the first and only time.
     pub(crate) unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         NonNull::new(raw.cast()).map(Self)
     }
 
-    /// Unblocks the client, and lets this reply to it.
+    /// Unblocks the client, after `reply` has replied to it.
     pub(crate) fn reply(self, reply: impl FnOnce(*mut RedisModuleCtx)) {
-        // SAFETY: the handle came from `block`; the context is freed before the client is unblocked.
+        // SAFETY: the handle came from `block`, and the context is freed before the client is unblocked.
         unsafe {
             let ctx = api!(RedisModule_GetThreadSafeContext)(self.0.as_ptr());
             reply(ctx);
@@ -66,9 +68,9 @@ impl Handle {
         self.unblock(ptr::null_mut());
     }
 
-    /// Unblocks the client. The callbacks that come after it find this data.
+    /// Unblocks the client. The callbacks that follow get this data.
     pub(crate) fn unblock(self, private_data: *mut c_void) {
-        // SAFETY: the handle came from `block`, and this is the only time that it is used: it is consumed here.
+        // SAFETY: the handle came from `block`, and is used only once, because it is consumed here.
         unsafe { api!(RedisModule_UnblockClient)(self.0.as_ptr(), private_data) };
     }
 }

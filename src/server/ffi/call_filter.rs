@@ -1,9 +1,8 @@
-//! What the module calls is executed under its own name, or not at all.
+//! A command that the module calls is executed under its own name, or not at all.
 //!
-//! The server lets the command filters of every module change what a module calls, also which command it is. Nobody has
-//! looked at the one that a filter puts in its place: if that one blocks, the server dies. So for each call a filter of our
-//! own is installed behind all others. It takes the name away from a command that has another one by then, and the server
-//! finds no such command.
+//! The command filters of every module can change a call of this module, even into another command. Nobody has checked
+//! the replacement: if it blocks, the server crashes. So for each call the module installs its own filter after all
+//! others. If the command has another name by then, the filter removes the name, and the server finds no such command.
 
 use super::api::{api, flag};
 use super::main_thread::MainThread;
@@ -13,11 +12,11 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
 
-/// The entry that the server calls, and that calls [`look`].
+/// The function that the server calls, and that calls [`look`].
 static ENTRY: MainThread<Cell<raw::RedisModuleCommandFilterFunc>> =
     MainThread::new(Cell::new(None));
 
-/// What is being called, until the filter has seen it.
+/// The name of the called command, until the filter has seen it.
 static CALLED: MainThread<Cell<Option<NonNull<CStr>>>> = MainThread::new(Cell::new(None));
 
 static IS_REPLACED: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
@@ -26,13 +25,13 @@ pub(crate) fn enter_by(entry: raw::RedisModuleCommandFilterFunc) {
     ENTRY.set(entry);
 }
 
-/// Calls the command of this name. `None` if a filter has made it another one: then nothing was executed.
+/// Calls the command of this name. `None` if a filter has replaced the command: then nothing was executed.
 pub(crate) fn unreplaced<R>(
     ctx: *mut RedisModuleCtx,
     name: &CStr,
     call: impl FnOnce() -> R,
 ) -> Option<R> {
-    // This may be a call within another one.
+    // This call may be inside another call.
     let former = (CALLED.replace(Some(NonNull::from(name))), IS_REPLACED.replace(false));
     let filter = Filter::installed(ctx);
     let outcome = call();
@@ -41,15 +40,15 @@ pub(crate) fn unreplaced<R>(
     if IS_REPLACED.replace(former.1) { None } else { Some(outcome) }
 }
 
-/// Looks at what has become of the command that is being called. What passes behind it comes from its execution. What passes
-/// before it is called by a filter: it cannot be told from one that has replaced the command, and is not executed either.
+/// Checks whether the called command was replaced. Commands that pass after it come from its execution. A command that
+/// passes before it is called by a filter: it cannot be told from a replacement, so it is not executed either.
 ///
 /// # Safety
-/// It is the context that the server has called the filter with.
+/// `filtered` is the context that the server has called the filter with.
 pub(crate) unsafe fn look(filtered: *mut RedisModuleCommandFilterCtx) {
     let Some(name) = CALLED.get() else { return };
-    // SAFETY: the name outlives the call, which has not returned. The context is valid, and has at least one word. The server
-    // takes over the string, which belongs to no context.
+    // SAFETY: the name outlives the call, which has not returned. The context is valid, and has at least one word. The
+    // server takes over the string, which belongs to no context.
     unsafe {
         let word = api!(RedisModule_CommandFilterArgGet)(filtered, 0);
         let is_it = bytes_of(word).eq_ignore_ascii_case(name.as_ref().to_bytes());
@@ -80,8 +79,8 @@ impl Filter {
 
 impl Drop for Filter {
     fn drop(&mut self) {
-        // SAFETY: installed with this context and removed once. No filter is being called, unless it is one that led to this
-        // call, and the server goes on behind that one.
+        // SAFETY: installed with this context and removed once. No filter is being called, except one that led to this
+        // call, and the server continues after that one.
         unsafe { api!(RedisModule_UnregisterCommandFilter)(self.ctx, self.filter) };
     }
 }

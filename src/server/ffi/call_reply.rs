@@ -1,4 +1,4 @@
-//! What the server replied to a command that the module had it execute.
+//! The server's reply to a command that the module called.
 
 use super::api::{api, optional, status};
 use super::call_filter;
@@ -8,44 +8,44 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// As in `REDISMODULE_REPLY_ERROR` and `_PROMISE`, which the crate has as another type than its functions.
+/// The values of `REDISMODULE_REPLY_ERROR` and `_PROMISE`, whose types in the crate do not match its functions.
 const REPLY_ERROR: c_int = 1;
 const REPLY_PROMISE: c_int = 12;
 
-/// Freed with its last use.
+/// A reply, freed when it is dropped.
 pub(crate) struct CallReply(NonNull<raw::RedisModuleCallReply>);
 
 impl CallReply {
-    /// What a call of the command of this name comes to. `None` if the server does not execute it.
+    /// The reply to a call of the command of this name. `None` if the server does not execute the command.
     ///
     /// # Safety
-    /// `call` calls that command, and returns what came of it, which nobody else frees.
+    /// `call` calls that command, and returns its reply, which nobody else frees.
     pub(crate) unsafe fn of_call(
         ctx: *mut RedisModuleCtx,
         name: &CStr,
         call: impl FnOnce() -> *mut raw::RedisModuleCallReply,
     ) -> Option<Self> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees that `call` returns a reply which nobody else frees.
         call_filter::unreplaced(ctx, name, || unsafe { Self::given(call()) }).flatten()
     }
 
     /// `None` for null.
     ///
     /// # Safety
-    /// Nobody else frees it.
+    /// Nobody else frees the reply.
     pub(crate) unsafe fn given(reply: *mut raw::RedisModuleCallReply) -> Option<Self> {
         NonNull::new(reply).map(Self)
     }
 
-    /// Has the server execute a command with one, two or three arguments. `None` if it does not, as where the command was
-    /// renamed.
+    /// Calls a command with one, two or three arguments. `None` if the server does not execute it, for example because
+    /// the command was renamed.
     pub(crate) fn to(
         ctx: *mut RedisModuleCtx,
         command: &CStr,
         arguments: &[&CStr],
     ) -> Option<Self> {
         let (call, name) = (api!(RedisModule_Call), command.as_ptr());
-        // SAFETY: each format takes so many C strings; the reply goes nowhere else.
+        // SAFETY: each format takes as many C strings as are passed. Nobody else gets the reply.
         unsafe {
             Self::of_call(ctx, command, || match *arguments {
                 [only] => call(ctx, name, c"c".as_ptr(), only.as_ptr()),
@@ -59,17 +59,17 @@ impl CallReply {
         }
     }
 
-    /// The text that it is.
+    /// The reply, if it is a text.
     pub(crate) fn text(&self) -> Option<&[u8]> {
         self.whole().text()
     }
 
-    /// The text at this position of those that it lists.
+    /// The text at this position of a list.
     pub(crate) fn text_at(&self, position: usize) -> Option<&[u8]> {
         self.whole().at(position)?.text()
     }
 
-    /// The text that it is, or those that it lists.
+    /// The text, or the texts of a list.
     pub(crate) fn texts(&self) -> Vec<&[u8]> {
         self.whole().texts()
     }
@@ -78,72 +78,72 @@ impl CallReply {
         Part { part: self.0, reply: PhantomData }
     }
 
-    /// The text of the error that it is.
+    /// The text of an error reply.
     pub(crate) fn error(&self) -> Option<&[u8]> {
-        // SAFETY: the reply lives as long as this does.
+        // SAFETY: the reply lives as long as `self`.
         let kind = unsafe { api!(RedisModule_CallReplyType)(self.0.as_ptr()) };
         if kind == REPLY_ERROR { self.text() } else { None }
     }
 
-    /// Whether it only says that the reply comes later: what was called is blocked.
+    /// Whether the reply comes later, because the called command is blocked.
     pub(crate) fn is_promise(&self) -> bool {
-        // SAFETY: the reply lives as long as this does.
+        // SAFETY: the reply lives as long as `self`.
         unsafe { api!(RedisModule_CallReplyType)(self.0.as_ptr()) == REPLY_PROMISE }
     }
 
-    /// Whether the server knows promises.
+    /// Whether the server has promises.
     pub(crate) fn may_be_promised() -> bool {
         optional!(RedisModule_CallReplyPromiseSetUnblockHandler).is_some()
     }
 
-    /// Has the server call this with the reply, when that comes.
+    /// Makes the server call this function with the reply, when it arrives.
     pub(crate) fn when_kept(&self, call: raw::RedisModuleOnUnblocked, data: *mut c_void) {
         if let Some(when_unblocked) = optional!(RedisModule_CallReplyPromiseSetUnblockHandler) {
-            // SAFETY: it is a promise, which lives until the reply has come; the function has the signature that the server
-            // calls.
+            // SAFETY: the reply is a promise, which lives until the reply has arrived. The function has the signature
+            // that the server calls.
             unsafe { when_unblocked(self.0.as_ptr(), call, data) };
         }
     }
 
-    /// Replies with it, as it is. False if the client does not speak its protocol.
+    /// Forwards the reply unchanged. False if the client does not speak the reply's protocol.
     pub(crate) fn forward(&self, ctx: *mut RedisModuleCtx) -> bool {
-        // SAFETY: the context is that of the command being answered. The server copies the reply, which lives as long as this
-        // does.
+        // SAFETY: the context is that of the command being answered. The server copies the reply, which lives as long
+        // as `self`.
         unsafe { api!(RedisModule_ReplyWithCallReply)(ctx, self.0.as_ptr()) == status(true) }
     }
 }
 
-/// A reply, or what it lists.
+/// A reply, or an element of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'r> {
     part: NonNull<raw::RedisModuleCallReply>,
-    /// The server frees the parts of a reply with the reply.
+    /// The server frees the elements of a reply with the reply.
     reply: PhantomData<&'r CallReply>,
 }
 
 impl<'r> Part<'r> {
-    /// What it lists at this position.
+    /// The element at this position of a list.
     pub(crate) fn at(self, position: usize) -> Option<Self> {
-        // SAFETY: the part lives as long as the reply; the server answers null for what is not there.
+        // SAFETY: the part lives as long as the reply. The server returns null for a missing element.
         let part = unsafe { api!(RedisModule_CallReplyArrayElement)(self.part.as_ptr(), position) };
         Some(Self { part: NonNull::new(part)?, reply: PhantomData })
     }
 
-    /// How much it lists, or how long a text it is.
+    /// The number of elements, or the length of a text.
     pub(crate) fn len(self) -> usize {
         // SAFETY: the part lives as long as the reply.
         unsafe { api!(RedisModule_CallReplyLength)(self.part.as_ptr()) }
     }
 
-    /// The number that it is; for anything else one that no server replies with.
+    /// The number. For anything else, a number that no server replies with.
     pub(crate) fn integer(self) -> i64 {
-        // SAFETY: as for `len`.
+        // SAFETY: the part lives as long as the reply.
         unsafe { api!(RedisModule_CallReplyInteger)(self.part.as_ptr()) }
     }
 
     pub(crate) fn text(self) -> Option<&'r [u8]> {
         let mut len = 0;
-        // SAFETY: the server answers null for what is no text; else it points to so many bytes, which live as
+        // SAFETY: the server returns null for anything but a text, otherwise a pointer to `len` bytes, which live as
         // long as the whole reply.
         unsafe {
             let text = api!(RedisModule_CallReplyStringPtr)(self.part.as_ptr(), &raw mut len);
@@ -151,7 +151,7 @@ impl<'r> Part<'r> {
         }
     }
 
-    /// The text that it is, or those that it lists.
+    /// The text, or the texts of a list.
     pub(crate) fn texts(self) -> Vec<&'r [u8]> {
         if let Some(text) = self.text() {
             return vec![text];
@@ -162,7 +162,7 @@ impl<'r> Part<'r> {
 
 impl Drop for CallReply {
     fn drop(&mut self) {
-        // SAFETY: nobody else frees it, and this happens once.
+        // SAFETY: nobody else frees the reply, and it is dropped once.
         unsafe { api!(RedisModule_FreeCallReply)(self.0.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-//! What the server knows of a client.
+//! What the server knows about a client.
 
 use super::api::api;
 use super::call_reply::CallReply;
@@ -6,11 +6,11 @@ use super::string::{OwnedString, bytes_of};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CString, c_void};
 
-/// As whom a client is logged in.
+/// The user of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
-    /// The one that cannot be deleted, as clients that never logged in are. Also those without a user, who may do
-    /// everything.
+    /// The default user, which cannot be deleted. Clients that never logged in have it. Also stands for no user: such
+    /// clients may do everything.
     Default,
     Other,
 }
@@ -24,9 +24,9 @@ impl User {
     }
 }
 
-/// The name of the user as whom this client is logged in. `None` if it is not connected, or has no user.
+/// The name of this client's user. `None` if the client is not connected, or has no user.
 pub(crate) fn user(ctx: *mut RedisModuleCtx, client: u64) -> Option<Vec<u8>> {
-    // SAFETY: takes a valid context and a number; the server answers null, or a string that is ours. Its bytes are
+    // SAFETY: takes a valid context and a number. The server returns null, or a string that is ours, whose bytes are
     // copied before it is freed.
     unsafe {
         let name = api!(RedisModule_GetClientUserNameById)(ctx, client);
@@ -34,14 +34,14 @@ pub(crate) fn user(ctx: *mut RedisModuleCtx, client: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// The client whose context this is.
+/// The client of this context.
 pub(crate) fn id(ctx: *mut RedisModuleCtx) -> u64 {
     // SAFETY: takes a valid context.
     unsafe { api!(RedisModule_GetClientId)(ctx) }
 }
 
-/// Whether the server is about to close the connection, and drops what it is sent. False where it cannot be asked,
-/// because the command was renamed.
+/// Whether the server is about to close the connection, and drops what is sent to it. False if the server cannot be
+/// asked, because the command was renamed.
 pub(crate) fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
     let Ok(client) = CString::new(client.to_string()) else { return false };
     let reply = CallReply::to(ctx, c"CLIENT", &[c"LIST", c"ID", &client]);
@@ -52,17 +52,17 @@ pub(crate) fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
     reply.is_some_and(|reply| reply.text().is_some_and(flags))
 }
 
-/// Whether this is a connection. The client of a script, or of another module's call, is none. It is asked for its
-/// user, because Valkey 9.1 tells of the client that is executing something all else as well. The link to a primary has
-/// no user, and asks for nothing.
+/// Whether this is a connection. The client of a script, or of another module's call, is not. The check asks for the
+/// user, because Valkey 9.1 answers all other questions also for the client that is executing something. The link to a
+/// primary has no user, but sends no requests.
 pub(crate) fn is_connected(ctx: *mut RedisModuleCtx, client: u64) -> bool {
     user(ctx, client).is_some()
 }
 
-/// How much room the server's structure has for an address.
+/// The size of an address in the server's structure.
 const ADDRESS_LENGTH: usize = 46;
 
-/// None if it is not connected, as a call of another module that waits for its reply is not.
+/// The client's flags. None if it is not connected: a call of another module that waits for its reply is not.
 pub(crate) fn flags(client: u64) -> u64 {
     let mut info = raw::RedisModuleClientInfo {
         version: 1,
@@ -73,7 +73,7 @@ pub(crate) fn flags(client: u64) -> u64 {
         db: 0,
     };
     let start: *mut c_void = (&raw mut info).cast();
-    // SAFETY: the server fills in the structure, which is of the version that it names.
+    // SAFETY: the server fills in the structure, whose version field is set.
     unsafe { api!(RedisModule_GetClientInfoById)(start, client) };
     info.flags
 }

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 static DETACHED: MainThread<Cell<Option<NonNull<RedisModuleCtx>>>> =
     MainThread::new(Cell::new(None));
 
-/// Makes it, if there is none: from the context of any call.
+/// Makes the detached context, unless it exists, from any call's context.
 pub(crate) fn detach(ctx: *mut RedisModuleCtx) {
     if DETACHED.get().is_none() {
         // SAFETY: takes a valid context.
@@ -18,12 +18,12 @@ pub(crate) fn detach(ctx: *mut RedisModuleCtx) {
     }
 }
 
-/// `None` until it is made.
+/// The detached context. `None` until it is made.
 pub(crate) fn detached() -> Option<*mut RedisModuleCtx> {
     DETACHED.get().map(NonNull::as_ptr)
 }
 
-/// The server lets go of the module.
+/// Frees the detached context when the server unloads the module.
 pub(crate) fn free() {
     if let Some(ctx) = DETACHED.take() {
         // SAFETY: made in `detach` and forgotten just now.

@@ -12,7 +12,7 @@ pub(crate) fn warning(ctx: *mut RedisModuleCtx, line: &str) {
     write(ctx, c"warning", line);
 }
 
-/// The server puts the module's name in front of the line, except where `ctx` is null.
+/// Writes a line. The server puts the module's name in front, except if `ctx` is null.
 fn write(ctx: *mut RedisModuleCtx, level: &CStr, line: &str) {
     let name = if ctx.is_null() { "leasehold: " } else { "" };
     let line = CString::new(format!("{name}{line}").replace('\0', "\\0")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Thin safe wrappers of the server's functions, as far as they serve any module. Nothing here knows of locks, and
-//! nothing here imports anything from outside this folder.
+//! Thin safe wrappers of the server's functions, useful to any module. Nothing here knows of locks, and nothing here
+//! imports anything from outside this folder.
 
 pub(super) mod api;
 pub(super) mod blocked;

@@ -1,22 +1,22 @@
-//! Which server this is, where it cannot be told from the functions that it has.
+//! Identifies the server, where its functions do not tell.
 
 use super::api::{api, flag, optional};
 use super::call_reply::CallReply;
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::{CStr, c_int};
 
-/// Valkey from 8.1 until 9.1 tells of key events on behalf of the client whose command caused them, in the database
-/// that they are about, and leaves the client there: whoever listens makes every client that sends a `MOVE`, or a
-/// `COPY` to another database, end up in that database, and a replica's link to its primary too (valkey#4024).
+/// Valkey from 8.1 until 9.1 delivers keyspace events on behalf of the client that caused them, in the database of the
+/// key, and leaves the client in that database. With a subscriber, every client that sends a `MOVE`, or a `COPY` to
+/// another database, ends up in that database, and so does a replica's link to its primary (valkey#4024).
 pub(crate) fn misplaces_clients(ctx: *mut RedisModuleCtx) -> bool {
     valkey_version(ctx).is_some_and(|version| ((8, 1)..(9, 1)).contains(&version))
 }
 
-/// Whether threads that read for the server may ask a module for the keys of a command (`getkeys-api`). The server counts
-/// what is being executed meanwhile, and replicates at the end, as if it were on its main thread: it dies.
+/// Whether the server's I/O threads may ask a module for the keys of a command (`getkeys-api`). The server then counts
+/// nested executions, and replicates at the end, as if it were on its main thread, and crashes.
 ///
-/// Redis from 8.2 on does so, in a cluster or not, if it has such threads; Valkey from 8.0 on in a cluster, and from
-/// 9.0 on it may get them at any time.
+/// Redis from 8.2 on does so, in a cluster or not, if it has I/O threads. Valkey does so in a cluster from 8.0 on, and
+/// from 9.0 on it may get I/O threads at any time.
 pub(crate) fn asks_for_keys_in_threads(ctx: *mut RedisModuleCtx, is_in_cluster: bool) -> bool {
     let has_threads = || setting(ctx, c"io-threads").is_none_or(|number| number != b"1");
     match valkey_version(ctx) {
@@ -27,8 +27,8 @@ pub(crate) fn asks_for_keys_in_threads(ctx: *mut RedisModuleCtx, is_in_cluster: 
     }
 }
 
-/// Whether a module may block a client by a key event, which Valkey from 9.0 on lets it do. Valkey 8.1 does not where the
-/// client must not be blocked.
+/// Whether a module may block a client inside a keyspace event: Valkey from 9.0 on. Valkey 8.1 does not block clients
+/// that must not be blocked.
 pub(crate) fn lets_events_block(ctx: *mut RedisModuleCtx) -> bool {
     valkey_version(ctx).is_some_and(|version| version >= (9, 0))
 }
@@ -37,7 +37,7 @@ fn redis_version(ctx: *mut RedisModuleCtx) -> Option<(u32, u32)> {
     numbers(&info_field(ctx, c"server", c"redis_version")?)
 }
 
-/// `None` for Redis.
+/// Valkey's version. `None` for Redis.
 fn valkey_version(ctx: *mut RedisModuleCtx) -> Option<(u32, u32)> {
     numbers(&info_field(ctx, c"server", c"valkey_version")?)
 }
@@ -47,8 +47,8 @@ fn numbers(version: &str) -> Option<(u32, u32)> {
     Some((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
 }
 
-/// Whether the server is one that is known to copy its data to a replica by a fork alone, and to say so in the same step: see
-/// [`listeners`](crate::server::listeners).
+/// Whether the server is known to copy its data to a replica only by a fork, and to report the fork in the same step:
+/// see [`listeners`](crate::server::listeners).
 pub(crate) fn forks_for_replicas(ctx: *mut RedisModuleCtx) -> bool {
     match valkey_version(ctx) {
         Some(version) => [(8, 0), (8, 1), (9, 1)].contains(&version),
@@ -58,33 +58,33 @@ pub(crate) fn forks_for_replicas(ctx: *mut RedisModuleCtx) -> bool {
     }
 }
 
-/// Some numbers of events mean one thing to Valkey and another to Redis.
+/// Whether this is Valkey. Some event numbers mean one thing to Valkey and another to Redis.
 pub(crate) fn is_valkey(ctx: *mut RedisModuleCtx) -> bool {
     valkey_version(ctx).is_some()
 }
 
-/// Of what the module could promise the server, that which this Valkey knows. Nothing in Redis, where the same bits may
-/// come to mean something else.
+/// The module options of `promise` that this Valkey knows. None on Redis, where the same bits may come to mean
+/// something else.
 pub(crate) fn options_of_valkey(ctx: *mut RedisModuleCtx, promise: u32) -> c_int {
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     let known = optional!(RedisModule_GetModuleOptionsAll).map_or(0, |all| unsafe { all() });
     if is_valkey(ctx) { known & flag(promise) } else { 0 }
 }
 
-/// A field of the server's own INFO, which no operator renames.
+/// A field of the server's INFO, which works even if an operator has renamed `INFO`.
 pub(crate) fn info_field(ctx: *mut RedisModuleCtx, section: &CStr, field: &CStr) -> Option<String> {
     let [text] = info_fields(ctx, section, [field]);
     text
 }
 
-/// Several fields of one section, as they are at one moment.
+/// Several fields of one section, read at one moment.
 pub(crate) fn info_fields<const N: usize>(
     ctx: *mut RedisModuleCtx,
     section: &CStr,
     fields: [&CStr; N],
 ) -> [Option<String>; N] {
-    // SAFETY: the section and the fields are C strings; a field's text lives until the section is freed,
-    // which happens after it was copied.
+    // SAFETY: the section and the fields are C strings. A field's text lives until the section is freed, which happens
+    // after the text was copied.
     unsafe {
         let info = api!(RedisModule_GetServerInfo)(ctx, section.as_ptr());
         let texts = fields.map(|field| {
@@ -96,9 +96,9 @@ pub(crate) fn info_fields<const N: usize>(
     }
 }
 
-/// What a setting of the server's own is set to; `None` if there is none of this name, or if `CONFIG` is renamed.
+/// The value of a setting of the server. `None` if there is no setting of this name, or if `CONFIG` is renamed.
 pub(crate) fn setting(ctx: *mut RedisModuleCtx, name: &CStr) -> Option<Vec<u8>> {
     let reply = CallReply::to(ctx, c"CONFIG", &[c"GET", name]);
-    // The name and the value.
+    // The reply lists the name and the value.
     reply?.text_at(1).map(<[u8]>::to_vec)
 }

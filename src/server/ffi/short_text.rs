@@ -2,9 +2,9 @@
 
 use std::ffi::CStr;
 
-/// So many bytes at most, one of which ends it.
+/// At most `ROOM` bytes, including the final zero.
 pub(crate) struct ShortText<const ROOM: usize> {
-    /// Zero behind what was written.
+    /// Zero after the text.
     bytes: [u8; ROOM],
     len: usize,
 }
@@ -14,7 +14,7 @@ impl<const ROOM: usize> ShortText<ROOM> {
         Self { bytes: [0; ROOM], len: 0 }
     }
 
-    /// With these bytes behind it. `None` if there is no room for them, or if one of them would end it.
+    /// Appends these bytes. `None` if they do not fit, or if one of them is zero.
     pub(crate) fn with(mut self, bytes: &[u8]) -> Option<Self> {
         let end = self.len.checked_add(bytes.len()).filter(|&end| end < ROOM)?;
         if bytes.contains(&0) {

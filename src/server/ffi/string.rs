@@ -1,24 +1,24 @@
-//! Strings of the server's.
+//! Strings of the server.
 
 use super::api::api;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::mem::ManuallyDrop;
 use std::slice;
 
-/// The bytes of a string of the server's.
+/// The bytes of a server string.
 ///
 /// # Safety
 /// The string is valid, and neither freed nor changed while the bytes are in use.
 pub(crate) unsafe fn bytes_of<'s>(string: *mut RedisModuleString) -> &'s [u8] {
     let mut len = 0;
-    // SAFETY: the caller vouches for the string; the server returns its bytes and their number.
+    // SAFETY: the caller guarantees that the string is valid. The server returns its bytes and their number.
     unsafe {
         let bytes = api!(RedisModule_StringPtrLen)(string, &raw mut len);
         slice::from_raw_parts(bytes.cast(), len)
     }
 }
 
-/// A string of the server's that is ours to free.
+/// A server string that is ours to free.
 pub(crate) struct OwnedString {
     ctx: *mut RedisModuleCtx,
     string: *mut RedisModuleString,
@@ -33,7 +33,7 @@ impl OwnedString {
     }
 
     /// # Safety
-    /// It is a string of the server's that nobody else frees.
+    /// The string belongs to the server, and nobody else frees it.
     pub(crate) unsafe fn given(ctx: *mut RedisModuleCtx, string: *mut RedisModuleString) -> Self {
         Self { ctx, string }
     }
@@ -42,7 +42,7 @@ impl OwnedString {
         self.string
     }
 
-    /// Not ours any more.
+    /// Gives up ownership without freeing the string.
     pub(crate) fn given_away(self) -> *mut RedisModuleString {
         ManuallyDrop::new(self).string
     }
@@ -50,8 +50,8 @@ impl OwnedString {
 
 impl Drop for OwnedString {
     fn drop(&mut self) {
-        // SAFETY: created once in `new`, given back once here; whoever keeps the value has a share of
-        // its own.
+        // SAFETY: created in `new` or handed over in `given`, and freed once here. Another user of the value holds its
+        // own reference.
         unsafe { api!(RedisModule_FreeString)(self.ctx, self.string) };
     }
 }

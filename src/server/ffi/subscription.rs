@@ -1,7 +1,7 @@
-//! Subscriptions to key events, and to events of the server itself.
+//! Subscriptions to keyspace events, and to events of the server itself.
 //!
-//! Where the server makes an event for every key of everybody, the subscription is taken out only
-//! while it is needed: even looking through a list of nobody concerned costs the server something.
+//! Some events fire for every key of every client. The module subscribes to those only while needed: even walking a
+//! list of subscribers that are not concerned costs the server something.
 
 use super::api::{api, optional, status};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -21,7 +21,7 @@ impl Subscription {
 
     pub(crate) fn take_out(&self, ctx: *mut RedisModuleCtx) {
         if !self.is_on.get() {
-            // SAFETY: the callback has the signature the server calls.
+            // SAFETY: the callback has the signature that the server calls.
             let outcome = unsafe {
                 api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, self.classes, self.callback)
             };
@@ -29,25 +29,25 @@ impl Subscription {
         }
     }
 
-    /// Where the server knows no way (before Redis 8.2, and Valkey), it stays as it is. Never called from the
-    /// callback of a key event: the server would be going through its list of subscriptions.
+    /// Unsubscribes, if the server can (not before Redis 8.2, and not Valkey). Never called from the callback of a
+    /// keyspace event, when the server walks its list of subscriptions.
     pub(crate) fn cancel(&self, ctx: *mut RedisModuleCtx) {
         if self.is_on.get()
             && let Some(unsubscribe) = optional!(RedisModule_UnsubscribeFromKeyspaceEvents)
         {
-            // SAFETY: takes what the server was given when the subscription was taken out.
+            // SAFETY: takes the same arguments as the subscription.
             let outcome = unsafe { unsubscribe(ctx, self.classes, self.callback) };
             self.is_on.set(outcome != status(true));
         }
     }
 
-    /// The server has forgotten it, with the module that took it out.
+    /// The server has forgotten the subscription, together with the module.
     pub(crate) fn reset(&self) {
         self.is_on.set(false);
     }
 }
 
-/// A subscription to an event of the server that is not always needed.
+/// A subscription to a server event that is not always needed.
 pub(crate) struct ServerSubscription {
     id: u64,
     callback: raw::RedisModuleEventCallback,
@@ -63,36 +63,34 @@ impl ServerSubscription {
         self.is_on.get()
     }
 
-    /// May be called inside an event: the server adds the subscription to the end of its list.
+    /// May be called inside an event: the server appends the subscription to its list.
     pub(crate) fn take_out(&self, ctx: *mut RedisModuleCtx) {
         if !self.is_on.get() {
             self.is_on.set(to_server_event(ctx, self.id, self.callback));
         }
     }
 
-    /// Never called inside an event of the server: it frees an entry of the list that the server is
-    /// going through.
+    /// Never called inside a server event: it frees an entry of the list that the server walks.
     pub(crate) fn cancel(&self, ctx: *mut RedisModuleCtx) {
         if self.is_on.replace(false) {
             to_server_event(ctx, self.id, None);
         }
     }
 
-    /// The server has forgotten it, with the module that took it out.
+    /// The server has forgotten the subscription, together with the module.
     pub(crate) fn reset(&self) {
         self.is_on.set(false);
     }
 }
 
-/// Subscribes to an event of the server; false if the server will not have it. Some events are
-/// unknown to older servers.
+/// Subscribes to a server event. False if the server refuses: older servers do not know some events.
 pub(crate) fn to_server_event(
     ctx: *mut RedisModuleCtx,
     id: u64,
     callback: raw::RedisModuleEventCallback,
 ) -> bool {
     let event = RedisModuleEvent { id, dataver: 1 };
-    // SAFETY: the callback has the signature the server calls; without one, the subscription ends.
+    // SAFETY: the callback has the signature that the server calls. Without a callback, the subscription ends.
     let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };
     outcome == status(true)
 }

@@ -1,4 +1,4 @@
-//! What each happening adds to the figures, the log and the list of the most contended locks.
+//! What each event adds to the figures, the log and the list of the most contended locks.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
@@ -13,7 +13,7 @@ fn at(millis: u64) -> Moment {
     NOW.plus_millis(millis)
 }
 
-/// The fence of a grant given so many milliseconds after `NOW`.
+/// The fence of a grant issued `millis` after `NOW`.
 fn fence(millis: u64) -> Fence {
     Fence::new(at(millis).micros()).unwrap()
 }
@@ -22,7 +22,7 @@ fn in_ms(millis: u64) -> Deadline {
     Deadline::from_millis(at(millis).millis())
 }
 
-/// A release or an extension by this owner, who does not hold the lock.
+/// A release or an extension by this owner, which does not hold the lock.
 fn refused(
     observer: &mut Observer,
     refused: Refused,
@@ -36,7 +36,7 @@ fn refused(
     observer.refusal(refused, lock, &NotHolder { proof, is_held }, now)
 }
 
-/// A grant of `LOCK` that begins and ends so many milliseconds after `NOW`.
+/// A grant of `LOCK` that begins and ends this many milliseconds after `NOW`.
 fn grant(observer: &mut Observer, owner: &str, begin: u64, end: u64) -> Option<Loss> {
     let owner = Owner::new(owner.as_bytes()).unwrap();
     let grant = Grant { owner, fence: fence(begin), deadline: in_ms(end), share: Share::EXCLUSIVE };
@@ -106,7 +106,7 @@ fn a_hold_that_was_shorter_than_the_clock_can_tell_took_no_time() {
         observer.released(LOCK, Some(fence), NOW);
     }
     assert_eq!((observer.holds.count(), observer.holds.max()), (5, 0));
-    // A clock that was set back by more than that tells nothing.
+    // A clock that was set back further makes the duration unknown.
     let _ = grant(&mut observer, "a", 5_000, 60_000);
     observer.released(LOCK, Some(fence(5_000)), NOW);
     assert_eq!(observer.holds.count(), 5);
@@ -172,7 +172,7 @@ fn every_wait_ends_in_one_of_four_ways() {
     assert_eq!((counters.waits_abandoned, counters.waits_refused), (3, 4));
     let lock = observer.top(1)[0];
     assert_eq!((lock.waits, lock.refused), (10, 0));
-    // Those that ended with an error go on elsewhere.
+    // Waits that ended with an error continue elsewhere.
     assert_eq!((observer.waits.count(), lock.total_wait_us), (6, 6 * 40_000));
     assert_eq!((observer.waits.max(), lock.longest_wait_us), (40_000, 40_000));
     assert!(rows(&observer, NOW).contains(&("wait_us_p99", 40_000)));
@@ -207,7 +207,7 @@ fn a_full_queue_is_noted_once_a_second_and_counted_each_time() {
     assert_eq!(noted(&observer), vec![(Noted::QueueFull, "a", Some(0)); 2]);
     assert_eq!((observer.counters.queue_full, observer.top(1)[0].refused), (5, 5));
     assert_eq!(observer.counters.tries_refused, 0);
-    // A clock that was set back does not silence it.
+    // A clock that was set back does not suppress the note.
     observer.queue_full(LOCK, b"a", Moment::from_millis(NOW.millis() - 5_000));
     assert_eq!(noted(&observer).len(), 3);
 }
@@ -304,7 +304,7 @@ fn a_loss_that_a_waiter_was_there_to_see_is_told_once_and_that_its_holder_was_la
     }
     assert_eq!(noted(&observer), [(Noted::LateRelease, "a", Some(10))]);
     assert_eq!(observer.counters.releases_late, 2);
-    // The end of a grant that is over says nothing of the one that runs.
+    // The end of an earlier grant does not affect the current one.
     observer.expired_with_waiters(LOCK, Some(fence(0)));
     assert_eq!(observer.held(at(60)), 1);
 }

@@ -1,4 +1,4 @@
-//! What is told of grants, also against their full history.
+//! What is told about grants, also compared with their full history.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
@@ -21,7 +21,7 @@ fn fence(number: u64) -> Fence {
     Fence::new(Fence::FIRST.number() + number).unwrap()
 }
 
-/// A grant whose lease ends so many milliseconds after `NOW`.
+/// A grant whose lease ends `end` milliseconds after `NOW`.
 fn grant(name: &str, number: u64, end: u64) -> Grant<'_> {
     let deadline = Deadline::from_millis(at(end).millis());
     Grant { owner: owner(name), fence: fence(number), deadline, share: Share::EXCLUSIVE }
@@ -70,7 +70,7 @@ fn a_second_release_of_the_same_grant_is_not_late() {
     let _ = recent.granted(LOCK, &grant("a", 2, 100), Company::Nobody, at(51));
     recent.released(LOCK, fence(2));
     assert_eq!(recent.lateness(LOCK, &by("a"), at(200)), None);
-    // By its fence the one before it is still told apart.
+    // Its fence still identifies the grant before it.
     let late = recent.lateness(LOCK, &by_fence("a", 1), at(60));
     assert_eq!(late, Some((ran_out(10), Telling::First)));
     let _ = recent.granted(LOCK, &grant("b", 3, 300), Company::Nobody, at(200));
@@ -204,7 +204,7 @@ enum Fate {
     Deleted,
 }
 
-/// All the grants there were, and the time.
+/// All grants, and the time.
 #[derive(Default)]
 struct History {
     grants: Vec<Real>,
@@ -212,7 +212,7 @@ struct History {
 }
 
 impl History {
-    /// The last grant of the lock; of this owner, if one is given.
+    /// The last grant of the lock, or the last of this owner.
     fn last(&mut self, lock: u64, owner: Option<&str>) -> Option<&mut Real> {
         let fits =
             |real: &&mut Real| real.lock == lock && owner.is_none_or(|owner| owner == real.owner);
@@ -260,7 +260,7 @@ impl History {
                     (Lateness::Vanished { left_ms: real.end - clock }, telling)
                 }
             });
-        // Of earlier grants not all is known, but what is told is true.
+        // Not everything is known about earlier grants, but what is told is true.
         if is_last || told.is_some() {
             assert_eq!(told, expected);
         }

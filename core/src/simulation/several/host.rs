@@ -1,5 +1,5 @@
-//! The virtual server, as the host of the engine. Whatever the engine writes, and whatever it tells those who wait, is held
-//! against the model at once.
+//! The virtual server, as the host of the engine. Every write of the engine, and everything that it tells waiters, is
+//! compared with the model at once.
 
 use super::model::{Client, Held, Key as KeyName, MOST_HOLDERS, is_same_set};
 use super::server::{Server, State, key_of, lock};
@@ -90,7 +90,7 @@ impl Host for Server {
         let client = Client::try_from(ticket.client).expect("a small number");
         state.is_answered(name, client, answer);
         if let Answer::Granted { fence, .. } = answer {
-            // Nobody is there who would not hear of it.
+            // In this simulation every owner hears of its grant.
             state.model.hear(fence.number());
         }
         Announced::Silently
@@ -106,7 +106,7 @@ impl Host for Server {
 }
 
 impl State {
-    /// All or nothing: it is told of the locks that it waited for, and all of them are written.
+    /// All or nothing: the waiter is told of the locks that it waited for, and all of them are written.
     fn is_granted(&mut self, name: Name<'_>, client: Client, names: &KeptNames, fence: u64) {
         let plan = self.model.plan.take().expect("a grant is written before it is told");
         assert!(plan.to_do.is_empty() && !plan.has_failed, "it was told of a part: {plan:?}");
@@ -137,7 +137,8 @@ impl State {
         let waiting = self.model.leave(client).expect("it waits");
         let (asked, now) = (&waiting.asked, self.wall);
         let is_late = waiting.gives_up.is_some_and(|end| end <= self.elapsed);
-        // It can be given no fence beside a foreign hold of its own; and who holds a lock does not wait to hold it tighter.
+        // A waiter gets no fence beside a foreign hold of its own. A holder of a lock does not wait for a tighter hold
+        // of it.
         let mut own = asked.keys.iter().filter_map(|key| self.model.own(key, asked.owner, now));
         let is_not_waited_for = own.any(|own| own.fence == 0 || asked.keys.len() == 1);
         assert!(is_late || is_not_waited_for, "{waiting:?} was sent away before its time");
@@ -292,7 +293,7 @@ impl State {
     }
 }
 
-/// What a key holds when this has been written.
+/// What a key holds after this write.
 fn written(content: Option<&Kept>, write: Write<'_>) -> Option<Kept> {
     let text = |value: &[u8], deadline: Option<Deadline>| Kept::Text {
         value: value.into(),
@@ -320,7 +321,7 @@ fn written(content: Option<&Kept>, write: Write<'_>) -> Option<Kept> {
     }
 }
 
-/// The holds in force, as anybody can read them who knows how a value is written.
+/// The holds in force, as anyone who knows the value's format can read them.
 pub(super) fn live_in(content: Option<&Kept>, now: u64) -> Vec<Held> {
     let Some(Kept::Text { value, deadline }) = content else { return Vec::new() };
     let text = str::from_utf8(value).expect("owners of letters and digits");

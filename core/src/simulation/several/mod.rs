@@ -1,17 +1,18 @@
-//! Random schedules of requests for several locks, and of all that may come between: the same engine, on a server of its own.
+//! Random schedules of requests for several locks, and of everything that may interfere: the same engine, on another
+//! virtual server.
 //!
-//! Here the model does not go beside the engine step by step. It says of each grant whether it may be made at that moment, of
-//! each request what it must come to, and when the engine has nothing more to do, whether anybody waits in vain.
+//! Here the model does not follow the engine step by step. It says whether each grant may be made at its moment, how
+//! each request must end, and, when the engine has nothing more to do, whether anybody waits needlessly.
 //!
 //! ```text
-//!   L1, L3   who holds what, after every write, and what every request comes to
+//!   L1, L3   the holders after every write, and the outcome of every request
 //!   L2       the fences of grants
-//!   L4       whoever is granted its locks is first in the queues of all
-//!   L5       at rest, nobody is left who could have all of its locks
-//!   whole    one fence on all locks of a grant, and all of them written before anybody is told, or all taken back
+//!   L4       a waiter that gets its locks is first in all of their queues
+//!   L5       at rest, no waiter is left that could have all of its locks
+//!   whole    one fence on all locks of a grant, and all are written before anybody is told, or all are taken back
 //! ```
 //!
-//! `LEASEHOLD_SEED` and `LEASEHOLD_SEEDS` are as for the [others](super).
+//! `LEASEHOLD_SEED` and `LEASEHOLD_SEEDS` work as for the [other simulation](super).
 
 mod host;
 mod model;
@@ -55,7 +56,7 @@ fn where_one_of_many_locks_stays_held_the_others_are_not_asked_for() {
         server.named.set(0);
         server.touches(key);
         server.work();
-        // Each of those that were named before is looked at once more.
+        // Each lock that was named earlier is looked at once more.
         assert!(server.named.get() < KEYS.len(), "{key}: others were looked at in vain");
     }
     server.release(&Claim { keys: vec![last], owner: "ann", fence: None });
@@ -63,7 +64,7 @@ fn where_one_of_many_locks_stays_held_the_others_are_not_asked_for() {
     assert!(KEYS.iter().all(|key| state.model.own(key, "bob", state.wall).is_some()));
 }
 
-/// Takes every step of a schedule, and looks at everything after each.
+/// Takes every step of a schedule, and checks everything after each.
 fn run(seed: u64, mut trace: Trace<'_>) {
     let mut schedule = Schedule::new(seed);
     let Schedule { start, at_once, quarantine_millis, .. } = schedule;
@@ -89,7 +90,7 @@ fn run(seed: u64, mut trace: Trace<'_>) {
 fn take(server: &Server, client: Client, step: Step) {
     server.state.borrow_mut().dies_at_once = step.dies_at_once;
     match step.op {
-        // No more happens than that a clock goes on, or is set.
+        // These steps only move or set a clock.
         Op::Pass(_) | Op::Step(_) => happen(server, client, step.op),
         op => saying_what_is_due(server, || happen(server, client, op)),
     }
@@ -140,7 +141,7 @@ fn happen(server: &Server, client: Client, op: Op) {
     }
 }
 
-/// Who holds what and who waits for what, and that nothing is half done.
+/// Checks holders and waiters, and that nothing is half done.
 fn assert_same(server: &Server) {
     let state = &*server.state.borrow();
     let (model, now) = (&state.model, state.wall);
@@ -179,7 +180,7 @@ fn assert_same(server: &Server) {
     });
 }
 
-/// L5; and nothing is left that was to be taken back, or that is over with its connection.
+/// L5. Also, no hold is left that must be taken back, or whose connection has ended.
 fn assert_nobody_waits_in_vain(server: &Server) {
     let state = &mut *server.state.borrow_mut();
     if state.is_paused() {
@@ -197,7 +198,7 @@ fn assert_nobody_waits_in_vain(server: &Server) {
         let is_there = live.iter().any(|held| held.fence == undone.fence);
         assert!(!is_there, "{undone:?} was not taken back: {live:?}");
     }
-    // Each was taken back, or had run out. What had run out is left where others share the lock, and is in force once more if
-    // the clock is set back.
+    // Each was taken back, or had run out. A hold that has run out stays where others share the lock, and is in force
+    // again if the clock is set back.
     state.model.undone.iter_mut().for_each(|undone| undone.is_certain = false);
 }

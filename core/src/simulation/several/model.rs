@@ -1,7 +1,8 @@
-//! Who holds what and who waits for what, the slow and obvious way: a map, a list and ifs.
+//! Holders and waiters, the slow and obvious way: a map, a list and ifs.
 //!
-//! The engine says who is granted what, and the model whether it may be: at that moment it must be first in all of its queues,
-//! and admitted to all of its locks. [`super`] asks whether anybody is left who could have been.
+//! The engine says which waiter is granted which locks, and the model whether this is allowed: at that moment the
+//! waiter must be first in all of its queues, and admitted to all of its locks. [`super`] checks that no such waiter
+//! is left over.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) type Client = u32;
 pub(super) type Key = &'static str;
 
-/// How many may hold a lock, whatever their shares.
+/// How many owners may hold a lock, whatever their shares.
 pub(super) const MOST_HOLDERS: usize = 4;
 
 /// A foreign hold has fence 0. The end is in milliseconds.
@@ -25,21 +26,21 @@ pub(super) struct Held {
     pub(super) share: u32,
 }
 
-/// What a key holds: holds, those included that have run out, or something else.
+/// What a key holds: holds, including those that have run out, or something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Holds(Vec<Held>),
     OtherType,
 }
 
-/// What one who wants locks asks for.
+/// A request for locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) keys: Vec<Key>,
     pub(super) owner: &'static str,
     pub(super) ttl: u64,
     pub(super) share: u32,
-    /// The connection that its hold is to end with, and the grace.
+    /// The connection that the hold is bound to, and the grace.
     pub(super) bind: Option<(u64, u64)>,
 }
 
@@ -62,25 +63,24 @@ pub(super) struct Bound {
     pub(super) grace: u64,
 }
 
-/// A hold that is to be taken back.
+/// A hold that must be taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Undone {
     pub(super) key: Key,
     pub(super) fence: u64,
-    /// Where another server decides, it may stay until its lease ends; and the engine looks for it once.
+    /// If another server decides, the hold may stay until its lease ends. The engine looks for it once.
     pub(super) is_certain: bool,
 }
 
-/// What a request comes to.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Granted,
     Again(u64),
-    /// Not to be had now.
+    /// Cannot be granted now.
     Busy,
-    /// Not to be had, and not to be waited for by one who holds some of them.
+    /// Cannot be granted, and the owner cannot wait, because it holds some of the locks.
     Kept,
-    /// These are released.
     Released(Vec<Key>),
     Extended,
     NotExtended,
@@ -89,17 +89,17 @@ pub(super) enum Verdict {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) keys: BTreeMap<Key, Content>,
-    /// In the order in which they came.
+    /// In order of arrival.
     pub(super) waiters: Vec<Waiting>,
     pub(super) bound: Vec<Bound>,
     /// The connections that have ended, and when.
     pub(super) ended: BTreeMap<u64, u64>,
     pub(super) undone: Vec<Undone>,
-    /// The fences that somebody counts on.
+    /// The fences that somebody relies on.
     pub(super) heard: BTreeSet<u64>,
-    /// Of every grant, to whom it was made and of which locks.
+    /// The owner and the locks of every grant, by fence.
     pub(super) grants: BTreeMap<u64, (&'static str, Vec<Key>)>,
-    /// Whose wait was ended by a newer request of the same owner, until they are told.
+    /// Clients whose wait was ended by a newer request of the same owner, until they are told.
     pub(super) replaced: Vec<Client>,
     pub(super) plan: Option<Plan>,
     pub(super) last_fence: u64,
@@ -116,7 +116,7 @@ impl Held {
 }
 
 impl Model {
-    /// The holds in force; `None` if the key is no lock.
+    /// The holds in force. `None` if the key is no lock.
     pub(super) fn live(&self, key: Key, now: u64) -> Option<Vec<Held>> {
         match self.keys.get(key) {
             None => Some(Vec::new()),
@@ -131,7 +131,7 @@ impl Model {
         self.live(key, now)?.into_iter().find(|held| held.owner == owner)
     }
 
-    /// Whether this owner may hold the lock beside those who do.
+    /// Whether this owner may hold the lock beside its holders.
     fn admits(&self, key: Key, owner: &str, share: u32, now: u64) -> bool {
         let Some(live) = self.live(key, now) else { return false };
         let others: Vec<_> = live.iter().filter(|held| held.owner != owner).collect();
@@ -150,7 +150,7 @@ impl Model {
         self.elapsed < self.quarantine_ends
     }
 
-    /// Whether the one at this place can have all that it waits for.
+    /// Whether the waiter at this place can have all its locks.
     pub(super) fn has_turn(&self, at: usize, now: u64) -> bool {
         let Asked { keys, owner, share, .. } = &self.waiters[at].asked;
         let is_ahead = |other: &Waiting| other.asked.keys.iter().any(|key| keys.contains(key));
@@ -159,14 +159,14 @@ impl Model {
             && keys.iter().all(|key| self.admits(key, owner, *share, now))
     }
 
-    /// The fence by which the owner holds all of these, if it is one.
+    /// The fence by which the owner holds all of these, if it is a single fence.
     pub(super) fn common_fence(&self, keys: &[Key], owner: &str, now: u64) -> Option<u64> {
         let fence_of = |key: &Key| self.own(key, owner, now).map(|own| own.fence);
         let fence = fence_of(&keys[0])?;
         keys.iter().all(|key| fence_of(key) == Some(fence)).then_some(fence)
     }
 
-    /// What a request to acquire comes to. None of the keys is of another type.
+    /// The outcome of a request to acquire. None of the keys is of another type.
     pub(super) fn acquire(&self, asked: &Asked, now: u64) -> Verdict {
         let Asked { keys, owner, share, .. } = asked;
         let tolerance = |share: u32| if share == 0 { u32::MAX } else { share };
@@ -220,7 +220,7 @@ impl Model {
         if all { Verdict::Extended } else { Verdict::NotExtended }
     }
 
-    /// Somebody counts on this grant.
+    /// Somebody relies on this grant.
     pub(super) fn hear(&mut self, fence: u64) {
         self.heard.insert(fence);
         self.undone.retain(|undone| undone.fence != fence);
@@ -239,7 +239,7 @@ impl Model {
         self.undone.extend(keys.iter().map(undone));
     }
 
-    /// In place of its former binding. Foreign locks are never bound.
+    /// Replaces the hold's former binding. Foreign locks are never bound.
     pub(super) fn bind(
         &mut self,
         key: Key,
@@ -256,8 +256,6 @@ impl Model {
         self.bound.retain(|bound| (bound.key, bound.owner, bound.fence) != (key, owner, fence));
     }
 
-    // Those who wait.
-
     fn formers(&self, asked: &Asked) -> Vec<usize> {
         let is_former = |other: &Asked| {
             other.owner == asked.owner && other.keys.iter().any(|key| asked.keys.contains(key))
@@ -266,7 +264,7 @@ impl Model {
         all.filter(|(_, waiting)| is_former(&waiting.asked)).map(|(at, _)| at).collect()
     }
 
-    /// Those who wait on a connection and those who wait by a ticket have limits of their own.
+    /// Waiters on connections and waiters with tickets have separate limits.
     pub(super) fn has_room(
         &self,
         asked: &Asked,

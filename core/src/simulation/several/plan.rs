@@ -1,7 +1,7 @@
-//! What is about to be written, and what has been: all of the locks of a grant, or none.
+//! What is about to be written, and what has been: all locks of a grant, or none.
 //!
-//! A request says what is to become of each of its locks, and so does a grant to one who waited, at its first write. From then
-//! on each write has to be the next of that plan, or one that the engine may do on its own account.
+//! A request plans the change of each of its locks. A grant to a waiter does so at its first write. From then on each
+//! write must be the next of the plan, or a write that the engine may do on its own account.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
@@ -10,7 +10,7 @@ use crate::simulation::alike::MICROS_PER_MILLI;
 
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
-    /// This hold, in place of whatever the owner had.
+    /// This hold, in place of the owner's former hold.
     Granted(Held),
     /// The later of two ends, and the looser of two shares.
     Renewed {
@@ -28,12 +28,11 @@ pub(super) struct Plan {
     pub(super) owner: &'static str,
     pub(super) to_do: Vec<(Key, Effect)>,
     pub(super) done: Vec<Key>,
-    /// The fence of a grant.
     pub(super) fence: Option<u64>,
     pub(super) bind: Option<(u64, u64)>,
-    /// Who waited for it.
+    /// The waiter that gets the grant.
     pub(super) waiter: Option<Waiting>,
-    /// One of its writes was refused.
+    /// One of the writes was refused.
     pub(super) has_failed: bool,
 }
 
@@ -45,7 +44,7 @@ impl Plan {
 }
 
 impl Model {
-    /// A request has been decided: this is what it comes to.
+    /// A request has been decided: plans its outcome.
     pub(super) fn plan_acquire(
         &mut self,
         asked: &Asked,
@@ -75,7 +74,7 @@ impl Model {
         Held { owner: asked.owner.to_owned(), fence, end: Some(end), share: asked.share }
     }
 
-    /// L2.
+    /// L2: checks that the new fence is larger than every earlier fence.
     fn mints(&mut self, fence: u64, asked: &Asked) {
         let last = self.last_fence;
         assert!(fence > last, "L2: {fence} comes after {last}");
@@ -83,7 +82,7 @@ impl Model {
         self.grants.insert(fence, (asked.owner, asked.keys.clone()));
     }
 
-    /// The engine has written this key, where these holds were in force and those are now.
+    /// The engine has written this key. `before` and `after` are the holds in force.
     pub(super) fn written(&mut self, key: Key, before: &[Held], after: &[Held], now: u64) {
         if !self.is_planned(key) {
             self.written_by_itself(key, before, after, now);
@@ -93,7 +92,7 @@ impl Model {
         }
     }
 
-    /// What has run out is not left in a value to which a hold is added.
+    /// A value to which a hold is added loses the holds that have run out.
     pub(super) fn forgets_what_has_run_out(&mut self, key: Key, now: u64) {
         if let Some(Content::Holds(holds)) = self.keys.get_mut(key) {
             holds.retain(|held| held.lasts(now));
@@ -110,7 +109,7 @@ impl Model {
         assert_eq!(Some(holds), live, "{key}: its holds, and the model's");
     }
 
-    /// The engine has found that this key is as it should be already.
+    /// The engine has found that this key needs no write.
     pub(super) fn kept(&mut self, key: Key, now: u64) {
         if self.is_planned(key) {
             self.does(key, now);
@@ -156,7 +155,7 @@ impl Model {
                 self.hear(own.fence);
                 let end = own.end.map(|former| former.max(end));
                 let share = if own.fence == 0 { own.share } else { share };
-                // One that tolerates others has an end.
+                // A hold that tolerates others has an end.
                 let is_endless = end.is_none() && share != own.share;
                 let end = if is_endless { Some(99_999_999_999_999) } else { end };
                 self.change(key, &own, end, share);
@@ -192,7 +191,7 @@ impl Model {
         }
     }
 
-    /// Something that no request asks for now: a grant to one who waits, a grant that is taken back, the end of a connection.
+    /// A write without a current request: a grant to a waiter, a grant that is taken back, the end of a connection.
     fn written_by_itself(&mut self, key: Key, before: &[Held], after: &[Held], now: u64) {
         let is_in = |held: &Held, holds: &[Held]| {
             holds.iter().any(|other| (&other.owner, other.fence) == (&held.owner, held.fence))
@@ -247,22 +246,22 @@ impl Model {
         });
     }
 
-    /// That the connection has ended to which a hold is bound that nobody came for is noticed only now.
+    /// The engine notices only now that the connection of an unclaimed hold has ended.
     pub(super) fn may_be_gone(&mut self, bind: Option<(u64, u64)>) {
         if let Some(end) = bind.and_then(|(connection, _)| self.ended.get_mut(&connection)) {
             *end = self.elapsed;
         }
     }
 
-    /// A command finds a hold as its connection has left it, and may make it last longer.
+    /// A command finds a hold as the end of its connection has left it, and may extend it.
     fn has_parted(&mut self, key: Key, own: &Held, now: u64) {
-        // One that is noticed at the grant of a ticket, in the middle of a command, is left to the timer.
+        // An end that is noticed at the grant of a ticket, in the middle of a command, is left to the timer.
         let ended = |connection| self.ended.get(&connection).is_some_and(|&at| at < self.elapsed);
         let is_over = |bound: &&Bound| {
             (bound.key, bound.owner, bound.fence) == (key, &*own.owner, own.fence)
                 && ended(bound.connection)
         };
-        // While nothing can be written, it is found as it was, and ends later.
+        // While nothing can be written, the hold is found unchanged, and ends later.
         let bound = self.bound.iter().find(is_over).filter(|_| !self.is_held_up);
         let Some(bound) = bound else { return };
         let left = own.end.map(|end| end.saturating_sub(now / MICROS_PER_MILLI));

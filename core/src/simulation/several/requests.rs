@@ -1,4 +1,4 @@
-//! What clients ask for, by the pages of the commands. At the moment of each decision the model says what it must be.
+//! What clients ask for, through the pages of the commands. The model says what each decision must be, at its moment.
 
 use super::host::{At, LIMITS};
 use super::model::{Asked, Client, Key, Verdict, Waiting};
@@ -15,7 +15,7 @@ use crate::simulation::alike::MICROS_PER_MILLI;
 /// How a request is ready to wait, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waits {
-    /// 0 stands for ever.
+    /// 0 means forever.
     Block(u64),
     Ticket(u64),
 }
@@ -27,11 +27,11 @@ pub(super) struct Request {
     pub(super) ttl: u64,
     pub(super) share: u32,
     pub(super) waits: Option<Waits>,
-    /// On which of the connections it comes, and the grace.
+    /// The connection of the request, and the grace.
     pub(super) ephemeral: Option<(usize, u64)>,
 }
 
-/// Who says to hold which locks.
+/// An owner, and the locks that it claims to hold.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub(super) keys: Vec<Key>,
@@ -39,7 +39,7 @@ pub(super) struct Claim {
     pub(super) fence: Option<u64>,
 }
 
-/// A request, with the model looking on.
+/// A request that the model watches.
 struct Watched<'s, R> {
     request: &'s R,
     server: &'s Server,
@@ -54,7 +54,7 @@ enum Asks<'s> {
 }
 
 impl State {
-    /// What the engine has decided, and by which fence. The model agrees, or the simulation fails.
+    /// The engine has decided, with this fence. The model agrees, or the simulation fails.
     fn is_decided(&mut self, asks: Asks<'_>, verdict: &Verdict, fence: Option<u64>) {
         let (now, model) = (self.wall, &mut self.model);
         let expected = match asks {
@@ -63,7 +63,7 @@ impl State {
             Asks::Extend(Claim { keys, owner, fence }, _) => model.extend(keys, owner, *fence, now),
         };
         let is_same = match (&expected, verdict) {
-            // Of a release nothing is decided before each lock is looked at.
+            // A release is decided only when each lock is looked at.
             (Verdict::Released(_), Verdict::Released(_)) => true,
             (expected, verdict) => expected == verdict,
         };
@@ -133,7 +133,7 @@ impl<R: Decide> Decide for Watched<'_, R> {
     }
 }
 
-/// What a request came to, as its client is told.
+/// The outcome of a request, as its client is told.
 enum Heard {
     Fence,
     Nil,
@@ -145,7 +145,7 @@ impl Server {
         keys.iter().map(|&key| self.at(key)).collect()
     }
 
-    /// A command of a client, from its first look to its last write.
+    /// A client's command, from its first look to its last write.
     fn commands<T>(&self, keys: &[Key], command: impl FnOnce() -> Result<T, Error>) -> Option<T> {
         self.state.borrow_mut().in_command = true;
         let outcome = command();
@@ -218,7 +218,7 @@ impl Server {
         let waits = matches!(decision, Decision::Wait(_));
         match reply {
             Reply::Integer(fence) => {
-                // Who has no other way of knowing it counts on it from now on.
+                // A client that has no other source for the fence relies on it from now on.
                 let fence = u64::try_from(fence).expect("a fence");
                 self.state.borrow_mut().model.hear(fence);
                 let state = self.state.borrow();

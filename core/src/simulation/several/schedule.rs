@@ -1,6 +1,6 @@
 //! What happens next: random, but all from one seed.
 //!
-//! As in the [simulation of single locks](crate::simulation), every seed has habits of its own.
+//! As in the [simulation of single locks](crate::simulation), every seed has its own habits.
 
 use super::super::alike::{CONNECTIONS, Role};
 use super::super::chance::{clock_step, pick, weighted, weights};
@@ -19,7 +19,7 @@ pub(super) const EVERYTHING: usize = 1_000;
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// Microseconds go by.
+    /// Time passes, in microseconds.
     Pass(u64),
     /// Somebody sets the wall clock.
     Step(i64),
@@ -37,14 +37,14 @@ pub(super) enum Op {
     Touch(Key),
     Become(Role),
     Room(usize, usize, usize),
-    /// The so-manieth write of a grant from now on is refused.
+    /// The write of a grant with this number, from now on, is refused.
     RefuseWrite(usize),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) op: Op,
-    /// Whether the module gets to work right after; else something else happens first.
+    /// Whether the module works right after. Otherwise something else happens first.
     pub(super) then_works: bool,
     pub(super) dies_at_once: bool,
     pub(super) then_delivers: bool,
@@ -74,7 +74,7 @@ enum Kind {
     RefuseWrite,
 }
 
-/// How often each happens, if at all; what locks are for is never left out.
+/// How often each event happens, if at all. What locks are for is never left out.
 const USUAL: [(Kind, u32, bool); 20] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
@@ -150,7 +150,7 @@ impl Schedule {
         }
     }
 
-    /// `None` if that cannot happen now.
+    /// `None` if this cannot happen now.
     fn draw(&mut self, kind: Kind, server: &State) -> Option<Op> {
         let is_usual = server.role == Role::Primary;
         let op = match kind {
@@ -172,7 +172,7 @@ impl Schedule {
             Kind::Room => Op::Room(self.limit(), self.limit(), self.limit()),
             Kind::Touch => Op::Touch(self.key()),
             Kind::RefuseWrite => Op::RefuseWrite(self.rng.random_range(0..3)),
-            // In the transaction that pauses writes a client may go on.
+            // In the transaction that pauses writes, a client may go on.
             Kind::Release if is_usual || server.role == Role::Paused => {
                 Op::Release(self.claim(server))
             }
@@ -202,7 +202,7 @@ impl Schedule {
         Some(op)
     }
 
-    /// Some ask again for what they wait for, or for what they were granted, in whatever order; some for a part of it.
+    /// Some requests repeat what their owner waits for, or was granted, in any order. Some ask for a part of it.
     fn request(&mut self, server: &State, waits: Option<Waits>) -> Request {
         let mut keys = self.keys();
         let mut owner = self.owner();
@@ -235,13 +235,13 @@ impl Schedule {
         Some((self.rng.random_range(0..CONNECTIONS), grace))
     }
 
-    /// One of the latest grants, whether it is over or not.
+    /// One of the latest grants, over or not.
     fn latest_grant(&mut self, server: &State) -> Option<(&'static str, Vec<Key>)> {
         let back = self.rng.random_range(0..6);
         server.model.grants.values().rev().nth(back).cloned()
     }
 
-    /// Most often the truth.
+    /// Usually the truth.
     fn claim(&mut self, server: &State) -> Claim {
         let back = self.rng.random_range(0..8);
         let grant = server.model.grants.iter().rev().nth(back);
@@ -261,7 +261,7 @@ impl Schedule {
         Claim { keys, owner, fence: self.rng.random_bool(0.5).then_some(fence) }
     }
 
-    /// A lock of an older client, one that was copied, or what is no lock.
+    /// A lock of an older client, a copied lock, or a value that is no lock.
     fn content(&mut self, server: &State) -> Content {
         if self.rng.random_ratio(1, 5) {
             return Content::OtherType;
@@ -292,7 +292,7 @@ impl Schedule {
         KEYS[self.rng.random_range(0..self.keys)]
     }
 
-    /// Some of the locks, in whatever order.
+    /// Some of the locks, in any order.
     fn keys(&mut self) -> Vec<Key> {
         let mut keys = KEYS[..self.keys].to_vec();
         keys.shuffle(&mut self.rng);

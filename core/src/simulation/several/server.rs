@@ -20,7 +20,7 @@ pub(super) const KEYS: [Key; 6] = ["k0", "k1", "k2", "k3", "k4", "k5"];
 pub(super) struct Server {
     pub(super) engine: Engine<Client>,
     pub(super) state: RefCell<State>,
-    /// How often the engine has named a lock that is not the one it settles.
+    /// How often the engine has named a lock other than the lock that it settles.
     pub(super) named: Cell<usize>,
 }
 
@@ -34,27 +34,27 @@ pub(super) struct State {
     pub(super) room_for_tickets: Room,
     pub(super) connections: [u64; CONNECTIONS],
     next_connection: u64,
-    /// That of the command that is being executed.
+    /// The connection of the current command.
     pub(super) connection: Option<u64>,
-    /// Where to find those who wait, and on which connection of those that end.
+    /// The engine's waiter of each waiting client, and its connection if that may end.
     pub(super) parked: BTreeMap<Client, (WaiterId, Option<u64>)>,
     /// Grants on their way to clients that have not heard of them.
     pub(super) in_flight: Vec<(Client, WaiterGrant)>,
     pub(super) dies_at_once: bool,
-    /// Whether a command of a client is being executed.
+    /// Whether a client's command is being executed.
     pub(super) in_command: bool,
     pub(super) is_open: bool,
-    /// How many locks the last release is to have released.
+    /// How many locks the last release should have released.
     pub(super) released: usize,
     /// Which of the next writes of a grant is refused.
     pub(super) refuses: Option<usize>,
     pub(super) tells_what_it_evicts: bool,
     pub(super) elapsed: u64,
     pub(super) wall: u64,
-    /// Until when, in elapsed time, a lock may be found not to be settled.
+    /// Until when, in elapsed time, a lock may be found unsettled.
     excused: BTreeMap<Key, u64>,
     paused_until: u64,
-    /// The latest time that the wall clock has told the queues.
+    /// The latest wall time that the queues were told.
     told_at: u64,
 }
 
@@ -71,7 +71,7 @@ impl State {
         self.role == Role::Primary
     }
 
-    /// The queues are told the time.
+    /// Tells the queues the time.
     pub(super) fn tells_the_time(&mut self) {
         self.told_at = self.told_at.max(self.wall);
     }
@@ -90,7 +90,7 @@ impl State {
         *excused = until.max(*excused);
     }
 
-    /// Called after every step: until when somebody may be found waiting for a free lock.
+    /// Called after every step. Records until when a waiter may be found waiting for a free lock.
     pub(super) fn notes_pause(&mut self) {
         let micros = match self.role {
             Role::Primary => return,
@@ -166,7 +166,7 @@ impl Server {
         self.engine.work(self);
     }
 
-    /// Whether [`Server::work`] has done all there was to do.
+    /// Whether [`Server::work`] has done everything that was due.
     pub(super) fn is_at_rest(&self) -> bool {
         self.is_at_rest_at(self.state.borrow().clocks())
     }
@@ -207,7 +207,7 @@ impl Server {
         state.model.is_held_up = role != Role::Primary;
     }
 
-    /// A connection ends, with those who wait on it and those who were about to be told on it.
+    /// A connection ends, with the clients that wait on it or were about to be told of a grant on it.
     pub(super) fn disconnects(&self, slot: usize) {
         let connection = self.state.borrow().connections[slot];
         let parked = self.state.borrow().parked.clone();
@@ -221,7 +221,7 @@ impl Server {
         if model.bound.iter().any(|bound| bound.connection == connection) {
             model.ended.insert(connection, elapsed);
         } else {
-            // A ticket may be granted for it later.
+            // A ticket may be granted for this connection later.
             model.ended.insert(connection, u64::MAX);
         }
         state.connections[slot] = state.next_connection;
@@ -230,7 +230,7 @@ impl Server {
         let _has_work = self.engine.connection_ended(connection, monotonic);
     }
 
-    /// The connection of one who waits ends, or its wait is interrupted.
+    /// The connection of a waiter ends, or its wait is interrupted.
     pub(super) fn leaves(&self, client: Client) {
         let mut state = self.state.borrow_mut();
         let (id, _) = state.parked.remove(&client).expect("it waits");
@@ -255,9 +255,7 @@ impl Server {
         }
     }
 
-    // Others, and the server itself.
-
-    /// Whoever opens a key makes the server remove it if it has expired.
+    /// Opening a key makes the server remove it if it has expired.
     pub(super) fn remove_if_expired(&self, key: Key) {
         let state = self.state.borrow();
         let has_expired = state.keys.has_expired((0, key), state.wall / MICROS_PER_MILLI);
@@ -276,7 +274,7 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         if state.keys.copy((0, key)).is_some() {
             state.keys.remove((0, key));
-            // Nobody tells the engine what was written over a lock that was evicted, and deleted: the lock comes back.
+            // Nobody tells the engine what was written over an evicted lock and then deleted: the lock comes back.
             match self.evicted(key) {
                 Some(kept) => {
                     let holds = live_in(Some(&kept), 0);
@@ -305,7 +303,7 @@ impl Server {
                     if *fence == 0 { owner.clone() } else { format!("{fence:016}:{owner}") };
                 state.keys.put((0, key), value.as_bytes(), *end);
                 match end {
-                    // As by `SET … NX PX`, which frees no lock, so that nobody looks for that.
+                    // Like `SET … NX PX`, which frees no lock, so nobody looks for it.
                     Some(_) if was_free => {}
                     Some(_) => self.touched(state, key, Suspicion::Freed),
                     None => self.touched(state, key, Suspicion::Rewritten),
@@ -338,19 +336,19 @@ impl Server {
         let evicted = self.evicted(key);
         let is_kept = evicted.is_some();
         let must_be_kept = live.iter().any(|held| held.fence > 0);
-        // Where the module hears of it too late, it keeps what it saw when it last looked.
+        // If the module hears of the eviction too late, it keeps what it last saw.
         let is_known = state.tells_what_it_evicts || (is_waited_for && !state.is_excused(key));
         assert!(is_kept || !must_be_kept || !is_known, "{key} is forgotten: {live:?}");
         if !is_kept {
             state.model.keys.remove(key);
         } else if !state.tells_what_it_evicts {
-            // The module knows no more than what it saw last, what has run out included.
+            // The module knows only what it saw last, including holds that have run out.
             let holds = live_in(evicted.as_ref(), 0);
             state.model.keys.insert(key, Content::Holds(holds));
         }
     }
 
-    /// What the engine keeps of a key that was evicted.
+    /// What the engine keeps of an evicted key.
     pub(super) fn evicted(&self, key: Key) -> Option<Kept> {
         let evicted = self.engine.peek(|_, _, evicted| evicted.get(lock(key)).cloned());
         let seen = evicted.expect("nothing is lent out")?;
@@ -362,17 +360,17 @@ impl Server {
         self.touched(&mut self.state.borrow_mut(), key, Suspicion::Freed);
     }
 
-    /// Somebody's command names the key.
+    /// A client's command names the key.
     fn touched(&self, state: &mut State, key: Key, suspicion: Suspicion) {
         let wall = state.now();
         self.engine.suspect([key.as_bytes()].into_iter(), || Some(suspicion), || wall);
         if !self.engine.with_queues(|queues| queues.is_marked(lock(key))) {
-            // It was just looked at, and is not looked at again for a moment.
+            // The lock was just looked at, and is not looked at again for a moment.
             state.excuse(key, suspicion.gap_millis() * MICROS_PER_MILLI);
         }
     }
 
-    /// What has run out and is not there any more does not come into force again by a clock that is set back.
+    /// A hold that has run out and was removed does not come into force again if the clock is set back.
     pub(super) fn forgets_what_is_gone(&self) {
         let state = &mut *self.state.borrow_mut();
         let (keys, now) = (&state.keys, state.wall);
@@ -384,14 +382,14 @@ impl Server {
         }
     }
 
-    /// The holds whose connections have ended, as soon as the engine has nothing more to do about them.
+    /// Removes the holds whose connections have ended, once the engine has nothing more to do about them.
     pub(super) fn connections_have_ended(&self) {
         let state = &mut *self.state.borrow_mut();
         let (now, is_at_rest) = (state.wall, self.is_at_rest_at(state.clocks()));
         let may_be_left = state.is_paused() || !is_at_rest;
         let model = &mut state.model;
         let mut all = std::mem::take(&mut model.bound);
-        // By a clock that is set back a hold may come into force again that the engine has forgotten.
+        // After a clock is set back, a hold may be in force again that the engine has forgotten.
         let is_live = |bound: &Bound| {
             let own = model.own(bound.key, bound.owner, now);
             own.is_some_and(|own| own.fence == bound.fence)
@@ -412,7 +410,7 @@ impl Server {
             let Some(own) = own else { continue };
             let latest = now / MICROS_PER_MILLI + grace;
             let is_short = grace > 0 && own.end.is_some_and(|end| end <= latest);
-            // A command of the same moment may have found it short, and made it longer.
+            // A command at the same moment may have found the hold short, and extended it.
             let is_new = model.ended.get(&connection) == Some(&model.elapsed);
             assert!(is_short || is_new, "{key}: {own:?} outlives its connection");
         }
@@ -430,7 +428,7 @@ impl Server {
     }
 }
 
-/// As the module knows it.
+/// The name as the module knows it.
 pub(super) fn lock(key: Key) -> Name<'static> {
     Name::new(0, key.as_bytes())
 }
