@@ -93,7 +93,7 @@ impl Call {
         }
         match also {
             None => LOCKS.change(&self.server(), slice::from_ref(&self.key()?), request),
-            Some(_) => LOCKS.change(&self.server(), &self.keys(also)?, request),
+            Some(also) => LOCKS.change(&self.server(), &self.keys(also)?, request),
         }
     }
 
@@ -211,19 +211,16 @@ impl Call {
 
     /// The keys of all locks of the request. In a cluster the server has checked only the first.
     #[inline(never)]
-    pub(super) fn keys(&self, also: Option<&Also<'_>>) -> Result<Vec<LockKey<'_>>, Error> {
-        let mut keys = vec![self.key()?];
-        if let Some(also) = also {
-            let end = also.at.saturating_add(also.keys.len());
-            let others = self.strings().get(also.at..end).ok_or(Error::WrongArity)?;
-            if slots::is_in_cluster() {
-                self.check_slot(others)?;
-            }
-            // SAFETY: arguments of this command, which outlive the `Call` that the keys borrow from.
-            let other = |&key: &_| unsafe { LockKey::of_argument(self.ctx, key) };
-            keys.extend(others.iter().map(other));
+    pub(super) fn keys(&self, also: &Also<'_>) -> Result<Vec<LockKey<'_>>, Error> {
+        let end = also.at.saturating_add(also.keys.len());
+        let others = self.strings().get(also.at..end).ok_or(Error::WrongArity)?;
+        if slots::is_in_cluster() {
+            self.check_slot(others)?;
         }
-        Ok(keys)
+        let first = self.key()?;
+        // SAFETY: arguments of this command, which outlive the `Call` that the keys borrow from.
+        let other = |&key: &_| unsafe { LockKey::of_argument(self.ctx, key) };
+        Ok(std::iter::once(first).chain(others.iter().map(other)).collect())
     }
 
     /// Checks that the other keys are in the slot of the first, and all on this node.

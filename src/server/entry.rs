@@ -2,6 +2,7 @@
 
 use super::call::Call;
 use super::ffi::api::status;
+use super::host::LockKey;
 use super::locks::LOCKS;
 use super::wait::Block;
 use super::{call, clock, config, keys, random_owner};
@@ -13,6 +14,7 @@ use leasehold_core::engine::{Lock, Taken};
 use leasehold_core::lock::{Decision, Names, Wait};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
+use std::slice;
 
 /// The signature of every command.
 pub(super) type Entry =
@@ -54,17 +56,26 @@ fn begin_to_wait(
     request: &acquire::Request<'_>,
     wait: Wait<'_>,
 ) -> Result<Option<Taken>, Error> {
-    let keys = call.keys(request.also())?;
-    let first = keys.first().ok_or(Error::WrongArity)?.name();
-    let names = Names { first, also: request.also().map_or(&[], |also| &also.keys) };
+    let (key, several);
+    let (keys, also): (&[LockKey<'_>], &[&[u8]]) = match request.also() {
+        None => {
+            key = call.key()?;
+            (slice::from_ref(&key), &[])
+        }
+        Some(also) => {
+            several = call.keys(also)?;
+            (&several, &also.keys)
+        }
+    };
+    let names = Names { first: keys.first().ok_or(Error::WrongArity)?.name(), also };
     let (wanted, grace) = (request.wanted()?, request.grace());
     match wait {
         Wait::Block(patience) => {
             let block = Block { patience, minted: request.is_minted(), grace };
-            call.wait(&keys, names, &wanted, block)?;
+            call.wait(keys, names, &wanted, block)?;
             Ok(None)
         }
-        Wait::Ticket(ticket) => call.take_ticket(&keys, names, &wanted, ticket, grace).map(Some),
+        Wait::Ticket(ticket) => call.take_ticket(keys, names, &wanted, ticket, grace).map(Some),
     }
 }
 

@@ -82,12 +82,13 @@ impl<C> Engine<C> {
         let [others @ .., lock] = locks else { return Err(Error::WrongArity) };
         let waiters = self.settle_if_suspect(host, locks, Some(owner));
         lock.prepare();
+        // One moment for all looks: a lease must not end between two of them.
+        let now = host.now();
         let mut standings = Vec::new();
         if !others.is_empty() {
-            self.stand_with_others(host, others, request, &mut standings)?;
+            self.stand_with_others(host, others, request, now, &mut standings)?;
         }
         let mut key = lock.open(Mode::Write);
-        let now = host.now();
         self.put_back(&mut key, lock.name(), now)?;
         let stored = key.stored();
         if stored.may_be_granted(now) {
@@ -137,9 +138,10 @@ impl<C> Engine<C> {
         host: &H,
         others: &[H::Lock<'_>],
         request: &impl Decide,
+        now: Moment,
         standings: &mut Vec<Standing>,
     ) -> Result<(), Error> {
-        let (owner, now) = (request.owner()?, host.now());
+        let owner = request.owner()?;
         for lock in others {
             let waiters = self.waiters_for(lock.name());
             let mut key = lock.open(Mode::Write);
@@ -172,11 +174,16 @@ impl<C> Engine<C> {
             let holders = self.with_fences(
                 || host.monotonic(),
                 |fences| key.stored().holders(owner, now, fences),
-            )?;
-            let outcome = decision.outcome(at, &holders, now);
-            let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
+            );
+            let outcome = holders.ok().and_then(|holders| decision.outcome(at, &holders, now));
+            let write = match (&outcome, &holders) {
+                (Some(outcome), Ok(holders)) => outcome.write(holders),
+                _ => Write::Keep,
+            };
             let this = Written::new(lock, outcome, &write, waiters);
-            if let Err(error) = key.write(write) {
+            // Another module may have put something else there since the first look.
+            let is_lock = holders.map(|_| ()).map_err(Error::from);
+            if let Err(error) = is_lock.and_then(|()| key.write(write)) {
                 drop(key);
                 let granted = others.get(..at).unwrap_or_default().iter().map(Lock::name);
                 self.undo(host, granted.chain(iter::once(last)), owner, decision);

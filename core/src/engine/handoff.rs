@@ -34,7 +34,7 @@ enum Round {
 
 /// The other locks that a waiter for several waits for, beside the one that is handed on. All of them can be granted.
 struct Others<L> {
-    of: WaiterId,
+    of: Option<WaiterId>,
     locks: Vec<L>,
     standings: Vec<Standing>,
     /// Holds of these locks that are over and have not been reported.
@@ -42,7 +42,7 @@ struct Others<L> {
 }
 
 impl<L> Others<L> {
-    const fn none(of: WaiterId) -> Self {
+    const fn none(of: Option<WaiterId>) -> Self {
         Self { of, locks: Vec::new(), standings: Vec::new(), lost: Vec::new() }
     }
 }
@@ -187,7 +187,7 @@ impl<C> Engine<C> {
         lock.prepare();
         self.open_and_put_back(host, lock);
         loop {
-            let round = match self.round(host, lock, None, &mut effort) {
+            let round = match self.round(host, lock, None, host.clocks(), &mut effort) {
                 Round::Several(id) => self.round_for_several(host, lock, id, &mut effort),
                 round => round,
             };
@@ -218,11 +218,12 @@ impl<C> Engine<C> {
         host: &H,
         lock: &H::Lock<'n>,
         others: Option<Others<H::Lock<'n>>>,
+        now: Now,
         effort: &mut Effort,
     ) -> Round {
         let name = lock.name();
         let mut key = lock.open(Mode::Write);
-        let (now, limits) = (host.clocks(), host.limits());
+        let limits = host.limits();
         let stored = key.stored();
         effort.add(Effort::of_round(stored));
         if stored.may_be_granted(now.wall) {
@@ -232,21 +233,22 @@ impl<C> Engine<C> {
             || now.monotonic,
             |fences| self.with_queues(|queues| queues.settle(name, stored, now, limits, fences)),
         );
-        let (id, holders, others) = match (turn, others) {
-            (Some(Turn { waiter, holders, is_for_several: false }), _) => {
-                (waiter, holders, Others::none(waiter))
+        let Others { of, locks, mut standings, lost: others_lost } =
+            others.unwrap_or_else(|| Others::none(None));
+        let (id, holders) = match turn {
+            Some(Turn { waiter, holders, is_for_several })
+                if of == is_for_several.then_some(waiter) =>
+            {
+                (waiter, holders)
             }
-            (Some(Turn { waiter, holders, .. }), Some(others)) if others.of == waiter => {
-                (waiter, holders, others)
-            }
-            (turn, _) => {
+            turn => {
                 let round = turn.map_or(Round::Over, |turn| Round::Several(turn.waiter));
                 drop(key);
                 self.report_lost(lock, &lost, now.wall);
+                self.report_lost_of_others(host, &others_lost, now.wall);
                 return round;
             }
         };
-        let Others { locks, mut standings, lost: others_lost, .. } = others;
         let Some(Departed { name: first, waiter }) = self.with_queues(|queues| queues.leave(id))
         else {
             return Round::Over;
@@ -334,13 +336,15 @@ impl<C> Engine<C> {
         id: WaiterId,
         effort: &mut Effort,
     ) -> Round {
-        let (names, now) = (self.with_queues(|queues| queues.names_of(id)), host.now());
-        let mut others = Others::none(id);
-        let Some(refused) = self.stand_for(host, lock.name(), &names, &mut others, effort) else {
+        // One moment for all looks: a lease must not end between two of them.
+        let (names, now) = (self.with_queues(|queues| queues.names_of(id)), host.clocks());
+        let mut others = Others::none(Some(id));
+        let refused = self.stand_for(host, lock.name(), &names, now.wall, &mut others, effort);
+        let Some(refused) = refused else {
             let lock = host.beside(lock.name());
-            return self.round(host, &lock, Some(others), effort);
+            return self.round(host, &lock, Some(others), now, effort);
         };
-        self.report_lost_of_others(host, &others.lost, now);
+        self.report_lost_of_others(host, &others.lost, now.wall);
         let NotToBeHad { name, refusal } = refused;
         self.with_queues(|queues| {
             queues.refused(id, name, matches!(refusal, Refusal::Held { .. }));
@@ -375,13 +379,15 @@ impl<C> Engine<C> {
         host: &'n H,
         settled: Name<'_>,
         names: &'n [KeptName],
+        now: Moment,
         others: &mut Others<H::Lock<'n>>,
         effort: &mut Effort,
     ) -> Option<NotToBeHad<'n>> {
         let (owner, share) = self.with_queues(|queues| {
-            queues.waiter(others.of).map(|waiter| (waiter.owner.clone(), waiter.share))
+            let waiter = queues.waiter(others.of?)?;
+            Some((waiter.owner.clone(), waiter.share))
         })?;
-        let (now, most) = (host.now(), host.limits().max_holders);
+        let most = host.limits().max_holders;
         for name in names.iter().map(KeptName::as_name).filter(|name| *name != settled) {
             let lock = host.beside(name);
             let refusal = match lock.may_write(Initiator::Client) {

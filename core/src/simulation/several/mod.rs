@@ -64,6 +64,25 @@ fn where_one_of_many_locks_stays_held_the_others_are_not_asked_for() {
     assert!(KEYS.iter().all(|key| state.model.own(key, "bob", state.wall).is_some()));
 }
 
+#[test]
+fn a_lease_that_ends_while_several_locks_are_looked_at_is_extended_with_the_others() {
+    let server = Server::new(1_763_000_000_000_000, EVERYTHING, 0, true);
+    let [first, last] = [KEYS[0], KEYS[1]];
+    for (client, key, ttl) in [(0, first, 5), (1, last, 50)] {
+        let (keys, owner) = (vec![key], "ann");
+        let request = Request { keys, owner, ttl, share: 1, waits: None, ephemeral: None };
+        server.acquire(client, &request);
+    }
+    server.passes(4_500);
+    // The first lease is over if the engine asks for the time once more.
+    server.state.borrow_mut().passes_when_asked = 2_000;
+    server.extend(&Claim { keys: vec![first, last], owner: "ann", fence: None }, 30);
+    let state = server.state.borrow();
+    for key in [first, last] {
+        assert!(state.model.own(key, "ann", state.wall).is_some(), "{key} is not held");
+    }
+}
+
 /// Takes every step of a schedule, and checks everything after each.
 fn run(seed: u64, mut trace: Trace<'_>) {
     let mut schedule = Schedule::new(seed);

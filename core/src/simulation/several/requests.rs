@@ -55,8 +55,8 @@ enum Asks<'s> {
 
 impl State {
     /// The engine has decided, with this fence. The model agrees, or the simulation fails.
-    fn is_decided(&mut self, asks: Asks<'_>, verdict: &Verdict, fence: Option<u64>) {
-        let (now, model) = (self.wall, &mut self.model);
+    fn is_decided(&mut self, asks: Asks<'_>, verdict: &Verdict, fence: Option<u64>, now: u64) {
+        let model = &mut self.model;
         let expected = match asks {
             Asks::Acquire(asked) => model.acquire(asked, now),
             Asks::Release(Claim { keys, owner, fence }) => model.release(keys, owner, *fence, now),
@@ -128,7 +128,7 @@ impl<R: Decide> Decide for Watched<'_, R> {
             Decision::NotExtended { .. } => Verdict::NotExtended,
             Decision::NoFenceLeft | Decision::Raised(_) => panic!("decided: {decision:?}"),
         };
-        self.server.state.borrow_mut().is_decided(self.asks, &verdict, granted);
+        self.server.state.borrow_mut().is_decided(self.asks, &verdict, granted, now.micros());
         Ok(decision)
     }
 }

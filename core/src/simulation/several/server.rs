@@ -51,6 +51,8 @@ pub(super) struct State {
     pub(super) tells_what_it_evicts: bool,
     pub(super) elapsed: u64,
     pub(super) wall: u64,
+    /// How much time passes whenever the engine has asked for it, in microseconds.
+    pub(super) passes_when_asked: u64,
     /// Until when, in elapsed time, a lock may be found unsettled.
     excused: BTreeMap<Key, u64>,
     paused_until: u64,
@@ -133,6 +135,7 @@ impl Server {
             tells_what_it_evicts,
             elapsed: 0,
             wall,
+            passes_when_asked: 0,
             excused: BTreeMap::new(),
             paused_until: 0,
             told_at: wall,
