@@ -51,8 +51,10 @@ pub(super) struct State {
     pub(super) tells_what_it_evicts: bool,
     pub(super) elapsed: u64,
     pub(super) wall: u64,
-    /// How much time passes whenever the engine has asked for it, in microseconds.
+    /// How much time passes for the engine alone whenever it has asked for the time, in microseconds: the server reads its
+    /// own clock once for each command.
     pub(super) passes_when_asked: u64,
+    pub(super) passed_for_the_engine: u64,
     /// Until when, in elapsed time, a lock may be found unsettled.
     excused: BTreeMap<Key, u64>,
     paused_until: u64,
@@ -136,6 +138,7 @@ impl Server {
             elapsed: 0,
             wall,
             passes_when_asked: 0,
+            passed_for_the_engine: 0,
             excused: BTreeMap::new(),
             paused_until: 0,
             told_at: wall,
