@@ -9,7 +9,7 @@ use testkit::{Server, eventually};
 pub(crate) const ALL: &[Scenario] = &[
     quick(
         "quorum",
-        "a lock of a quorum is held on each of its servers by one owner, and released on each",
+        "a lock of a quorum is held on most of its servers by one owner, and released on each",
         quorum,
     ),
     quick(
@@ -76,12 +76,11 @@ fn three() -> [Server; 3] {
 fn quorum(scene: &Scene<'_>) {
     let servers = three();
     let lease = open(scene, &servers).acquire(&lock("x"));
-    for server in &servers {
-        eventually("each has it", || match server.client().info("x") {
-            Some(info) if info.owner == lease.owner.as_bytes() => Ok(()),
-            other => Err(other),
-        });
-    }
+    // A server that answered too late does not have it.
+    let has_it = |server: &&Server| {
+        server.client().info("x").is_some_and(|info| info.owner == lease.owner.as_bytes())
+    };
+    assert!(servers.iter().filter(has_it).count() >= 2, "most of them have it");
     assert_eq!(lease.release(), "released");
     for server in &servers {
         until_free(server, "x");
