@@ -53,8 +53,8 @@ export interface Listening {
 }
 
 /** Also if it is not open yet. */
-export function closeOnceOpen(opening: Promise<Listening>): void {
-  opening.then(
+export function closeOnceOpen(opening: Promise<Listening> | undefined): void {
+  opening?.then(
     ({ close }) => close(),
     () => {},
   );

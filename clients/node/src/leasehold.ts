@@ -1,10 +1,10 @@
 /** Locks on Redis and Valkey, over a client that the program has. */
 import { randomUUID } from 'node:crypto';
-import { Acquiring } from './acquiring.js';
+import { acquire } from './acquiring.js';
 import { connectionOf } from './adapters/choose.js';
 import type { Client } from './adapters/shapes.js';
 import { ask } from './asking.js';
-import { Attempt, type Wanted } from './attempt.js';
+import { Attempt, type Granted, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
 import type { Ear, Word } from './connection.js';
 import { Detached } from './detached.js';
@@ -46,7 +46,6 @@ import {
 import { Steps, within } from './steps.js';
 import { type Tell, telling, warn } from './trouble.js';
 import { patienceForAnswer } from './validity.js';
-import { Room } from './waiting/blocking.js';
 import { Places } from './waiting/places.js';
 import { whenever } from './whenever.js';
 
@@ -56,7 +55,7 @@ export class Leasehold implements AsyncDisposable {
   readonly #settings: Checked;
   readonly #server: Server;
   readonly #places: Places;
-  readonly #acquiring: Pick<Acquiring, 'acquire'>;
+  readonly #queue: (attempt: Attempt) => Promise<Granted | null>;
   readonly #tell: Tell;
   readonly #emit: Emit | undefined;
   readonly #closed = new Steps();
@@ -76,12 +75,8 @@ export class Leasehold implements AsyncDisposable {
     this.#tell = telling(settings.onTrouble ?? warn);
     this.#emit = settings.onEvent && telling(settings.onEvent);
     this.#server = client instanceof Most ? client : new Server(connectionOf(client));
-    const { connection } = this.#server;
-    this.#places = new Places(connection, this.#settings);
-    this.#acquiring =
-      client instanceof Most
-        ? client
-        : new Acquiring(this.#settings, this.#places, new Room(this.#settings.waitConnections));
+    this.#places = new Places(this.#server.connection, this.#settings);
+    this.#queue = (attempt) => (client instanceof Most ? client.acquire(attempt) : acquire(attempt, this.#places));
     this.#holder = {
       settings: this.#settings,
       holds: new Set(),
@@ -267,7 +262,7 @@ export class Leasehold implements AsyncDisposable {
       this.#attempts.delete(attempt);
       forget?.();
     };
-    let acquiring = this.#acquiring.acquire(attempt);
+    let acquiring = this.#queue(attempt);
     const { replicas } = options;
     if (replicas !== undefined) {
       const { response } = this.#settings;

@@ -9,8 +9,6 @@ export interface Emitter {
   once(event: string, listener: (...values: unknown[]) => void): unknown;
 }
 
-export type Options = Record<string, unknown>;
-
 /** `Redis` of ioredis, also with Sentinel. */
 export interface Ioredis extends Emitter {
   readonly options: object;

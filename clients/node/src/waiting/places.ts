@@ -19,10 +19,12 @@ import { type Moment, now } from '../clock.js';
 import { closeOnceOpen, type Connection, type Ear, type Listening, type Word } from '../connection.js';
 import { at, cancel, type Deadline } from '../deadlines.js';
 import type { Limits } from '../asking.js';
+import type { Question } from '../questions.js';
 import { integer } from '../reply.js';
 import type { Checked } from '../settings.js';
 import { type Step, Steps } from '../steps.js';
 import { drift, validUntil } from '../validity.js';
+import type { Refusal } from '../verdict.js';
 
 /** What whoever waits is told. */
 export type Told =
@@ -48,9 +50,18 @@ interface Subscription {
   readonly opening: Promise<Listening>;
 }
 
+/** Tickets that were refused are asked for again after so long. */
+const REFUSED_FOR = 60_000;
+
 export class Places {
   /** Nobody else knows it. */
   readonly channel = `leasehold:${randomUUID()}`;
+  /** The module is older than tickets, as far as is known. */
+  #ticketlessUntil: Moment = Number.NEGATIVE_INFINITY;
+  /** This user is told of no grants, as far as is known. */
+  #muteUntil: Moment = Number.NEGATIVE_INFINITY;
+  /** How many wait on connections. */
+  blocked = 0;
   /** The longest time for which the server keeps a place, as far as it has said. */
   longest = Number.POSITIVE_INFINITY;
   readonly #all = new Map<string, Place>();
@@ -73,6 +84,27 @@ export class Places {
     return Math.min(this.longest, Math.max(KEPT_LEAST, KEPT_TIMES * Math.max(this.settings.slice, this.size)));
   }
 
+  get isMute(): boolean {
+    return this.#muteUntil > 0 && now() < this.#muteUntil;
+  }
+
+  question(ttl: number, kept: number): Question {
+    if (this.#ticketlessUntil > 0 && now() < this.#ticketlessUntil) return { ask: 'acquire', ttl };
+    return { ask: 'ticket', ttl, kept, channel: this.isMute ? undefined : this.channel };
+  }
+
+  /** Whether it is to be asked for in another way. */
+  learns(refusal: Refusal | undefined): boolean {
+    if (typeof refusal === 'number') {
+      const isNews = refusal < this.longest;
+      this.longest = Math.min(refusal, this.longest);
+      return isNews;
+    }
+    if (refusal !== undefined) this.#muteUntil = now() + REFUSED_FOR;
+    if (refusal === 'no tickets') this.#ticketlessUntil = this.#muteUntil;
+    return refusal !== undefined;
+  }
+
   take(attempt: Attempt): Place {
     const place = new Place(this, attempt);
     this.#all.set(attempt.claim.owner, place);
@@ -89,7 +121,7 @@ export class Places {
   /** What tells of grants of this lock, if there is such a thing at the moment. */
   earOf(key: Word): Subscription | undefined {
     const ear = this.#ears.get(this.#nodeOf(key));
-    return ear?.isUp ? ear : undefined;
+    return ear?.isUp && !this.isMute ? ear : undefined;
   }
 
   /** Sees to it that grants are told of. Rejects if they are not at the moment. */
@@ -253,8 +285,7 @@ export class Place {
 
   #answerTo({ kept }: Request): Promise<unknown> {
     const { attempt, places } = this;
-    const { ttl } = attempt.wanted;
-    return attempt.server.ask(attempt.claim, { ask: 'ticket', ttl, kept, channel: places.channel }, attempt);
+    return attempt.server.ask(attempt.claim, places.question(attempt.wanted.ttl, kept), attempt);
   }
 
   /** Undefined: it has a place, and somebody tells of its grant. */
