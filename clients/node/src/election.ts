@@ -90,12 +90,12 @@ export class Election {
     const { closed } = this.#voting;
     const isOver = () => closed.areStopped || signal?.aborted === true;
     let wake = () => {};
-    const forget = signal && whenever(signal, 'abort', () => wake());
     let isHeard = false;
     const hear = () => {
       isHeard = true;
       wake();
     };
+    const forget = signal && whenever(signal, 'abort', hear);
     let listening: Listening | undefined;
     let mayListen = true;
     const ended = () => {
@@ -119,7 +119,7 @@ export class Election {
           yield last;
         }
         const rest = listening === undefined ? lookEvery : Math.min(info?.ttl ?? UNHEARD, UNHEARD);
-        if (isHeard || isOver()) continue;
+        if (isHeard) continue;
         const resting = closed.asleep<undefined>(now() + rest + 1, (step) => {
           wake = () => step.arrive(undefined);
         });

@@ -11,7 +11,7 @@ import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js'
 import { type CommandWord, guard } from './guard.js';
 import type { LockEvent } from './events.js';
 import { Extensions } from './extensions.js';
-import { type Claim, EXCLUSIVE, type Question, type Share } from './questions.js';
+import { type Claim, EXCLUSIVE, type Share } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
 import type { Tell } from './trouble.js';
@@ -70,9 +70,8 @@ export class Hold extends Deadline {
   #released: Promise<Released> | undefined;
   /** It is not watched any more whether its connection is lost. */
   #unbind = () => {};
-  /** It has not been held for a while yet. */
-  #isNew = true;
-  #settled: (() => void) | undefined;
+  /** Undefined once it has been held for a while. */
+  #settled: (() => void) | undefined = () => {};
 
   constructor(
     readonly holder: Holder,
@@ -101,6 +100,11 @@ export class Hold extends Deadline {
 
   get name(): string {
     return this.attempt.wanted.name;
+  }
+
+  /** Undefined: whatever it has. */
+  get #sureFence(): number | undefined {
+    return this.#isUnsure ? undefined : this.fence;
   }
 
   get claim(): Claim {
@@ -236,9 +240,8 @@ export class Hold extends Deadline {
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
       this.attempt.over();
       // A message may have been forged: then the owner has a place in the queue, which only this gives back.
-      const question: Question =
-        this.#isUnclaimed || this.#isUnsure ? { ask: 'release' } : { ask: 'release', fence: this.fence };
-      const answer = await ask(server, claim, question, this.#limits(until, new Steps()));
+      const fence = this.#isUnclaimed ? undefined : this.#sureFence;
+      const answer = await ask(server, claim, { ask: 'release', fence }, this.#limits(until, new Steps()));
       return !wasLost && isInTime(answer, end, claim.also.length + 1) ? 'released' : 'late';
     } catch (error) {
       const failure = server.told(error);
@@ -317,10 +320,6 @@ export class Hold extends Deadline {
     return ask(server, claim, { ask: how, fence: this.#sureFence, ttl }, limits);
   }
 
-  get #sureFence(): number | undefined {
-    return this.#isUnsure ? undefined : this.fence;
-  }
-
   #limits(until: Moment, steps: Steps, ttl = this.#ttl) {
     return { each: patienceForAnswer(this.holder.settings.response, ttl), until, steps };
   }
@@ -361,14 +360,13 @@ export class Hold extends Deadline {
   #schedule(renewAt: Moment): void {
     if (this.#isUnclaimed || renewAt < this.terms.renewUntil) {
       this.#renewAt = renewAt;
-      this.#rest(this.#isNew ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
+      this.#rest(this.#settled ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
     } else this.#watch();
   }
 
   override due(): void {
     const here = now();
     if (!this.look(here)) return;
-    this.#isNew = false;
     this.#settled?.();
     this.#settled = undefined;
     if (here >= this.#renewAt) {

@@ -22,7 +22,7 @@ import {
   type WaiterInfo,
 } from './info.js';
 import { Lease } from './lease.js';
-import { Lock, type Work } from './lock.js';
+import { Lock, type WorkWith } from './lock.js';
 import { Most } from './most.js';
 import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
 import { acknowledged } from './replicas.js';
@@ -96,11 +96,8 @@ export class Leasehold implements AsyncDisposable {
   }
 
   /** Waits for the lock, does the work, and releases it however the work ends: see `Lock.with`. */
-  with<T>(name: Name, work: Work<T>): Promise<T>;
-  with<T>(name: Name, options: AcquireOptions, work: Work<T>): Promise<T>;
-  with<T>(name: Name, first: AcquireOptions | Work<T>, second?: Work<T>): Promise<T> {
-    const lock = this.write(name);
-    return second === undefined ? lock.with(first as Work<T>) : lock.with(first as AcquireOptions, second);
+  with<T>(name: Name, ...given: WorkWith<T, AcquireOptions>): Promise<T> {
+    return this.write(name).with(...given);
   }
 
   /** Held beside any number of other readers. It needs the module. */
@@ -245,7 +242,7 @@ export class Leasehold implements AsyncDisposable {
   ): Promise<Lease | T> {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
-    const { owner = newOwner(), renew = true, holdAtLeast = 0, ephemeral: grace } = options;
+    const { owner = newOwner(), renew = true, holdAtLeast = 0, ephemeral: grace, replicas } = options;
     checkDuration('ttl', ttl, LEAST_TTL);
     checkDuration('holdAtLeast', holdAtLeast, 0);
     checkWait(wait);
@@ -262,12 +259,10 @@ export class Leasehold implements AsyncDisposable {
       this.#attempts.delete(attempt);
       forget?.();
     };
+    const { response } = this.#settings;
     let acquiring = this.#queue(attempt);
-    const { replicas } = options;
-    if (replicas !== undefined) {
-      const { response } = this.#settings;
+    if (replicas)
       acquiring = acquiring.then((granted) => granted && acknowledged(attempt, granted, replicas, response));
-    }
     // No frame is kept meanwhile: there may be many who wait.
     return acquiring.then(
       (granted) => {
@@ -314,17 +309,13 @@ export class Leasehold implements AsyncDisposable {
     };
     const failed = (error: unknown) => {
       over();
-      this.#stays(error, name, until);
+      // In a transaction of the program it is carried out with that.
+      if (error instanceof SurpriseError) return;
+      for (const [other, end] of this.#staying) if (end <= now()) this.#staying.delete(other);
+      this.#staying.set(name, Math.max(until, this.#staying.get(name) ?? until));
     };
     const given: Promise<void> = giving.then(over, failed);
     this.#givingBack.set(given, name);
-  }
-
-  #stays(error: unknown, name: string, until: Moment): void {
-    // In a transaction of the program it is carried out with that.
-    if (error instanceof SurpriseError) return;
-    for (const [other, end] of this.#staying) if (end <= now()) this.#staying.delete(other);
-    this.#staying.set(name, Math.max(until, this.#staying.get(name) ?? until));
   }
 
   #key(name: Name): Word {

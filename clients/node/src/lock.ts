@@ -8,6 +8,8 @@ type Ask = <T>(options: AcquireOptions, busy: (lock: string, waited: number) => 
 
 export type Work<T> = (lease: Lease) => T | PromiseLike<T>;
 
+export type WorkWith<T, Options> = [work: Work<T>] | [options: Options, work: Work<T>];
+
 export class Lock {
   readonly #ask: Ask;
 
@@ -35,10 +37,8 @@ export class Lock {
    * Waits for it, does the work, and releases it however the work ends. What the work comes to is what this comes to: a
    * release that fails is told as trouble, and takes no longer than `within`. The work is told of a loss by `lease.signal`.
    */
-  async with<T>(work: Work<T>): Promise<T>;
-  async with<T>(options: AcquireOptions, work: Work<T>): Promise<T>;
-  async with<T>(first: AcquireOptions | Work<T>, second?: Work<T>): Promise<T> {
-    const [options, work] = second === undefined ? [{}, first as Work<T>] : [first as AcquireOptions, second];
+  async with<T>(...given: WorkWith<T, AcquireOptions>): Promise<T> {
+    const [options, work] = given.length === 1 ? [{}, given[0]] : given;
     checkFunction('work', work);
     const lease = await this.#ask(options, busy);
     try {

@@ -30,7 +30,7 @@ export type Question =
   /** Has it by a larger fence: where several servers are to have one. */
   | { ask: 'raise'; fence: number }
   /** Without a fence: whatever the owner was granted, and its place in the queue. */
-  | { ask: 'release'; fence?: number };
+  | { ask: 'release'; fence?: number | undefined };
 
 /** Whether it is asked on the connection that the hold is bound to. One that waits is closed after that. */
 export function binds({ grace }: Claim, { ask }: Pick<Question, 'ask'>): boolean {

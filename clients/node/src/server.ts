@@ -56,12 +56,8 @@ export class Server {
   ask(claim: Claim, question: Question, fate: Fate): Promise<unknown> {
     const { key } = claim;
     if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, fate);
-    if (!this.mayHearTwice(key)) return this.#ask(this.connection, claim, question);
-    return this.#seconds.ask(
-      key,
-      (line) => this.#ask(line, claim, question),
-      () => fate.late(),
-    );
+    const late = () => fate.late();
+    return this.#seconds.ask(key, (line) => this.#ask(line, claim, question), late);
   }
 
   /** Whether an error says in which other words it is to be asked. */

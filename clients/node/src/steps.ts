@@ -6,11 +6,8 @@ export class Unanswered extends Error {
   override name = 'Unanswered';
 }
 
-/** One of them. Those of one request that are under way are in a list. */
 export class Step<T> extends Deadline {
   isOver = false;
-  previous: Step<never> | undefined;
-  next: Step<never> | undefined;
 
   constructor(
     readonly steps: Steps,
@@ -29,11 +26,19 @@ export class Step<T> extends Deadline {
   }
 
   arrive(value: T): void {
-    if (this.steps.over(this as Step<never>)) this.resolve(value);
+    if (this.#ends()) this.resolve(value);
   }
 
   fail(reason: unknown): void {
-    if (this.steps.over(this as Step<never>)) this.reject(reason);
+    if (this.#ends()) this.reject(reason);
+  }
+
+  #ends(): boolean {
+    if (this.isOver) return false;
+    this.isOver = true;
+    cancel(this);
+    this.steps.open.delete(this as Step<never>);
+    return true;
   }
 
   /** From now on it sleeps. */
@@ -46,7 +51,8 @@ export class Step<T> extends Deadline {
 }
 
 export class Steps {
-  #first: Step<never> | undefined;
+  /** @internal */
+  readonly open = new Set<Step<never>>();
   #stopped: { readonly reason: unknown } | undefined;
 
   /** Whether a program whose connections are closed waits for them before it ends. */
@@ -60,7 +66,7 @@ export class Steps {
   stop(reason?: unknown): void {
     if (this.#stopped !== undefined) return;
     this.#stopped = { reason };
-    while (this.#first !== undefined) this.#first.fail(reason);
+    for (const step of this.open) step.fail(reason);
   }
 
   throwIfStopped(): void {
@@ -93,28 +99,11 @@ export class Steps {
   #begin<T>(moment: Moment, isLimit: boolean, handOn: (step: Step<T>) => void): Promise<T> {
     return new Promise((resolve, reject) => {
       const step = new Step<T>(this, moment, isLimit, resolve, reject);
-      const first = this.#first;
-      step.next = first;
-      this.#first = step as Step<never>;
-      if (first !== undefined) first.previous = this.#first;
+      this.open.add(step as Step<never>);
       if (moment !== Number.POSITIVE_INFINITY) set(step);
       if (this.#stopped !== undefined) step.fail(this.#stopped.reason);
       handOn(step);
     });
-  }
-
-  /** @internal Whether it was not before. */
-  over(step: Step<never>): boolean {
-    if (step.isOver) return false;
-    step.isOver = true;
-    cancel(step);
-    const { previous, next } = step;
-    if (this.#first === step) this.#first = next;
-    if (previous !== undefined) previous.next = next;
-    if (next !== undefined) next.previous = previous;
-    step.previous = undefined;
-    step.next = undefined;
-    return true;
   }
 }
 

@@ -132,12 +132,6 @@ export class Places {
     await steps.within(Math.max(0, limit - (now() - begun)), opening);
   }
 
-  /** A grant was found out that had not been told: the connection may be dead without having said so. */
-  suspect(ear: Subscription): void {
-    this.#cut(ear);
-    closeOnceOpen(ear.opening);
-  }
-
   close(): void {
     this.#isClosed = true;
     for (const { opening } of this.#ears.values()) closeOnceOpen(opening);
@@ -293,7 +287,8 @@ export class Place {
     const { server, wanted } = this.attempt;
     const fence = integer(reply);
     if (fence !== null) {
-      if (heardBy !== undefined && this.#heard === undefined) this.places.suspect(heardBy);
+      // It had not been told: the connection may be dead without having said so.
+      if (this.#heard === undefined) closeOnceOpen(heardBy?.opening);
       return { fence, asked, lasts: wanted.ttl };
     }
     if (server.isPlain()) return 'ask';
