@@ -16,7 +16,7 @@ export async function acquire(attempt: Attempt, places: Places): Promise<Granted
   const each = patienceForAnswer(response, ttl);
   for (let tries = 0; ; tries++) {
     const mayQueue = wait > 0 && !server.isPlain();
-    let granted = mayQueue ? await new Waiting(attempt, places, { until, each, steps }).wait() : 'no queue';
+    let granted = mayQueue ? await new Waiting(places, attempt, { until, each, steps }).wait() : 'no queue';
     if (granted === 'no queue') {
       // It was busy when the server had time to answer.
       const isLast = tries > 0 && until - now() < each;

@@ -76,7 +76,6 @@ export class Attempt implements Fate {
     if (this.wasCut || this.claim.grace !== undefined) this.giveBack(this.claim, this.wanted, STRAY);
   }
 
-  /** It waits in the queue. */
   queued(): void {
     if (!this.#wasQueued) this.tell('queued');
     this.#wasQueued = true;

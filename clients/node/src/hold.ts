@@ -18,7 +18,6 @@ import type { Tell } from './trouble.js';
 import { drift, patienceForAnswer, renewAt, validUntil } from './validity.js';
 import { isRefused } from './verdict.js';
 
-/** What a release came to. */
 export type Released =
   /** It was held until now, and is free or the next one's. */
   | 'released'
@@ -27,7 +26,6 @@ export type Released =
   /** It was held until now, and the server frees it when the time of `holdAtLeast` is over. */
   | 'later';
 
-/** What an extension came to. */
 export type Extended = 'extended' | 'lost';
 
 /** Most are released before, and cost less for it. */
@@ -195,7 +193,6 @@ export class Hold extends Deadline {
     return this.extend(this.validFor() + drift(this.#ttl) + ms);
   }
 
-  /** It stays held until its lease ends. */
   leave(): void {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
@@ -214,7 +211,6 @@ export class Hold extends Deadline {
     return this.release();
   }
 
-  /** The program has lost hold of its lease. */
   forgotten(): void {
     if (!this.look()) return;
     this.#tell(

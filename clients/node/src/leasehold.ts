@@ -228,7 +228,6 @@ export class Leasehold implements AsyncDisposable {
     await within(limit, all()).catch(() => {});
     const names = new Set([...[...holds].map(({ name }) => name), ...this.#givingBack.values()]);
     for (const [name, end] of this.#staying) if (end > now()) names.add(name);
-    this.#places.close();
     this.#server.connection.close();
     return [...names];
   }

@@ -1,7 +1,7 @@
 /** A lock by its name, which many may hold at a time or one; or several, which are held all or none. */
-import { BusyError } from './errors.js';
+import { BusyError, SettingError } from './errors.js';
 import type { Lease } from './lease.js';
-import { type AcquireOptions, checkFunction, checkTryOptions, type TryOptions } from './settings.js';
+import { type AcquireOptions, checkFunction, type TryOptions } from './settings.js';
 
 /** Asks for the lock, and throws at once what makes no sense. What it comes to when others have the lock is up to `busy`. */
 type Ask = <T>(options: AcquireOptions, busy: (lock: string, waited: number) => T) => Promise<Lease | T>;
@@ -20,7 +20,8 @@ export class Lock {
 
   /** Null if it is not to be had at once. */
   async tryAcquire(options: TryOptions = {}): Promise<Lease | null> {
-    checkTryOptions(options);
+    const { wait } = (options ?? {}) as AcquireOptions;
+    if (wait !== undefined) throw new SettingError('wait', 'tryAcquire does not wait: acquire does');
     return this.#ask({ ...options, wait: 0 }, () => null);
   }
 

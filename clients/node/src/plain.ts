@@ -65,9 +65,7 @@ return fence`);
 
 /** `ARGV`: the value, ttl. All or none. */
 const EXTEND = script(`
-for _, key in ipairs(KEYS) do
-  if redis.call('GET', key) ~= ARGV[1] then return 0 end
-end
+for _, key in ipairs(KEYS) do if redis.call('GET', key) ~= ARGV[1] then return 0 end end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[2]) end
 return 1`);
 
@@ -102,26 +100,21 @@ function script(text: string): Script {
 export function plainly(claim: Claim, question: Question): { script: Script; args: Word[] } {
   const { key, also, owner } = claim;
   const keys = [key, ...also];
+  const count = String(keys.length);
   switch (question.ask) {
-    // Nobody waits here. Whoever asks in this way is told of the present.
-    case 'acquire':
-    case 'wait':
-    case 'ticket': {
-      refuseShares(claim);
-      const all = [String(2 * keys.length), ...keys, ...keys.map(beside)];
-      return { script: ACQUIRE, args: [...all, owner, millis(question.ttl), DAY, MARGIN_MICROS] };
-    }
-    case 'extend': {
-      const held = value(question.fence ?? 0, owner);
-      return { script: EXTEND, args: [String(keys.length), ...keys, held, millis(question.ttl)] };
-    }
+    case 'extend':
+      return { script: EXTEND, args: [count, ...keys, value(question.fence ?? 0, owner), millis(question.ttl)] };
     case 'raise':
       return { script: RAISE, args: ['2', key, beside(key), owner, padded(question.fence), DAY] };
     case 'release': {
       const held = question.fence === undefined ? [owner, `:${owner}`] : [value(question.fence, owner)];
-      return { script: RELEASE, args: [String(keys.length), ...keys, ...held] };
+      return { script: RELEASE, args: [count, ...keys, ...held] };
     }
   }
+  // Nobody waits here. Whoever asks in this way is told of the present.
+  refuseShares(claim);
+  const all = [String(2 * keys.length), ...keys, ...keys.map(beside)];
+  return { script: ACQUIRE, args: [...all, owner, millis(question.ttl), DAY, MARGIN_MICROS] };
 }
 
 export function refuseShares({ share, grace }: Claim): void {

@@ -6,10 +6,8 @@ export type Share = number;
 
 export const EXCLUSIVE: Share = 1;
 
-/** As many readers as want to. */
 export const ANY: Share = 0;
 
-/** Who wants which locks, and how. */
 export interface Claim {
   readonly key: Word;
   /** What is wanted with it: all or nothing. */

@@ -9,13 +9,8 @@
  * on both. Whatever the first one may still deliver is in order then, with the release behind the request.
  */
 import { type Moment, now } from './clock.js';
-import { closeOnceOpen, type Connection, type Dedicated, type Word } from './connection.js';
+import { closeOnceOpen, type Connection, type Dedicated, type Line, type Word } from './connection.js';
 import { codeOf } from './verdict.js';
-
-/** What says something on one of the two. */
-export interface Line {
-  send(key: Word, words: readonly Word[]): Promise<unknown>;
-}
 
 /** How often one is opened to the same server. */
 const OPENED_EVERY = 1_000;
@@ -67,7 +62,7 @@ export class Seconds {
     const { place, second } = found;
     const isAlone = second.unheard >= MOST_UNHEARD;
     const first = isAlone ? undefined : ask(this.connection);
-    const again = ask({ send: (_, words) => this.#send(place, second, words) });
+    const again = ask({ send: (key, words) => this.#send(place, second, key, words) });
     said(again, isOfUse).then(
       () => Object.assign(second, { heardAt: now() }),
       () => this.#close(place, second),
@@ -87,11 +82,11 @@ export class Seconds {
     );
   }
 
-  async #send(place: object, second: Second, words: readonly Word[]): Promise<unknown> {
+  async #send(place: object, second: Second, key: Word, words: readonly Word[]): Promise<unknown> {
     const line = await second.opening;
     // The first one was heard meanwhile. What is said now would come after what the program asked next.
     if (this.#open.get(place) !== second) throw new Error('the first connection has answered');
-    return line.send(words);
+    return line.send(key, words);
   }
 
   #of(key: Word): { place: object; second: Second } | undefined {

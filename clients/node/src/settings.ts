@@ -132,13 +132,6 @@ export function checkOptions(options: AcquireOptions): void {
   if (renew !== undefined && typeof renew !== 'boolean') checkDuration('renew', renew, 0);
 }
 
-/** A request that does not wait has no `wait`. */
-export function checkTryOptions(options: TryOptions): void {
-  if ((options as AcquireOptions | null)?.wait !== undefined) {
-    throw new SettingError('wait', 'tryAcquire does not wait: acquire does');
-  }
-}
-
 export function checkSignal(signal: AbortSignal): void {
   const isOne = typeof signal?.aborted === 'boolean' && typeof signal.addEventListener === 'function';
   if (!isOne) throw new SettingError('signal', 'it must be an AbortSignal');

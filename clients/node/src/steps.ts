@@ -79,12 +79,7 @@ export class Steps {
 
   /** Sleeps until the step that is handed on arrives, with what it arrives with. Undefined: it did not. */
   asleep<T>(until: Moment, handOn: (step: Step<T | undefined>) => void): Promise<T | undefined> {
-    return this.#begin(until, false, handOn);
-  }
-
-  /** The same, but it rejects with `Unanswered` at that moment. */
-  limited<T>(until: Moment, handOn: (step: Step<T>) => void): Promise<T> {
-    return this.#begin(until, true, handOn);
+    return this.limited<T | undefined>(until, handOn, false);
   }
 
   within<T>(ms: number, answer: Promise<T>): Promise<T> {
@@ -96,11 +91,12 @@ export class Steps {
     });
   }
 
-  #begin<T>(moment: Moment, isLimit: boolean, handOn: (step: Step<T>) => void): Promise<T> {
+  /** The same, but it rejects with `Unanswered` at that moment. */
+  limited<T>(until: Moment, handOn: (step: Step<T>) => void, isLimit = true): Promise<T> {
     return new Promise((resolve, reject) => {
-      const step = new Step<T>(this, moment, isLimit, resolve, reject);
+      const step = new Step<T>(this, until, isLimit, resolve, reject);
       this.open.add(step as Step<never>);
-      if (moment !== Number.POSITIVE_INFINITY) set(step);
+      if (until !== Number.POSITIVE_INFINITY) set(step);
       if (this.#stopped !== undefined) step.fail(this.#stopped.reason);
       handOn(step);
     });

@@ -20,9 +20,7 @@ export type Verdict =
   | 'again'
   /** A newer request of the same owner took the place in the queue. */
   | 'replaced'
-  /** The server does not know the command. */
   | 'unknown command'
-  /** It does not know the script yet. */
   | 'unknown script'
   /** It has the module by now, which it had not. */
   | 'has the module'

@@ -10,6 +10,7 @@ import type { Emitter } from './shapes.js';
 export class Beside {
   readonly #open = new Set<() => void>();
   readonly #forgets: (() => void)[];
+  #isClosed = false;
 
   constructor(client: Emitter, ends: readonly string[]) {
     this.#forgets = ends.map((event) => whenever(client, event, () => this.#closeAll()));
@@ -17,6 +18,7 @@ export class Beside {
 
   /** Keeps a connection, which `end` ends, until it is lost or closed. */
   protected keep(end: () => void): Omit<Dedicated, 'send'> {
+    if (this.#isClosed) throw new Error('the connections beside the client were closed');
     const tells = new Set<() => void>();
     let isOver = false;
     const close = () => {
@@ -58,6 +60,7 @@ export class Beside {
   }
 
   close(): void {
+    this.#isClosed = true;
     for (const forget of this.#forgets) forget();
     this.#closeAll();
   }

@@ -10,9 +10,6 @@ interface Command {
 interface Inside {
   readonly stream?: { unref?(): void; cork?(): void; uncork?(): void };
   subscribe(channel: string): Promise<unknown>;
-}
-
-interface Sender {
   callBuffer(...words: readonly Word[]): Promise<unknown>;
   sendCommand(...words: unknown[]): Promise<unknown>;
 }
@@ -64,8 +61,7 @@ export class IoredisConnection extends Beside implements Connection {
       line.close();
       throw failure ?? error;
     });
-    const send = sender(own);
-    return { ...line, send: (words) => send(key, words) };
+    return { ...line, send: sender(own) };
   }
 
   together(key: Word, send: () => void): void {
@@ -134,7 +130,7 @@ function isCluster(client: Ioredis | IoredisCluster): client is IoredisCluster {
 function sender(client: Ioredis | IoredisCluster): (key: Word, words: readonly Word[]) => Promise<unknown> {
   let routed: Word;
   const isRouted = isCluster(client);
-  const inside = client as unknown as Sender;
+  const inside = client as unknown as Inside;
   const sendCommand = (command: Command, ...rest: unknown[]) => {
     const key = routed;
     if (isRouted) command.getKeys = () => [key];

@@ -1,6 +1,5 @@
 /** node-redis: `createClient`, `createCluster` and `createSentinel`. */
 import { type EventEmitter, once } from 'node:events';
-import { type Moment, now } from '../clock.js';
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
 import { Beside, lastFailure, slotOf, watchFailures } from './beside.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
@@ -10,7 +9,6 @@ import { verdict } from '../verdict.js';
 /** Texts as bytes, and maps flat: by the first byte of each type in the protocol, `$` and `%`. */
 const AS_BYTES = { typeMapping: { 36: Buffer, 37: Array } };
 
-/** The client of one server. */
 interface Single extends NodeRedis {
   readonly options?: { readonly socket?: object };
   readonly isReady: boolean;
@@ -47,9 +45,6 @@ export function singleOfNodeRedis(client: NodeRedis): Connection {
   );
 }
 
-/** node-redis tries again within two seconds, unless it was told to wait longer. */
-const REFUSED_FOR = 3_000;
-
 /**
  * Waits until the client is connected and logged in, or has failed to. What waits in the client's own queue is sent behind
  * the password, before the answer to it: a wrong password would let it run as another user. What the server refused a
@@ -57,25 +52,21 @@ const REFUSED_FOR = 3_000;
  */
 function onceReady(single: Single): () => Promise<unknown> {
   let pending: Promise<unknown> | undefined;
-  let refused: { readonly error: unknown; readonly at: Moment } | undefined;
   const events = single as unknown as EventEmitter;
   const connected = async () => {
     const over = new AbortController();
     const ended = once(events, 'end', over).then(() => Promise.reject(new Error('the client was closed')));
     try {
-      refused = undefined;
       // Both reject where an `error` comes first.
       await Promise.race([once(events, 'ready', over), ended]);
-    } catch (error) {
-      if (verdict(error) === 'refused') refused = { error, at: now() };
-      throw error;
     } finally {
       pending = undefined;
       over.abort();
     }
   };
   return () => {
-    if (refused !== undefined && now() - refused.at < REFUSED_FOR) return Promise.reject(refused.error);
+    const failure = lastFailure(single);
+    if (verdict(failure) === 'refused') return Promise.reject(failure);
     pending ??= connected();
     return pending;
   };
@@ -125,7 +116,7 @@ class NodeRedisConnection extends Beside implements Connection {
   async dedicated(key: Word): Promise<Dedicated> {
     const { own, line } = this.#open(await this.nodeOf(key));
     await own.connect();
-    return { ...line, send: async (words) => own.sendCommand(words, AS_BYTES) };
+    return { ...line, send: async (_key, words) => own.sendCommand(words, AS_BYTES) };
   }
 
   /** node-redis writes once in each turn of the loop. */

@@ -26,7 +26,6 @@ import { type Step, Steps } from '../steps.js';
 import { drift, validUntil } from '../validity.js';
 import type { Refusal } from '../verdict.js';
 
-/** What whoever waits is told. */
 export type Told =
   | Granted
   /** It may have been granted, or lost. */
@@ -56,10 +55,9 @@ const REFUSED_FOR = 60_000;
 export class Places {
   /** Nobody else knows it. */
   readonly channel = `leasehold:${randomUUID()}`;
-  /** The module is older than tickets, as far as is known. */
-  #ticketlessUntil: Moment = Number.NEGATIVE_INFINITY;
-  /** This user is told of no grants, as far as is known. */
+  /** This user is told of no grants, as far as is known; or the module is older than tickets. */
   #muteUntil: Moment = Number.NEGATIVE_INFINITY;
+  #hasTickets = true;
   /** How many wait on connections. */
   blocked = 0;
   /** The longest time for which the server keeps a place, as far as it has said. */
@@ -69,7 +67,6 @@ export class Places {
   readonly #ears = new Map<object, Subscription>();
   #look: Deadline | undefined;
   #failures = 0;
-  #isClosed = false;
 
   constructor(
     readonly connection: Connection,
@@ -89,8 +86,9 @@ export class Places {
   }
 
   question(ttl: number, kept: number): Question {
-    if (this.#ticketlessUntil > 0 && now() < this.#ticketlessUntil) return { ask: 'acquire', ttl };
-    return { ask: 'ticket', ttl, kept, channel: this.isMute ? undefined : this.channel };
+    const { isMute } = this;
+    if (isMute && !this.#hasTickets) return { ask: 'acquire', ttl };
+    return { ask: 'ticket', ttl, kept, channel: isMute ? undefined : this.channel };
   }
 
   /** Whether it is to be asked for in another way. */
@@ -100,15 +98,14 @@ export class Places {
       this.longest = Math.min(refusal, this.longest);
       return isNews;
     }
-    if (refusal !== undefined) this.#muteUntil = now() + REFUSED_FOR;
-    if (refusal === 'no tickets') this.#ticketlessUntil = this.#muteUntil;
-    return refusal !== undefined;
+    if (refusal === undefined) return false;
+    this.#muteUntil = now() + REFUSED_FOR;
+    this.#hasTickets = refusal !== 'no tickets';
+    return true;
   }
 
-  take(attempt: Attempt): Place {
-    const place = new Place(this, attempt);
-    this.#all.set(attempt.claim.owner, place);
-    return place;
+  enter(place: Place): void {
+    this.#all.set(place.attempt.claim.owner, place);
   }
 
   leave(place: Place): void {
@@ -126,15 +123,9 @@ export class Places {
 
   /** Sees to it that grants are told of. Rejects if they are not at the moment. */
   async listen(key: Word, limit: number, steps: Steps): Promise<void> {
-    if (this.#isClosed) throw new Error('closed');
     const { opening, begun } = this.#ears.get(this.#nodeOf(key)) ?? this.#open(key);
     // Where nobody answers, those who come later do not wait for it again.
     await steps.within(Math.max(0, limit - (now() - begun)), opening);
-  }
-
-  close(): void {
-    this.#isClosed = true;
-    for (const { opening } of this.#ears.values()) closeOnceOpen(opening);
   }
 
   #nodeOf(key: Word): object {
@@ -150,7 +141,6 @@ export class Places {
         const listening = await this.connection.listen(key, this.channel, OPENS_WITHIN, heard);
         this.#failures = 0;
         ear.isUp = true;
-        if (this.#isClosed) listening.close();
         return listening;
       } catch (error) {
         this.#failures += 1;
@@ -205,12 +195,12 @@ export class Places {
   }
 }
 
-/** A request for a place. */
 interface Request {
   readonly asked: Moment;
   readonly kept: number;
   /** What would have told of a grant by the time that it is answered. */
   readonly heardBy: Subscription | undefined;
+  readonly answer: Promise<unknown>;
 }
 
 /** A place in a queue, from the first request for it until the lock is granted or nobody wants it any more. */
@@ -220,6 +210,7 @@ export class Place {
   dueAt: Moment = Number.POSITIVE_INFINITY;
   /** What told of grants when it was last asked for. */
   ear: Subscription | undefined;
+  protected asksFor: Question['ask'] = 'ticket';
   /** Before the last request that was answered with nil, or the first one. */
   #since: Moment = Number.NEGATIVE_INFINITY;
   /** The shortest time for which a request since then keeps it. */
@@ -237,19 +228,19 @@ export class Place {
   constructor(
     readonly places: Places,
     readonly attempt: Attempt,
+    readonly limits: Limits,
   ) {
     this.key = attempt.claim.key;
   }
 
   /** Asks for it, or asks again, and sleeps where somebody tells of its grant. */
-  ask(asked: Moment, { each, until, steps }: Limits): Promise<Told | undefined> {
+  protected ask(asked: Moment): Promise<Told | undefined> {
+    const { each, until, steps } = this.limits;
     const request = this.#request(asked);
     // The answer says whether it was granted, whatever was heard before.
-    this.#heard = undefined;
-    this.#isNil = false;
-    const answer = this.#answerTo(request);
+    [this.#heard, this.#isNil] = [undefined, false];
     return steps.limited<Told | undefined>(Math.min(asked + each, until), (step) => {
-      answer.then(
+      request.answer.then(
         (reply) => {
           if (step.isOver) return this.attempt.late();
           try {
@@ -274,12 +265,10 @@ export class Place {
     this.#keeps = kept;
     this.#kept = Math.min(this.#kept, kept);
     this.ear = this.places.earOf(this.key);
-    return { asked, kept, heardBy };
-  }
-
-  #answerTo({ kept }: Request): Promise<unknown> {
-    const { attempt, places } = this;
-    return attempt.server.ask(attempt.claim, places.question(attempt.wanted.ttl, kept), attempt);
+    const { server, claim, wanted } = this.attempt;
+    const question = this.places.question(wanted.ttl, kept);
+    this.asksFor = question.ask;
+    return { asked, kept, heardBy, answer: server.ask(claim, question, this.attempt) };
   }
 
   /** Undefined: it has a place, and somebody tells of its grant. */
@@ -318,7 +307,7 @@ export class Place {
   }
 
   /** Until it is told something; undefined: it was not. */
-  sleep(until: Moment): Promise<Told | undefined> {
+  protected sleep(until: Moment): Promise<Told | undefined> {
     return this.attempt.steps.asleep<Told>(until, (step) => this.#sleep(step, until));
   }
 
@@ -336,7 +325,7 @@ export class Place {
     const request = this.#request(now());
     const { asked } = request;
     this.#askedAt = asked;
-    const answer = this.#answerTo(request).then((reply) => {
+    const answer = request.answer.then((reply) => {
       if (this.#askedAt !== asked) return this.attempt.late();
       this.#askedAt = undefined;
       const told = this.#answered(reply, request);
@@ -354,9 +343,8 @@ export class Place {
     this.wake('ask');
   }
 
-  leave(): void {
-    this.#asleep = undefined;
-    this.#askedAt = undefined;
+  protected leave(): void {
+    [this.#asleep, this.#askedAt] = [undefined, undefined];
     this.places.leave(this);
   }
 

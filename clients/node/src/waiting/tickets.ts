@@ -2,14 +2,14 @@
  * Waiting by a ticket: a place in the server's queue without a connection that waits. Whoever is told of no grants waits on a
  * connection as well, for a slice at a time: it takes the place over from the ticket, and the next ticket takes it back.
  */
-import { failed, type Limits } from '../asking.js';
-import type { Attempt, Granted } from '../attempt.js';
+import { failed } from '../asking.js';
+import type { Granted } from '../attempt.js';
 import { RETRY, ROOM, rest } from '../backoff.js';
 import { type Moment, now } from '../clock.js';
 import { closeOnceOpen, type Dedicated } from '../connection.js';
 import { Unanswered } from '../steps.js';
 import { codeOf, refusal, verdict } from '../verdict.js';
-import type { Places, Told } from './places.js';
+import { Place, type Told } from './places.js';
 
 /** How often a place is asked for while nobody tells of grants, unless there are many. */
 const UNHEARD = 250;
@@ -17,7 +17,7 @@ const UNHEARD = 250;
 /** Null: patience has ended. */
 export type Waited = Granted | 'no queue' | null;
 
-export class Waiting {
+export class Waiting extends Place {
   #failures = 0;
   #silentSince: Moment | undefined;
   /** What the server said last, unless it has answered since. */
@@ -28,17 +28,11 @@ export class Waiting {
   #hasRoom = false;
   #line: Promise<Dedicated> | undefined;
 
-  constructor(
-    readonly attempt: Attempt,
-    readonly places: Places,
-    readonly limits: Limits,
-  ) {}
-
   async wait(): Promise<Waited> {
     const { attempt, places, limits } = this;
     const { until, steps } = limits;
     const { server, claim } = attempt;
-    const place = places.take(attempt);
+    places.enter(this);
     // One frame for all of it: there may be many who wait.
     try {
       for (;;) {
@@ -50,7 +44,7 @@ export class Waiting {
         if (server.connection.isClosed()) throw server.closed();
         let told: Told | undefined;
         try {
-          told = await place.ask(asked, limits);
+          told = await this.ask(asked);
           if (typeof told === 'object') return told;
           if (server.isPlain()) return 'no queue';
           attempt.queued();
@@ -58,25 +52,25 @@ export class Waiting {
         } catch (error) {
           failed(error, server, claim, { ask: 'ticket' }, limits, asked, attempt);
           steps.throwIfStopped();
-          if (server.learns(error)) {
-            if (server.isPlain()) return 'no queue';
-          } else if (!places.learns(refusal(error)) && !(await this.#mayAskAgain(error, asked))) return null;
+          const isNews = server.learns(error) || (this.asksFor === 'ticket' && places.learns(refusal(error)));
+          if (server.isPlain()) return 'no queue';
+          if (!isNews && !(await this.#mayAskAgain(error, asked))) return null;
           continue;
         }
-        if (place.ear === undefined) {
+        if (this.ear === undefined) {
           // What was granted meanwhile was not told.
           if (await this.#listens()) continue;
-          place.dueAt = Number.POSITIVE_INFINITY;
+          this.dueAt = Number.POSITIVE_INFINITY;
           if (places.isMute && (await this.#waitsOnConnection())) continue;
           const resting = Math.min(places.settings.slice, Math.max(UNHEARD, places.size));
-          told = await place.sleep(Math.min(until, now() + resting));
+          told = await this.sleep(Math.min(until, now() + resting));
           if (typeof told === 'object') return told;
         }
         // What was told meanwhile is lost: so all ask, and not all at once.
         if (told === 'cut') await steps.sleep(Math.min(Math.random() * places.size, until - now()));
       }
     } finally {
-      place.leave();
+      this.leave();
       closeOnceOpen(this.#line);
       if (this.#hasRoom) places.blocked -= 1;
     }
@@ -131,7 +125,7 @@ export class Waiting {
     try {
       const line = await steps.within(Math.min(each, end - now()), this.#line);
       attempt.wasCut = true;
-      const answer = server.askAlone(line, claim, { ask: 'wait', ttl: wanted.ttl, patience: places.kept });
+      const answer = server.askOn(line, claim, { ask: 'wait', ttl: wanted.ttl, patience: places.kept });
       // A module without tickets hands the place from one connection to the next.
       closeOnceOpen(former);
       await steps.within(end - now(), answer);
