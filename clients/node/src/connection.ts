@@ -54,8 +54,5 @@ export interface Listening {
 
 /** Also if it is not open yet. */
 export function closeOnceOpen(opening: Promise<Listening> | undefined): void {
-  opening?.then(
-    ({ close }) => close(),
-    () => {},
-  );
+  opening?.then(({ close }) => close()).catch(() => {});
 }

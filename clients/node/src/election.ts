@@ -8,14 +8,8 @@ import type { Lease } from './lease.js';
 import type { Lock } from './lock.js';
 import { fields, text } from './reply.js';
 import type { Server } from './server.js';
-import {
-  type AcquireOptions,
-  checkDuration,
-  checkNames,
-  checkOptions,
-  checkSignal,
-  LONGEST_OWNER,
-} from './settings.js';
+import type { AcquireOptions } from './settings.js';
+import { checkDuration, checkNames, checkOptions, checkSignal, LONGEST_OWNER } from './settings.js';
 import type { Steps } from './steps.js';
 import { whenever } from './whenever.js';
 
@@ -55,10 +49,9 @@ export class Election {
 
   /** @internal */
   constructor(voting: Voting, candidate: string) {
-    if (typeof candidate !== 'string') throw new SettingError('candidate', 'it must be a string');
-    if (Buffer.byteLength(candidate) + SEPARATOR.length + UUID_LENGTH > LONGEST_OWNER) {
-      throw new SettingError('candidate', 'it must be at most 218 bytes long');
-    }
+    const longest = LONGEST_OWNER - SEPARATOR.length - UUID_LENGTH;
+    const isOne = typeof candidate === 'string' && Buffer.byteLength(candidate) <= longest;
+    if (!isOne) throw new SettingError('candidate', `it must be a string of at most ${longest} bytes`);
     this.#voting = voting;
     this.#candidate = candidate;
   }

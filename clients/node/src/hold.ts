@@ -160,11 +160,7 @@ export class Hold extends Deadline {
     this.#steps ??= new Steps(false);
     const limits = this.#limits(Math.min(this.#validUntil, now() + this.holder.settings.within), this.#steps);
     const asking = ask(this.attempt.server, as, { ask: 'acquire', ttl: this.#ttl }, limits, this.attempt);
-    const { number } = await asking.catch((error) => {
-      this.throwIfLost();
-      throw error;
-    });
-    this.throwIfLost();
+    const { number } = await asking.finally(() => this.throwIfLost());
     this.#isUnsure = false;
     if (number === null && isUpgrade) return null;
     if (number === null || (!isUpgrade && number !== this.fence)) {

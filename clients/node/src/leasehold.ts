@@ -12,37 +12,16 @@ import { Election, listenForChanges } from './election.js';
 import { ClosedError, LostError, SurpriseError } from './errors.js';
 import type { Emit } from './events.js';
 import { Hold, type Holder } from './hold.js';
-import {
-  type Contention,
-  type HolderInfo,
-  type LockInfo,
-  type LogEntry,
-  listed,
-  look,
-  type WaiterInfo,
-} from './info.js';
+import type { Contention, HolderInfo, LockInfo, LogEntry, WaiterInfo } from './info.js';
+import { listed, look } from './info.js';
 import { Lease } from './lease.js';
 import { Lock, type WorkWith } from './lock.js';
 import { Most } from './most.js';
 import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
 import { acknowledged } from './replicas.js';
 import { Server } from './server.js';
-import {
-  type AcquireOptions,
-  type Checked,
-  checkCount,
-  checkDuration,
-  checked,
-  checkOptions,
-  checkSeveral,
-  checkWait,
-  keyOf,
-  LEAST_TTL,
-  type Name,
-  type Settings,
-  shown,
-  type TryOptions,
-} from './settings.js';
+import type { AcquireOptions, Checked, Name, Settings, TryOptions } from './settings.js';
+import { checkCount, checkDuration, checked, checkOptions, checkSeveral, keyOf, shown } from './settings.js';
 import { Steps, within } from './steps.js';
 import { type Tell, telling, warn } from './trouble.js';
 import { patienceForAnswer } from './validity.js';
@@ -242,9 +221,6 @@ export class Leasehold implements AsyncDisposable {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
     const { owner = newOwner(), renew = true, holdAtLeast = 0, ephemeral: grace, replicas } = options;
-    checkDuration('ttl', ttl, LEAST_TTL);
-    checkDuration('holdAtLeast', holdAtLeast, 0);
-    checkWait(wait);
     signal?.throwIfAborted();
     this.#closed.throwIfStopped();
     const [key = '', ...also] = names.map((name) => this.#key(name));

@@ -105,19 +105,19 @@ export class Most extends Server {
   async #stand(claim: Claim, ttl: number): Promise<Granted | null> {
     const asked = now();
     const answers = await this.#askAll(this.#peers, claim, { ask: 'acquire', ttl }, isGranted);
+    let isHeld = false;
     try {
       const wrong = answers.find(({ error }) => error instanceof SettingError);
       if (wrong !== undefined) throw wrong.error;
       const fence = await this.#raise(claim, answers.filter(isGranted));
-      if (fence !== null && now() < validUntil(asked, ttl)) return { fence, asked, lasts: ttl };
+      isHeld = fence !== null && now() < validUntil(asked, ttl);
+      if (fence !== null) return isHeld ? { fence, asked, lasts: ttl } : null;
       const error = this.#tooFew(answers);
-      if (fence === null && error !== undefined) throw error;
-    } catch (error) {
-      await this.#releaseAll(claim);
-      throw error;
+      if (error !== undefined) throw error;
+      return null;
+    } finally {
+      if (!isHeld) await this.#releaseAll(claim);
     }
-    await this.#releaseAll(claim);
-    return null;
   }
 
   /** Has most of them have one fence: the largest of those that were granted. */

@@ -50,13 +50,11 @@ export class IoredisConnection extends Beside implements Connection {
   }
 
   async dedicated(key: Word): Promise<Dedicated> {
-    const own = found(this.place(key)).duplicate(BESIDE);
+    const { own, line } = this.#open(found(this.place(key)));
     let failure: unknown;
     own.on('error', (error) => {
       failure = error;
     });
-    const line = this.keep(() => own.disconnect());
-    own.once('end', line.close);
     await own.connect().catch((error) => {
       line.close();
       throw failure ?? error;
@@ -73,14 +71,19 @@ export class IoredisConnection extends Beside implements Connection {
 
   async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
     const asked = found(this.place(key));
-    const own = asked.duplicate(BESIDE) as Ioredis & Inside;
-    const line = this.keep(() => own.disconnect());
+    const { own, line } = this.#open(asked);
     own.on('error', () => {});
     own.on('messageBuffer', (_, message) => ear.hear(message as Buffer));
     // It does not keep the program alive.
     own.once('connect', () => own.stream?.unref?.());
-    own.once('end', line.close);
     return this.subscribed(line, [[asked, 'ready']], limit, own.subscribe(channel), ear);
+  }
+
+  #open(client: Ioredis): { own: Ioredis & Inside; line: Omit<Dedicated, 'send'> } {
+    const own = client.duplicate(BESIDE) as Ioredis & Inside;
+    const line = this.keep(() => own.disconnect());
+    own.once('end', line.close);
+    return { own, line };
   }
 
   /** Where a Sentinel is asked for the primary, that happens when it connects again. */

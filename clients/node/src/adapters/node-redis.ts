@@ -20,7 +20,6 @@ interface Single extends NodeRedis {
 }
 
 interface ClusterInside {
-  readonly isOpen?: boolean;
   readonly slots: readonly { readonly master: object }[];
   readonly masters: readonly object[];
   nodeClient(node: object): Promise<Single> | Single;
@@ -41,7 +40,6 @@ export function singleOfNodeRedis(client: NodeRedis): Connection {
     },
     async () => single,
     () => single,
-    () => single.isOpen,
   );
 }
 
@@ -86,7 +84,6 @@ export function clusterOfNodeRedis(client: NodeRedisCluster): Connection {
     async (key, words) => client.sendCommand(key, false, [...words], AS_BYTES),
     nodeOf,
     (key) => cluster.slots[slotOf(key)]?.master,
-    () => cluster.isOpen ?? true,
   );
 }
 
@@ -97,7 +94,6 @@ export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
     async (_key, words) => client.sendCommand(false, [...words], AS_BYTES),
     () => sentinel._execute(false, async (node) => node),
     () => client,
-    () => client.isOpen,
   );
 }
 
@@ -107,7 +103,6 @@ class NodeRedisConnection extends Beside implements Connection {
     readonly send: Connection['send'],
     readonly nodeOf: (key: Word) => Promise<Single>,
     readonly place: Connection['place'],
-    readonly isOpen: () => boolean,
   ) {
     super(client, ['end', 'disconnect']);
     watchFailures(client);
@@ -164,6 +159,6 @@ class NodeRedisConnection extends Beside implements Connection {
   }
 
   isClosed(): boolean {
-    return !this.isOpen();
+    return (this.client as Partial<Single>).isOpen === false;
   }
 }
