@@ -25,7 +25,6 @@ export interface Granted {
 export interface Wanted {
   readonly name: string;
   readonly ttl: number;
-  /** 0: not at all. */
   readonly wait: number;
   /** Whether a grant is claimed before the work begins. */
   readonly confirm: boolean;

@@ -40,12 +40,10 @@ export interface Ear {
   ended(): void;
 }
 
-/** A connection to one server. */
-export interface Dedicated extends Line {
+/** A connection to one server. It closes at once: what was sent and not answered fails. */
+export interface Dedicated extends Line, Listening {
   /** Told when it is lost or closed, or at once if it is; until what this returns is called. */
   whenEnded(tell: () => void): () => void;
-  /** At once. What was sent and not answered fails. */
-  close(): void;
 }
 
 export interface Listening {

@@ -161,12 +161,8 @@ export class Leadership implements AsyncDisposable {
 }
 
 function leaderOf({ holder, fence }: LockInfo): Leader {
-  return printable({ candidate: nameOf(holder), fence });
-}
-
-function nameOf(holder: string): string {
   const at = holder.length - UUID_LENGTH - SEPARATOR.length;
-  return at >= 0 && holder[at] === SEPARATOR ? holder.slice(0, at) : holder;
+  return printable({ candidate: holder[at] === SEPARATOR ? holder.slice(0, at) : holder, fence });
 }
 
 /** The key events of the module, of `SET`, of `DEL`, and of leases that end. */

@@ -41,6 +41,8 @@ export interface Holder {
   readonly await: (request: Promise<unknown>, name: string, end: Moment) => void;
 }
 
+type How = 'extend' | 'acquire';
+
 export interface Terms {
   readonly renewUntil: Moment;
   readonly holdUntil: Moment;
@@ -49,7 +51,6 @@ export interface Terms {
 export class Hold extends Deadline {
   fence: number;
   #ttl: number;
-  /** What the server has agreed to. */
   #agreed: number;
   #validUntil: Moment;
   /** The server does not know yet that somebody has heard of the grant. */
@@ -100,7 +101,6 @@ export class Hold extends Deadline {
     return this.attempt.wanted.name;
   }
 
-  /** Undefined: whatever it has. */
   get #sureFence(): number | undefined {
     return this.#isUnsure ? undefined : this.fence;
   }
@@ -158,8 +158,8 @@ export class Hold extends Deadline {
     const isUpgrade = share === EXCLUSIVE;
     if (isUpgrade) this.#isUnsure = true;
     this.#steps ??= new Steps(false);
-    const limits = this.#limits(Math.min(this.#validUntil, now() + this.holder.settings.within), this.#steps);
-    const asking = ask(this.attempt.server, as, { ask: 'acquire', ttl: this.#ttl }, limits, this.attempt);
+    const until = Math.min(this.#validUntil, now() + this.holder.settings.within);
+    const asking = this.#ask(this.#ttl, until, this.#steps, 'acquire', as);
     const { number } = await asking.finally(() => this.throwIfLost());
     this.#isUnsure = false;
     if (number === null && isUpgrade) return null;
@@ -268,23 +268,20 @@ export class Hold extends Deadline {
     }
   }
 
-  async #extend(ttl: number, until: Moment, how: 'extend' | 'acquire' = 'extend'): Promise<Extended> {
+  async #extend(ttl: number, until: Moment, how: How = 'extend'): Promise<Extended> {
     this.#steps ??= new Steps(false);
     this.#extensions ??= new Extensions();
     const number = this.#extensions.begin(ttl);
     const fence = this.#sureFence;
     this.#expect(validUntil(now(), ttl));
     this.#asking += 1;
-    let answer: Answer;
-    try {
-      answer = await this.#ask(ttl, until, this.#steps, how);
-    } catch (error) {
-      if (this.#loss !== undefined) return 'lost';
-      throw error;
-    } finally {
+    const asking = this.#ask(ttl, until, this.#steps, how).finally(() => {
       this.#asking -= 1;
-    }
-    if (!this.look()) return 'lost';
+    });
+    const answer = await asking.catch((error) => {
+      if (this.#loss === undefined) throw error;
+    });
+    if (answer === undefined || !this.look()) return 'lost';
     // It has another fence by now, or may have.
     const isOther = how === 'extend' && (this.#isUnsure || fence !== this.fence);
     if (answer.number === 0 && isOther && fence !== undefined) return this.#extend(ttl, until);
@@ -305,8 +302,8 @@ export class Hold extends Deadline {
     return 'extended';
   }
 
-  #ask(ttl: number, until: Moment, steps = new Steps(), how: 'extend' | 'acquire' = 'extend'): Promise<Answer> {
-    const { server, claim } = this.attempt;
+  #ask(ttl: number, until: Moment, steps = new Steps(), how: How = 'extend', claim = this.claim): Promise<Answer> {
+    const { server } = this.attempt;
     const limits = this.#limits(until, steps, ttl);
     if (how === 'acquire') return ask(server, claim, { ask: how, ttl }, limits, this.attempt);
     return ask(server, claim, { ask: how, fence: this.#sureFence, ttl }, limits);

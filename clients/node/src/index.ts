@@ -1,11 +1,4 @@
-export type {
-  Client,
-  Ioredis,
-  IoredisCluster,
-  NodeRedis,
-  NodeRedisCluster,
-  NodeRedisSentinel,
-} from './adapters/shapes.js';
+export type * from './adapters/shapes.js';
 export { Detached } from './detached.js';
 export { Election, type Leader, Leadership, type ObserveOptions } from './election.js';
 export * from './errors.js';

@@ -22,7 +22,7 @@ import { acknowledged } from './replicas.js';
 import { Server } from './server.js';
 import type { AcquireOptions, Checked, Name, Settings, TryOptions } from './settings.js';
 import { checkCount, checkDuration, checked, checkOptions, checkSeveral, keyOf, shown } from './settings.js';
-import { Steps, within } from './steps.js';
+import { Steps } from './steps.js';
 import { type Tell, telling, warn } from './trouble.js';
 import { patienceForAnswer } from './validity.js';
 import { Places } from './waiting/places.js';
@@ -204,7 +204,7 @@ export class Leasehold implements AsyncDisposable {
       // What is answered meanwhile may have to be given back, too.
       while (this.#givingBack.size > 0) await Promise.allSettled(this.#givingBack.keys());
     };
-    await within(limit, all()).catch(() => {});
+    await new Steps().within(limit, all()).catch(() => {});
     const names = new Set([...[...holds].map(({ name }) => name), ...this.#givingBack.values()]);
     for (const [name, end] of this.#staying) if (end > now()) names.add(name);
     this.#server.connection.close();

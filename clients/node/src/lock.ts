@@ -45,11 +45,7 @@ export class Lock {
     try {
       return await work(lease);
     } finally {
-      try {
-        await lease.release();
-      } catch {
-        // It was told.
-      }
+      await lease[Symbol.asyncDispose]();
     }
   }
 }

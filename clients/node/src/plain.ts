@@ -21,10 +21,7 @@ export const DAY = '86400000';
 /** What the module is set to unless somebody changed it: `leasehold.fence-margin`. */
 export const MARGIN_MICROS = '15000000';
 
-export interface Script {
-  readonly text: string;
-  readonly digest: string;
-}
+export type Script = ReturnType<typeof script>;
 
 /** `KEYS`: the locks, their last fences. `ARGV`: owner, ttl, how long to remember the fence, margin. */
 const ACQUIRE = script(`
@@ -92,7 +89,7 @@ for _, key in ipairs(KEYS) do
 end
 return count`);
 
-function script(text: string): Script {
+function script(text: string) {
   return { text, digest: createHash('sha1').update(text).digest('hex') };
 }
 

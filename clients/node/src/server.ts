@@ -27,14 +27,14 @@ export class Server {
   /** This user may not run scripts, as far as is known. */
   #bareUntil: Moment = Number.NEGATIVE_INFINITY;
   readonly #known = new Set<Script>();
-  readonly #seconds: Seconds;
+  readonly seconds: Seconds;
   /** For holds that end with their connection. */
   readonly #bound: Own;
   /** For guarded commands. */
   readonly own: Own | undefined;
 
   constructor(readonly connection: Connection) {
-    this.#seconds = new Seconds(connection);
+    this.seconds = new Seconds(connection);
     this.#bound = new Own(connection);
     this.own = new Own(connection);
   }
@@ -56,7 +56,7 @@ export class Server {
     const { key } = claim;
     if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, fate);
     const late = () => fate.late();
-    return this.#seconds.ask(key, (line) => this.askOn(line, claim, question), late);
+    return this.seconds.ask(key, (line) => this.askOn(line, claim, question), late);
   }
 
   /** Whether an error says in which other words it is to be asked. */
@@ -71,11 +71,7 @@ export class Server {
 
   silent(claim: Claim, asked: Pick<Question, 'ask'>): void {
     if (binds(claim, asked)) this.#bound.silent(claim.key);
-    else this.#seconds.silent(claim.key);
-  }
-
-  mayHearTwice(key: Word): boolean {
-    return this.#seconds.has(key);
+    else this.seconds.silent(claim.key);
   }
 
   askOn(line: Line, claim: Claim, question: Question): Promise<unknown> {
@@ -83,7 +79,7 @@ export class Server {
   }
 
   read(key: Word, command: readonly Word[]): Promise<unknown> {
-    return this.#seconds.ask(key, (line) => line.send(key, command));
+    return this.seconds.ask(key, (line) => line.send(key, command));
   }
 
   async #askBound(claim: Claim, question: Question, fate: Fate): Promise<unknown> {

@@ -97,7 +97,6 @@ const MOST_NAMES = 129;
 
 const LONGEST = 100 * 365 * 24 * 3_600_000;
 
-/** The shortest of each duration. */
 const LEAST = { ttl: LEAST_TTL, response: 1, within: 0, unreachableAfter: 0, slice: 1 } as const;
 
 export function checked(settings: Settings): Checked {

@@ -41,7 +41,6 @@ export class Step<T> extends Deadline {
     return true;
   }
 
-  /** From now on it sleeps. */
   rest(until: Moment): void {
     cancel(this);
     this.at = until;
@@ -84,10 +83,7 @@ export class Steps {
 
   within<T>(ms: number, answer: Promise<T>): Promise<T> {
     return this.limited<T>(now() + ms, (step) => {
-      answer.then(
-        (value) => step.arrive(value),
-        (error) => step.fail(error),
-      );
+      answer.then((value) => step.arrive(value)).catch((error) => step.fail(error));
     });
   }
 
@@ -101,9 +97,4 @@ export class Steps {
       handOn(step);
     });
   }
-}
-
-/** Where nothing stops it but the time. */
-export function within<T>(ms: number, answer: Promise<T>): Promise<T> {
-  return new Steps().within(ms, answer);
 }

@@ -1,11 +1,7 @@
 /** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
-import { Beside, lastFailure, slotOf, watchFailures } from './beside.js';
+import { Beside, found, lastFailure, slotOf, watchFailures } from './beside.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
-
-interface Command {
-  getKeys(): (string | Buffer)[];
-}
 
 interface Inside {
   readonly stream?: { unref?(): void; cork?(): void; uncork?(): void };
@@ -117,11 +113,6 @@ export class IoredisConnection extends Beside implements Connection {
   }
 }
 
-function found(node: Ioredis | undefined): Ioredis {
-  if (node === undefined) throw new Error('the cluster has no node for it');
-  return node;
-}
-
 function isCluster(client: Ioredis | IoredisCluster): client is IoredisCluster {
   return 'nodes' in client && 'slots' in client;
 }
@@ -134,7 +125,7 @@ function sender(client: Ioredis | IoredisCluster): (key: Word, words: readonly W
   let routed: Word;
   const isRouted = isCluster(client);
   const inside = client as unknown as Inside;
-  const sendCommand = (command: Command, ...rest: unknown[]) => {
+  const sendCommand = (command: { getKeys(): Word[] }, ...rest: unknown[]) => {
     const key = routed;
     if (isRouted) command.getKeys = () => [key];
     return inside.sendCommand(command, ...rest);

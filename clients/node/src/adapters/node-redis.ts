@@ -1,9 +1,10 @@
 /** node-redis: `createClient`, `createCluster` and `createSentinel`. */
 import { type EventEmitter, once } from 'node:events';
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
-import { Beside, lastFailure, slotOf, watchFailures } from './beside.js';
-import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
-import { within } from '../steps.js';
+import { Beside, found, lastFailure, slotOf, watchFailures } from './beside.js';
+import type { NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
+import { Steps } from '../steps.js';
+import type { Emitter } from '../whenever.js';
 import { verdict } from '../verdict.js';
 
 /** Texts as bytes, and maps flat: by the first byte of each type in the protocol, `$` and `%`. */
@@ -23,10 +24,6 @@ interface ClusterInside {
   readonly slots: readonly { readonly master: object }[];
   readonly masters: readonly object[];
   nodeClient(node: object): Promise<Single> | Single;
-}
-
-interface SentinelInside {
-  _execute<T>(isReadonly: boolean, work: (client: Single) => Promise<T>): Promise<T>;
 }
 
 export function singleOfNodeRedis(client: NodeRedis): Connection {
@@ -76,8 +73,7 @@ export function clusterOfNodeRedis(client: NodeRedisCluster): Connection {
     const { masters } = cluster;
     // Any of them if nobody knows: it says which one has the key.
     const node = cluster.slots[slotOf(key)]?.master ?? masters[Math.floor(Math.random() * masters.length)];
-    if (node === undefined) throw new Error('the cluster has no node for it');
-    return cluster.nodeClient(node);
+    return cluster.nodeClient(found(node));
   };
   return new NodeRedisConnection(
     client,
@@ -88,7 +84,9 @@ export function clusterOfNodeRedis(client: NodeRedisCluster): Connection {
 }
 
 export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
-  const sentinel = client as unknown as SentinelInside;
+  const sentinel = client as unknown as {
+    _execute<T>(isReadonly: boolean, work: (node: Single) => Promise<T>): Promise<T>;
+  };
   return new NodeRedisConnection(
     client,
     async (_key, words) => client.sendCommand(false, [...words], AS_BYTES),
@@ -120,7 +118,7 @@ class NodeRedisConnection extends Beside implements Connection {
   }
 
   async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
-    const asked = await within(limit, this.nodeOf(key));
+    const asked = await new Steps().within(limit, this.nodeOf(key));
     const { own, line } = this.#open(asked);
     const subscribing = async () => {
       await own.connect();

@@ -3,11 +3,7 @@
  * version the program has.
  */
 
-export interface Emitter {
-  on(event: string | symbol, listener: (...values: unknown[]) => void): unknown;
-  listenerCount(event: string): number;
-  once(event: string, listener: (...values: unknown[]) => void): unknown;
-}
+import type { Emitter } from '../whenever.js';
 
 /** `Redis` of ioredis, also with Sentinel. */
 export interface Ioredis extends Emitter {

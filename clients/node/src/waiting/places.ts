@@ -16,7 +16,7 @@ import { randomUUID } from 'node:crypto';
 import { RETRY, rest } from '../backoff.js';
 import type { Attempt, Granted } from '../attempt.js';
 import { type Moment, now } from '../clock.js';
-import { closeOnceOpen, type Connection, type Ear, type Listening, type Word } from '../connection.js';
+import { closeOnceOpen, type Connection, type Listening, type Word } from '../connection.js';
 import { at, cancel, type Deadline } from '../deadlines.js';
 import type { Limits } from '../asking.js';
 import type { Question } from '../questions.js';
@@ -58,12 +58,10 @@ export class Places {
   /** This user is told of no grants, as far as is known; or the module is older than tickets. */
   #muteUntil: Moment = Number.NEGATIVE_INFINITY;
   #hasTickets = true;
-  /** How many wait on connections. */
   blocked = 0;
   /** The longest time for which the server keeps a place, as far as it has said. */
   longest = Number.POSITIVE_INFINITY;
   readonly #all = new Map<string, Place>();
-  /** By what the client library has for the server. */
   readonly #ears = new Map<object, Subscription>();
   #look: Deadline | undefined;
   #failures = 0;
@@ -133,18 +131,22 @@ export class Places {
   }
 
   #open(key: Word): Subscription {
-    const heard: Ear = { hear: (message) => this.#hear(message, ear), ended: () => this.#cut(ear) };
+    const hear = (message: Buffer) => {
+      const grant = grantIn(message);
+      if (grant !== undefined) this.#all.get(grant.owner)?.hear(grant.fence, ear);
+    };
+    const ended = () => this.#cut(ear);
     const subscribe = async () => {
       // While the server is down this fails each time: not as fast as it is asked for.
       if (this.#failures > 0) await new Steps().sleep(rest(RETRY, this.#failures));
       try {
-        const listening = await this.connection.listen(key, this.channel, OPENS_WITHIN, heard);
+        const listening = await this.connection.listen(key, this.channel, OPENS_WITHIN, { hear, ended });
         this.#failures = 0;
         ear.isUp = true;
         return listening;
       } catch (error) {
         this.#failures += 1;
-        this.#forget(ear);
+        this.#cut(ear);
         throw error;
       }
     };
@@ -153,18 +155,9 @@ export class Places {
     return ear;
   }
 
-  #forget(ear: Subscription): void {
+  #cut(ear: Subscription): void {
     ear.isUp = false;
     for (const [node, other] of this.#ears) if (other === ear) this.#ears.delete(node);
-  }
-
-  #hear(message: Buffer, ear: Subscription): void {
-    const grant = grantIn(message);
-    if (grant !== undefined) this.#all.get(grant.owner)?.hear(grant.fence, ear);
-  }
-
-  #cut(ear: Subscription): void {
-    this.#forget(ear);
     for (const place of this.#all.values()) if (place.ear === ear) place.wake('cut');
   }
 
@@ -240,20 +233,14 @@ export class Place {
     // The answer says whether it was granted, whatever was heard before.
     [this.#heard, this.#isNil] = [undefined, false];
     return steps.limited<Told | undefined>(Math.min(asked + each, until), (step) => {
-      request.answer.then(
-        (reply) => {
-          if (step.isOver) return this.attempt.late();
-          try {
-            this.attempt.unknown();
-            const told = this.#answered(reply, request);
-            if (told === undefined) this.#sleep(step, until);
-            else step.arrive(told);
-          } catch (error) {
-            step.fail(error);
-          }
-        },
-        (error) => step.fail(error),
-      );
+      const answered = request.answer.then((reply) => {
+        if (step.isOver) return this.attempt.late();
+        this.attempt.unknown();
+        const told = this.#answered(reply, request);
+        if (told === undefined) this.#sleep(step, until);
+        else step.arrive(told);
+      });
+      answered.catch((error) => step.fail(error));
     });
   }
 

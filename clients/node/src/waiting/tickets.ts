@@ -22,7 +22,6 @@ export class Waiting extends Place {
   #silentSince: Moment | undefined;
   /** What the server said last, unless it has answered since. */
   #refusal: unknown;
-  /** The server has answered once. */
   #isQueued = false;
   /** One of the connections that may wait is this one's. */
   #hasRoom = false;
