@@ -47,7 +47,8 @@ export async function ask(
     try {
       const answer = server.ask(claim, question, fate);
       const reply = await limits.steps.limited<unknown>(Math.min(asked + limits.each, limits.until), (step) => {
-        answer.then((came) => (step.isOver ? fate.late() : step.arrive(came))).catch((error) => step.fail(error));
+        const broke = (error: unknown) => step.fail(error);
+        answer.then((came) => (step.isOver ? fate.late() : step.arrive(came)), broke);
       });
       return { number: integer(reply), asked, repeated };
     } catch (error) {

@@ -19,7 +19,6 @@ import { codeOf, messageOf, verdict } from './verdict.js';
 /** Smaller ones are no clocks: the last fence was forgotten. */
 const LEAST_CLOCK = 1e15;
 
-/** How often a lock is looked at that changes hands. */
 const MOST_LOOKS = 3;
 
 /** Whether a script was refused for what it is, and not for what it does. */

@@ -50,7 +50,6 @@ export interface Listening {
   close(): void;
 }
 
-/** Also if it is not open yet. */
 export function closeOnceOpen(opening: Promise<Listening> | undefined): void {
   opening?.then(({ close }) => close()).catch(() => {});
 }

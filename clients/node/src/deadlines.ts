@@ -8,6 +8,9 @@ const LONGEST_REST = 1_000;
 const LOOKED_AT_IN_A_MILLISECOND = 1_000;
 
 export class Deadline {
+  /** Where it is among all; negative: nowhere. */
+  index = -1;
+
   constructor(
     public at: Moment,
     /** A program whose connections are closed does not end before. */
@@ -17,7 +20,7 @@ export class Deadline {
   due(): void {}
 }
 
-const all = new Set<Deadline>();
+const all: Deadline[] = [];
 let keepAlive = 0;
 let timer: NodeJS.Timeout | undefined;
 let timerAt: Moment = Number.POSITIVE_INFINITY;
@@ -28,21 +31,25 @@ export function at(moment: Moment, what: () => void, keepsAlive = true): Deadlin
 }
 
 export function set<T extends Deadline>(deadline: T): T {
-  all.add(deadline);
+  deadline.index = all.push(deadline) - 1;
   if (deadline.keepsAlive && keepAlive++ === 0) timer?.ref();
   if (deadline.at < timerAt) arm(deadline.at);
   return deadline;
 }
 
 export function cancel(deadline: Deadline | undefined): boolean {
-  if (deadline === undefined || !all.delete(deadline)) return false;
+  if (deadline === undefined || deadline.index < 0) return false;
+  const last = all.pop() as Deadline;
+  if (last !== deadline) all[deadline.index] = last;
+  last.index = deadline.index;
+  deadline.index = -1;
   if (deadline.keepsAlive && --keepAlive === 0) timer?.unref();
   return true;
 }
 
 function arm(moment: Moment): void {
   const here = now();
-  const rest = Math.min(Math.max(moment - here, all.size / LOOKED_AT_IN_A_MILLISECOND), LONGEST_REST);
+  const rest = Math.min(Math.max(moment - here, all.length / LOOKED_AT_IN_A_MILLISECOND), LONGEST_REST);
   if (here + rest >= timerAt) return;
   clearTimeout(timer);
   timerAt = here + rest;
@@ -55,12 +62,12 @@ function run(): void {
   const here = now();
   timerAt = Number.NEGATIVE_INFINITY;
   try {
-    const due = [...all].filter((deadline) => deadline.at <= here).sort((one, other) => one.at - other.at);
+    const due = all.filter((deadline) => deadline.at <= here).sort((one, other) => one.at - other.at);
     for (const deadline of due) if (cancel(deadline)) deadline.due();
   } finally {
     timerAt = Number.POSITIVE_INFINITY;
     let earliest = timerAt;
     for (const deadline of all) earliest = Math.min(earliest, deadline.at);
-    if (all.size > 0) arm(earliest);
+    if (all.length > 0) arm(earliest);
   }
 }

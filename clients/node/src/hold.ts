@@ -67,7 +67,6 @@ export class Hold extends Deadline {
   #reason: LeaseholdError | undefined;
   #tells: ((loss: Loss, reason?: LeaseholdError) => void)[] | undefined;
   #released: Promise<Released> | undefined;
-  /** It is not watched any more whether its connection is lost. */
   #unbind = () => {};
   /** Undefined once it has been held for a while. */
   #settled: (() => void) | undefined = () => {};

@@ -15,7 +15,6 @@ import type { Word } from './connection.js';
 import { NeedsModuleError } from './errors.js';
 import { type Claim, EXCLUSIVE, millis, type Question } from './questions.js';
 
-/** How long the last fence is remembered. */
 export const DAY = '86400000';
 
 /** What the module is set to unless somebody changed it: `leasehold.fence-margin`. */

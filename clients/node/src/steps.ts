@@ -12,7 +12,6 @@ export class Step<T> extends Deadline {
   constructor(
     readonly steps: Steps,
     at: Moment,
-    /** Whether it fails at that moment. */
     public isLimit: boolean,
     readonly resolve: (value: T) => void,
     readonly reject: (reason: unknown) => void,
@@ -37,7 +36,8 @@ export class Step<T> extends Deadline {
     if (this.isOver) return false;
     this.isOver = true;
     cancel(this);
-    this.steps.open.delete(this as Step<never>);
+    const { open } = this.steps;
+    open.splice(open.indexOf(this as Step<never>), 1);
     return true;
   }
 
@@ -50,8 +50,7 @@ export class Step<T> extends Deadline {
 }
 
 export class Steps {
-  /** @internal */
-  readonly open = new Set<Step<never>>();
+  readonly open: Step<never>[] = [];
   #stopped: { readonly reason: unknown } | undefined;
 
   /** Whether a program whose connections are closed waits for them before it ends. */
@@ -65,7 +64,7 @@ export class Steps {
   stop(reason?: unknown): void {
     if (this.#stopped !== undefined) return;
     this.#stopped = { reason };
-    for (const step of this.open) step.fail(reason);
+    for (const step of [...this.open]) step.fail(reason);
   }
 
   throwIfStopped(): void {
@@ -91,7 +90,7 @@ export class Steps {
   limited<T>(until: Moment, handOn: (step: Step<T>) => void, isLimit = true): Promise<T> {
     return new Promise((resolve, reject) => {
       const step = new Step<T>(this, until, isLimit, resolve, reject);
-      this.open.add(step as Step<never>);
+      this.open.push(step as Step<never>);
       if (until !== Number.POSITIVE_INFINITY) set(step);
       if (this.#stopped !== undefined) step.fail(this.#stopped.reason);
       handOn(step);

@@ -14,7 +14,6 @@ import { Place, type Told } from './places.js';
 /** How often a place is asked for while nobody tells of grants, unless there are many. */
 const UNHEARD = 250;
 
-/** Null: patience has ended. */
 export type Waited = Granted | 'no queue' | null;
 
 export class Waiting extends Place {
