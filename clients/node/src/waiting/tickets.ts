@@ -117,13 +117,13 @@ export class Waiting extends Place {
     if (!this.#hasRoom && places.blocked >= places.settings.waitConnections) return false;
     if (!this.#hasRoom) places.blocked += 1;
     this.#hasRoom = true;
-    const end = Math.min(until, now() + places.settings.slice);
-    const former = this.#line;
+    const [end, former] = [Math.min(until, now() + places.settings.slice), this.#line];
     this.#line = server.connection.dedicated(claim.key);
     try {
       const line = await steps.within(Math.min(each, end - now()), this.#line);
       attempt.wasCut = true;
-      const answer = server.askOn(line, claim, { ask: 'wait', ttl: wanted.ttl, patience: places.kept });
+      const patience = 3 * places.settings.slice + each;
+      const answer = server.askOn(line, claim, { ask: 'wait', ttl: wanted.ttl, patience });
       // A module without tickets hands the place from one connection to the next.
       closeOnceOpen(former);
       await steps.within(end - now(), answer);
