@@ -13,9 +13,7 @@ import { type Steps, Unanswered } from './steps.js';
 import { verdict } from './verdict.js';
 
 export interface Limits {
-  /** For each try. */
   readonly each: number;
-  /** For all of them. */
   readonly until: Moment;
   readonly steps: Steps;
 }
@@ -45,14 +43,12 @@ export async function ask(
   for (let tries = 0; ; tries++) {
     limits.steps.throwIfStopped();
     const asked = now();
-    repeated ||= server.mayHearTwice(key);
+    repeated ||= server.seconds.has(key);
     try {
       const answer = server.ask(claim, question, fate);
       const reply = await limits.steps.limited<unknown>(Math.min(asked + limits.each, limits.until), (step) => {
-        answer.then(
-          (came) => (step.isOver ? fate.late() : step.arrive(came)),
-          (error) => step.fail(error),
-        );
+        const broke = (error: unknown) => step.fail(error);
+        answer.then((came) => (step.isOver ? fate.late() : step.arrive(came)), broke);
       });
       return { number: integer(reply), asked, repeated };
     } catch (error) {

@@ -25,7 +25,6 @@ export interface Granted {
 export interface Wanted {
   readonly name: string;
   readonly ttl: number;
-  /** 0: not at all. */
   readonly wait: number;
   /** Whether a grant is claimed before the work begins. */
   readonly confirm: boolean;
@@ -76,7 +75,6 @@ export class Attempt implements Fate {
     if (this.wasCut || this.claim.grace !== undefined) this.giveBack(this.claim, this.wanted, STRAY);
   }
 
-  /** It waits in the queue. */
   queued(): void {
     if (!this.#wasQueued) this.tell('queued');
     this.#wasQueued = true;

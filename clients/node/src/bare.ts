@@ -9,18 +9,16 @@
  * There is no such thing for several locks. And a lock that is granted while the server is given the module passes by the
  * queue, for as long as the server is taken to have none.
  */
-import type { Word } from './connection.js';
+import type { Line, Word } from './connection.js';
 import { NeedsModuleError } from './errors.js';
 import { beside, DAY, MARGIN_MICROS, refuseShares, value } from './plain.js';
 import { type Claim, millis, type Question } from './questions.js';
 import { bytes, integer, text } from './reply.js';
-import type { Line } from './seconds.js';
 import { codeOf, messageOf, verdict } from './verdict.js';
 
 /** Smaller ones are no clocks: the last fence was forgotten. */
 const LEAST_CLOCK = 1e15;
 
-/** How often a lock is looked at that changes hands. */
 const MOST_LOOKS = 3;
 
 /** Whether a script was refused for what it is, and not for what it does. */
@@ -29,31 +27,20 @@ export function isWithoutScripts(error: unknown): boolean {
   return isRefused && /\b(eval|evalsha)\b/i.test(messageOf(error));
 }
 
-/** Changes nothing: throws where the server does not know `IFEQ`. */
-export async function probe(line: Line, { key }: Claim): Promise<void> {
-  await line.send(key, ['SET', beside(key), '0', 'IFEQ', 'none', 'PX', '1']);
-}
-
 export async function barely(line: Line, claim: Claim, question: Question): Promise<number | null> {
   const { key, also, owner } = claim;
   if (also.length > 0) throw new NeedsModuleError('several locks without scripts');
-  switch (question.ask) {
-    case 'acquire':
-    case 'wait':
-    case 'ticket':
-      refuseShares(claim);
-      return acquire(line, key, owner, millis(question.ttl));
-    case 'extend': {
-      const held = value(question.fence ?? 0, owner);
-      return Number(await setIf(line, key, held, held, millis(question.ttl)));
-    }
-    case 'raise':
-      throw new NeedsModuleError('one of several servers without scripts');
-    case 'release': {
-      const held = question.fence === undefined ? await heldBy(line, key, owner) : value(question.fence, owner);
-      return held === null ? 0 : remove(line, key, held);
-    }
+  if (question.ask === 'raise') throw new NeedsModuleError('one of several servers without scripts');
+  if (question.ask === 'extend') {
+    const held = value(question.fence ?? 0, owner);
+    return Number(await setIf(line, key, held, held, millis(question.ttl)));
   }
+  if (question.ask === 'release') {
+    const held = question.fence === undefined ? await heldBy(line, key, owner) : value(question.fence, owner);
+    return held === null ? 0 : remove(line, key, held);
+  }
+  refuseShares(claim);
+  return acquire(line, key, owner, millis(question.ttl));
 }
 
 async function acquire(line: Line, key: Word, owner: string, ttl: string): Promise<number | null> {
@@ -92,9 +79,8 @@ async function setIf(line: Line, key: Word, to: string, from: string, ttl: strin
 async function heldBy(line: Line, key: Word, owner: string): Promise<string | null> {
   const held = bytes(await line.send(key, ['GET', key]));
   const written = held === null ? null : text(held);
-  return written === owner || (written !== null && /^\d{16}:/.test(written) && written.slice(17) === owner)
-    ? written
-    : null;
+  const isIts = written === owner || (/^\d{16}:/.test(written ?? '') && written?.slice(17) === owner);
+  return isIts ? written : null;
 }
 
 /** By the word that this server has for it, and this user may use; or else it ends in a moment. */

@@ -20,7 +20,7 @@ const LOOKED_AT_EVERY = 1_000;
 
 /** `coarse` may throw where a program is not allowed to read it, as in Deno: then the clock on the wall counts alone. */
 export function makeClock(fine: () => number, wall: () => number, coarse: () => number): () => Moment {
-  let read: (() => number) | undefined;
+  let mayRead = true;
   let origin: number | undefined;
   let ahead = wall() - fine();
   let lookedAt = Number.NEGATIVE_INFINITY;
@@ -31,8 +31,12 @@ export function makeClock(fine: () => number, wall: () => number, coarse: () => 
     if (here - lookedAt > LOOKED_AT_EVERY || Math.abs(there - ahead) > JUMP) {
       lookedAt = here;
       ahead = there;
-      read ??= readable(coarse) ? coarse : wall;
-      const gap = read() - here;
+      let gap = there;
+      try {
+        if (mayRead) gap = coarse() - here;
+      } catch {
+        mayRead = false;
+      }
       origin ??= gap;
       if (gap - origin - asleep > COARSE) asleep = gap - origin;
     }
@@ -45,12 +49,3 @@ export const now: () => Moment = makeClock(
   Date.now,
   () => uptime() * 1_000,
 );
-
-function readable(clock: () => number): boolean {
-  try {
-    clock();
-    return true;
-  } catch {
-    return false;
-  }
-}

@@ -2,11 +2,12 @@
 
 export type Word = string | Buffer;
 
-/** The connections that the program has, and those that are opened beside them. */
-export interface Connection {
-  /** Sends a command to whichever node has the key, and to the primary of it. */
+/** What sends a command to whichever node has the key, and to the primary of it. */
+export interface Line {
   send(key: Word, words: readonly Word[]): Promise<unknown>;
+}
 
+export interface Connection extends Line {
   /** The same for all keys of a server, and another for those of another one; undefined: it is not known. */
   place(key: Word): object | undefined;
 
@@ -34,28 +35,21 @@ export interface Connection {
   isClosed(): boolean;
 }
 
-/** What a subscription tells. */
 export interface Ear {
   hear(message: Buffer): void;
   ended(): void;
 }
 
-export interface Dedicated {
-  send(words: readonly Word[]): Promise<unknown>;
+/** A connection to one server. It closes at once: what was sent and not answered fails. */
+export interface Dedicated extends Line, Listening {
   /** Told when it is lost or closed, or at once if it is; until what this returns is called. */
   whenEnded(tell: () => void): () => void;
-  /** At once. What was sent and not answered fails. */
-  close(): void;
 }
 
 export interface Listening {
   close(): void;
 }
 
-/** Also if it is not open yet. */
-export function closeOnceOpen(opening: Promise<Listening>): void {
-  opening.then(
-    ({ close }) => close(),
-    () => {},
-  );
+export function closeOnceOpen(opening: Promise<Listening> | undefined): void {
+  opening?.then(({ close }) => close()).catch(() => {});
 }

@@ -4,8 +4,11 @@ import { type Moment, now } from './clock.js';
 /** No timer is longer: one that was set before the machine went to sleep is late by as long as it slept. */
 const LONGEST_REST = 1_000;
 
+/** All are looked at when the timer fires: the more there are, the less often. */
+const LOOKED_AT_IN_A_MILLISECOND = 1_000;
+
 export class Deadline {
-  /** Where it is in the heap; negative: nowhere. */
+  /** Where it is among all; negative: nowhere. */
   index = -1;
 
   constructor(
@@ -17,8 +20,7 @@ export class Deadline {
   due(): void {}
 }
 
-/** The earliest first: each is at or after the one at half its index. */
-const heap: Deadline[] = [];
+const all: Deadline[] = [];
 let keepAlive = 0;
 let timer: NodeJS.Timeout | undefined;
 let timerAt: Moment = Number.POSITIVE_INFINITY;
@@ -29,82 +31,43 @@ export function at(moment: Moment, what: () => void, keepsAlive = true): Deadlin
 }
 
 export function set<T extends Deadline>(deadline: T): T {
-  heap.push(deadline);
-  up(deadline, heap.length - 1);
+  deadline.index = all.push(deadline) - 1;
   if (deadline.keepsAlive && keepAlive++ === 0) timer?.ref();
-  if (deadline.at < timerAt) arm();
+  if (deadline.at < timerAt) arm(deadline.at);
   return deadline;
 }
 
-export function cancel(deadline: Deadline | undefined): void {
-  if (deadline === undefined || deadline.index < 0) return;
-  const { index } = deadline;
+export function cancel(deadline: Deadline | undefined): boolean {
+  if (deadline === undefined || deadline.index < 0) return false;
+  const last = all.pop() as Deadline;
+  if (last !== deadline) all[deadline.index] = last;
+  last.index = deadline.index;
   deadline.index = -1;
   if (deadline.keepsAlive && --keepAlive === 0) timer?.unref();
-  const last = heap.pop();
-  if (last === undefined || last === deadline) return;
-  down(last, index);
-  if (last.index === index) up(last, index);
+  return true;
 }
 
-function arm(): void {
-  const first = heap[0];
-  if (first === undefined) return;
-  clearTimeout(timer);
+function arm(moment: Moment): void {
   const here = now();
-  const rest = Math.min(Math.max(first.at - here, 0), LONGEST_REST);
+  const rest = Math.min(Math.max(moment - here, all.length / LOOKED_AT_IN_A_MILLISECOND), LONGEST_REST);
+  if (here + rest >= timerAt) return;
+  clearTimeout(timer);
   timerAt = here + rest;
-  timer = setTimeout(fire, rest);
+  // What arrived while the program was busy comes first: that is read before the next `setImmediate`.
+  timer = setTimeout(() => setImmediate(run), rest);
   if (keepAlive === 0) timer.unref();
-}
-
-/** What arrived while the program was busy comes first: that is read before the next `setImmediate`. */
-function fire(): void {
-  timer = undefined;
-  setImmediate(run);
 }
 
 function run(): void {
   const here = now();
+  timerAt = Number.NEGATIVE_INFINITY;
   try {
-    for (let first = heap[0]; first !== undefined && first.at <= here; first = heap[0]) {
-      cancel(first);
-      first.due();
-    }
+    const due = all.filter((deadline) => deadline.at <= here).sort((one, other) => one.at - other.at);
+    for (const deadline of due) if (cancel(deadline)) deadline.due();
   } finally {
     timerAt = Number.POSITIVE_INFINITY;
-    arm();
+    let earliest = timerAt;
+    for (const deadline of all) earliest = Math.min(earliest, deadline.at);
+    if (all.length > 0) arm(earliest);
   }
-}
-
-function up(deadline: Deadline, from: number): void {
-  let index = from;
-  while (index > 0) {
-    const parent = (index - 1) >> 1;
-    const above = heap[parent] as Deadline;
-    if (above.at <= deadline.at) break;
-    put(above, index);
-    index = parent;
-  }
-  put(deadline, index);
-}
-
-function down(deadline: Deadline, from: number): void {
-  let index = from;
-  for (;;) {
-    let child = 2 * index + 1;
-    let below = heap[child];
-    if (below === undefined) break;
-    const other = heap[child + 1];
-    if (other !== undefined && other.at < below.at) [child, below] = [child + 1, other];
-    if (deadline.at <= below.at) break;
-    put(below, index);
-    index = child;
-  }
-  put(deadline, index);
-}
-
-function put(deadline: Deadline, index: number): void {
-  heap[index] = deadline;
-  deadline.index = index;
 }

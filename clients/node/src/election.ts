@@ -8,14 +8,8 @@ import type { Lease } from './lease.js';
 import type { Lock } from './lock.js';
 import { fields, text } from './reply.js';
 import type { Server } from './server.js';
-import {
-  type AcquireOptions,
-  checkDuration,
-  checkNames,
-  checkOptions,
-  checkSignal,
-  LONGEST_OWNER,
-} from './settings.js';
+import type { AcquireOptions } from './settings.js';
+import { checkDuration, checkNames, checkOptions, checkSignal, LONGEST_OWNER } from './settings.js';
 import type { Steps } from './steps.js';
 import { whenever } from './whenever.js';
 
@@ -55,10 +49,9 @@ export class Election {
 
   /** @internal */
   constructor(voting: Voting, candidate: string) {
-    if (typeof candidate !== 'string') throw new SettingError('candidate', 'it must be a string');
-    if (Buffer.byteLength(candidate) + SEPARATOR.length + UUID_LENGTH > LONGEST_OWNER) {
-      throw new SettingError('candidate', 'it must be at most 218 bytes long');
-    }
+    const longest = LONGEST_OWNER - SEPARATOR.length - UUID_LENGTH;
+    const isOne = typeof candidate === 'string' && Buffer.byteLength(candidate) <= longest;
+    if (!isOne) throw new SettingError('candidate', `it must be a string of at most ${longest} bytes`);
     this.#voting = voting;
     this.#candidate = candidate;
   }
@@ -90,12 +83,12 @@ export class Election {
     const { closed } = this.#voting;
     const isOver = () => closed.areStopped || signal?.aborted === true;
     let wake = () => {};
-    const forget = signal && whenever(signal, 'abort', () => wake());
     let isHeard = false;
     const hear = () => {
       isHeard = true;
       wake();
     };
+    const forget = signal && whenever(signal, 'abort', hear);
     let listening: Listening | undefined;
     let mayListen = true;
     const ended = () => {
@@ -119,7 +112,7 @@ export class Election {
           yield last;
         }
         const rest = listening === undefined ? lookEvery : Math.min(info?.ttl ?? UNHEARD, UNHEARD);
-        if (isHeard || isOver()) continue;
+        if (isHeard) continue;
         const resting = closed.asleep<undefined>(now() + rest + 1, (step) => {
           wake = () => step.arrive(undefined);
         });
@@ -168,12 +161,8 @@ export class Leadership implements AsyncDisposable {
 }
 
 function leaderOf({ holder, fence }: LockInfo): Leader {
-  return printable({ candidate: nameOf(holder), fence });
-}
-
-function nameOf(holder: string): string {
   const at = holder.length - UUID_LENGTH - SEPARATOR.length;
-  return at >= 0 && holder[at] === SEPARATOR ? holder.slice(0, at) : holder;
+  return printable({ candidate: holder[at] === SEPARATOR ? holder.slice(0, at) : holder, fence });
 }
 
 /** The key events of the module, of `SET`, of `DEL`, and of leases that end. */

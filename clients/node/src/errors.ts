@@ -1,22 +1,18 @@
 /** What can go wrong. That somebody else has the lock is no error, unless one was to wait for it. */
 
-/** Why a lease holds nothing any more. */
-export type Loss =
+const WHY = {
   /** The lease has run out, or could have, before it was renewed. */
-  | 'expired'
-  /** The server says that it is not this lease's: it was deleted, or somebody else has it. */
-  | 'taken'
-  /** It was released, or detached. */
-  | 'released'
-  /** The client was closed, and gave the lock back. */
-  | 'closed';
-
-const WHY: Readonly<Record<Loss, string>> = {
   expired: 'its lease could have ended',
+  /** The server says that it is not this lease's: it was deleted, or somebody else has it. */
   taken: 'the server says that it is not held',
+  /** It was released, or detached. */
   released: 'it was released',
+  /** The client was closed, and gave the lock back. */
   closed: 'the client was closed',
 };
+
+/** Why a lease holds nothing any more. */
+export type Loss = keyof typeof WHY;
 
 /** Every error of this package. */
 export class LeaseholdError extends Error {

@@ -7,7 +7,6 @@ import type { Server } from './server.js';
 import { Steps } from './steps.js';
 import { codeOf, messageOf, verdict } from './verdict.js';
 
-/** A word of a command: text, bytes or a number. */
 export type CommandWord = string | Uint8Array | number | bigint;
 
 /** What a command came to, with texts as `T`. */
@@ -35,7 +34,7 @@ export async function guard(
       throw server.told(error);
     });
     try {
-      return await steps.within(limit, line.send(words));
+      return await steps.within(limit, line.send(key, words));
     } catch (error) {
       const means = verdict(error);
       if (means === 'broken') {

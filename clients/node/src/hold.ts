@@ -11,14 +11,13 @@ import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js'
 import { type CommandWord, guard } from './guard.js';
 import type { LockEvent } from './events.js';
 import { Extensions } from './extensions.js';
-import { type Claim, EXCLUSIVE, type Question, type Share } from './questions.js';
+import { type Claim, EXCLUSIVE, type Share } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
 import type { Tell } from './trouble.js';
 import { drift, patienceForAnswer, renewAt, validUntil } from './validity.js';
 import { isRefused } from './verdict.js';
 
-/** What a release came to. */
 export type Released =
   /** It was held until now, and is free or the next one's. */
   | 'released'
@@ -27,7 +26,6 @@ export type Released =
   /** It was held until now, and the server frees it when the time of `holdAtLeast` is over. */
   | 'later';
 
-/** What an extension came to. */
 export type Extended = 'extended' | 'lost';
 
 /** Most are released before, and cost less for it. */
@@ -43,6 +41,8 @@ export interface Holder {
   readonly await: (request: Promise<unknown>, name: string, end: Moment) => void;
 }
 
+type How = 'extend' | 'acquire';
+
 export interface Terms {
   readonly renewUntil: Moment;
   readonly holdUntil: Moment;
@@ -51,7 +51,6 @@ export interface Terms {
 export class Hold extends Deadline {
   fence: number;
   #ttl: number;
-  /** What the server has agreed to. */
   #agreed: number;
   #validUntil: Moment;
   /** The server does not know yet that somebody has heard of the grant. */
@@ -68,11 +67,9 @@ export class Hold extends Deadline {
   #reason: LeaseholdError | undefined;
   #tells: ((loss: Loss, reason?: LeaseholdError) => void)[] | undefined;
   #released: Promise<Released> | undefined;
-  /** It is not watched any more whether its connection is lost. */
   #unbind = () => {};
-  /** It has not been held for a while yet. */
-  #isNew = true;
-  #settled: (() => void) | undefined;
+  /** Undefined once it has been held for a while. */
+  #settled: (() => void) | undefined = () => {};
 
   constructor(
     readonly holder: Holder,
@@ -101,6 +98,10 @@ export class Hold extends Deadline {
 
   get name(): string {
     return this.attempt.wanted.name;
+  }
+
+  get #sureFence(): number | undefined {
+    return this.#isUnsure ? undefined : this.fence;
   }
 
   get claim(): Claim {
@@ -156,13 +157,9 @@ export class Hold extends Deadline {
     const isUpgrade = share === EXCLUSIVE;
     if (isUpgrade) this.#isUnsure = true;
     this.#steps ??= new Steps(false);
-    const limits = this.#limits(Math.min(this.#validUntil, now() + this.holder.settings.within), this.#steps);
-    const asking = ask(this.attempt.server, as, { ask: 'acquire', ttl: this.#ttl }, limits, this.attempt);
-    const { number } = await asking.catch((error) => {
-      this.throwIfLost();
-      throw error;
-    });
-    this.throwIfLost();
+    const until = Math.min(this.#validUntil, now() + this.holder.settings.within);
+    const asking = this.#ask(this.#ttl, until, this.#steps, 'acquire', as);
+    const { number } = await asking.finally(() => this.throwIfLost());
     this.#isUnsure = false;
     if (number === null && isUpgrade) return null;
     if (number === null || (!isUpgrade && number !== this.fence)) {
@@ -191,7 +188,6 @@ export class Hold extends Deadline {
     return this.extend(this.validFor() + drift(this.#ttl) + ms);
   }
 
-  /** It stays held until its lease ends. */
   leave(): void {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
@@ -210,7 +206,6 @@ export class Hold extends Deadline {
     return this.release();
   }
 
-  /** The program has lost hold of its lease. */
   forgotten(): void {
     if (!this.look()) return;
     this.#tell(
@@ -236,9 +231,8 @@ export class Hold extends Deadline {
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
       this.attempt.over();
       // A message may have been forged: then the owner has a place in the queue, which only this gives back.
-      const question: Question =
-        this.#isUnclaimed || this.#isUnsure ? { ask: 'release' } : { ask: 'release', fence: this.fence };
-      const answer = await ask(server, claim, question, this.#limits(until, new Steps()));
+      const fence = this.#isUnclaimed ? undefined : this.#sureFence;
+      const answer = await ask(server, claim, { ask: 'release', fence }, this.#limits(until, new Steps()));
       return !wasLost && isInTime(answer, end, claim.also.length + 1) ? 'released' : 'late';
     } catch (error) {
       const failure = server.told(error);
@@ -273,23 +267,20 @@ export class Hold extends Deadline {
     }
   }
 
-  async #extend(ttl: number, until: Moment, how: 'extend' | 'acquire' = 'extend'): Promise<Extended> {
+  async #extend(ttl: number, until: Moment, how: How = 'extend'): Promise<Extended> {
     this.#steps ??= new Steps(false);
     this.#extensions ??= new Extensions();
     const number = this.#extensions.begin(ttl);
     const fence = this.#sureFence;
     this.#expect(validUntil(now(), ttl));
     this.#asking += 1;
-    let answer: Answer;
-    try {
-      answer = await this.#ask(ttl, until, this.#steps, how);
-    } catch (error) {
-      if (this.#loss !== undefined) return 'lost';
-      throw error;
-    } finally {
+    const asking = this.#ask(ttl, until, this.#steps, how).finally(() => {
       this.#asking -= 1;
-    }
-    if (!this.look()) return 'lost';
+    });
+    const answer = await asking.catch((error) => {
+      if (this.#loss === undefined) throw error;
+    });
+    if (answer === undefined || !this.look()) return 'lost';
     // It has another fence by now, or may have.
     const isOther = how === 'extend' && (this.#isUnsure || fence !== this.fence);
     if (answer.number === 0 && isOther && fence !== undefined) return this.#extend(ttl, until);
@@ -310,15 +301,11 @@ export class Hold extends Deadline {
     return 'extended';
   }
 
-  #ask(ttl: number, until: Moment, steps = new Steps(), how: 'extend' | 'acquire' = 'extend'): Promise<Answer> {
-    const { server, claim } = this.attempt;
+  #ask(ttl: number, until: Moment, steps = new Steps(), how: How = 'extend', claim = this.claim): Promise<Answer> {
+    const { server } = this.attempt;
     const limits = this.#limits(until, steps, ttl);
     if (how === 'acquire') return ask(server, claim, { ask: how, ttl }, limits, this.attempt);
     return ask(server, claim, { ask: how, fence: this.#sureFence, ttl }, limits);
-  }
-
-  get #sureFence(): number | undefined {
-    return this.#isUnsure ? undefined : this.fence;
   }
 
   #limits(until: Moment, steps: Steps, ttl = this.#ttl) {
@@ -361,14 +348,13 @@ export class Hold extends Deadline {
   #schedule(renewAt: Moment): void {
     if (this.#isUnclaimed || renewAt < this.terms.renewUntil) {
       this.#renewAt = renewAt;
-      this.#rest(this.#isNew ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
+      this.#rest(this.#settled ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
     } else this.#watch();
   }
 
   override due(): void {
     const here = now();
     if (!this.look(here)) return;
-    this.#isNew = false;
     this.#settled?.();
     this.#settled = undefined;
     if (here >= this.#renewAt) {

@@ -1,34 +1,7 @@
-export type {
-  Client,
-  Ioredis,
-  IoredisCluster,
-  NodeRedis,
-  NodeRedisCluster,
-  NodeRedisSentinel,
-} from './adapters/shapes.js';
+export type * from './adapters/shapes.js';
 export { Detached } from './detached.js';
 export { Election, type Leader, Leadership, type ObserveOptions } from './election.js';
-export {
-  AuthenticationError,
-  BusyError,
-  ClosedError,
-  LeaseholdError,
-  type Loss,
-  LostError,
-  NeedsModuleError,
-  OutOfMemoryError,
-  PermissionError,
-  QueueFullError,
-  ReadOnlyError,
-  RefusedError,
-  SettingError,
-  SurpriseError,
-  TooFewReplicasError,
-  TooLateError,
-  UnansweredError,
-  UnreachableError,
-  WrongTypeError,
-} from './errors.js';
+export * from './errors.js';
 export type { LockEvent } from './events.js';
 export type { CommandWord, Reply } from './guard.js';
 export type { Contention, HolderInfo, LockInfo, LogEntry, WaiterInfo } from './info.js';

@@ -5,32 +5,26 @@ import { bytes, fields, integer, text } from './reply.js';
 import type { Server } from './server.js';
 import { verdict } from './verdict.js';
 
-/**
- * What is known of a lock that is held. It may be over when it arrives: whoever wants to hold it asks for it. In JSON the
- * fence is text.
- */
-export interface LockInfo {
-  /** Who holds it: the `owner` of the lease. Bytes that are no text are replaced. */
-  readonly holder: string;
-  /** The fence of the grant; 0 for a lock that neither Leasehold nor this package wrote. */
+export interface HolderInfo {
+  readonly owner: string;
+  /** The fence of the grant; 0 for a lock that neither Leasehold nor this package wrote. In JSON it is text. */
   readonly fence: bigint;
   /** What is left of the lease, in milliseconds; null if it has no end. */
   readonly ttl: number | null;
-  /** How many hold it. The other fields are about the oldest of them. */
-  readonly holders: number;
-  /** How many holders at a time they tolerate: 1 for an exclusive lock, 0 for no limit. */
-  readonly share: number;
-  /** How many wait in the server's queue; null where the server keeps no queue. */
-  readonly waiters: number | null;
-}
-
-export interface HolderInfo {
-  readonly owner: string;
-  readonly fence: bigint;
-  /** What is left of its lease, in milliseconds; null if it has no end. */
-  readonly ttl: number | null;
   /** How many holders at a time it tolerates: 1 for an exclusive hold, 0 for no limit. */
   readonly share: number;
+}
+
+/**
+ * What is known of a lock that is held, and of the oldest of its holders. It may be over when it arrives: whoever wants to
+ * hold it asks for it.
+ */
+export interface LockInfo extends Omit<HolderInfo, 'owner'> {
+  /** The `owner` of the lease. Bytes that are no text are replaced. */
+  readonly holder: string;
+  readonly holders: number;
+  /** How many wait in the server's queue; null where the server keeps no queue. */
+  readonly waiters: number | null;
 }
 
 export interface WaiterInfo {
@@ -93,16 +87,11 @@ export async function look(server: Server, key: Word): Promise<LockInfo | null> 
   throw new UnreachableError('the lock changes hands all the time');
 }
 
+type Known = HolderInfo & LockInfo;
+
 function ofModule(reply: unknown): LockInfo | null {
   if (reply === null || reply === undefined) return null;
-  const {
-    owner,
-    fence,
-    ttl = null,
-    holders = 1,
-    share = 1,
-    waiters = 0,
-  } = named(reply) as Partial<HolderInfo & LockInfo>;
+  const { owner, fence, ttl = null, holders = 1, share = 1, waiters = 0 }: Partial<Known> = named(reply);
   if (owner === undefined || fence === undefined) throw new SurpriseError();
   return printable({ holder: owner, fence, ttl, holders, share, waiters });
 }
@@ -111,14 +100,8 @@ function ofKey(value: Buffer, left: number): LockInfo | null {
   if (left === -2) return null;
   const written = text(value);
   const [, fence, owner] = /^(\d{16}):(.*)$/s.exec(written) ?? [];
-  return printable({
-    holder: owner ?? written,
-    fence: BigInt(fence ?? 0),
-    ttl: left < 0 ? null : left,
-    holders: 1,
-    share: 1,
-    waiters: null,
-  });
+  const lock = { holder: owner ?? written, fence: BigInt(fence ?? 0), ttl: left < 0 ? null : left };
+  return printable({ ...lock, holders: 1, share: 1, waiters: null });
 }
 
 /** JSON has no whole numbers of 64 bits: there the fence is text. */

@@ -1,10 +1,10 @@
 /** Locks on Redis and Valkey, over a client that the program has. */
 import { randomUUID } from 'node:crypto';
-import { Acquiring } from './acquiring.js';
+import { acquire } from './acquiring.js';
 import { connectionOf } from './adapters/choose.js';
 import type { Client } from './adapters/shapes.js';
 import { ask } from './asking.js';
-import { Attempt, type Wanted } from './attempt.js';
+import { Attempt, type Granted, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
 import type { Ear, Word } from './connection.js';
 import { Detached } from './detached.js';
@@ -12,41 +12,19 @@ import { Election, listenForChanges } from './election.js';
 import { ClosedError, LostError, SurpriseError } from './errors.js';
 import type { Emit } from './events.js';
 import { Hold, type Holder } from './hold.js';
-import {
-  type Contention,
-  type HolderInfo,
-  type LockInfo,
-  type LogEntry,
-  listed,
-  look,
-  type WaiterInfo,
-} from './info.js';
+import type { Contention, HolderInfo, LockInfo, LogEntry, WaiterInfo } from './info.js';
+import { listed, look } from './info.js';
 import { Lease } from './lease.js';
-import { Lock, type Work } from './lock.js';
+import { Lock, type WorkWith } from './lock.js';
 import { Most } from './most.js';
 import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
 import { acknowledged } from './replicas.js';
 import { Server } from './server.js';
-import {
-  type AcquireOptions,
-  type Checked,
-  checkCount,
-  checkDuration,
-  checked,
-  checkOptions,
-  checkSeveral,
-  checkWait,
-  keyOf,
-  LEAST_TTL,
-  type Name,
-  type Settings,
-  shown,
-  type TryOptions,
-} from './settings.js';
-import { Steps, within } from './steps.js';
+import type { AcquireOptions, Checked, Name, Settings, TryOptions } from './settings.js';
+import { checkCount, checkDuration, checked, checkOptions, checkSeveral, keyOf, shown } from './settings.js';
+import { Steps } from './steps.js';
 import { type Tell, telling, warn } from './trouble.js';
 import { patienceForAnswer } from './validity.js';
-import { Room } from './waiting/blocking.js';
 import { Places } from './waiting/places.js';
 import { whenever } from './whenever.js';
 
@@ -56,7 +34,7 @@ export class Leasehold implements AsyncDisposable {
   readonly #settings: Checked;
   readonly #server: Server;
   readonly #places: Places;
-  readonly #acquiring: Pick<Acquiring, 'acquire'>;
+  readonly #queue: (attempt: Attempt) => Promise<Granted | null>;
   readonly #tell: Tell;
   readonly #emit: Emit | undefined;
   readonly #closed = new Steps();
@@ -76,12 +54,8 @@ export class Leasehold implements AsyncDisposable {
     this.#tell = telling(settings.onTrouble ?? warn);
     this.#emit = settings.onEvent && telling(settings.onEvent);
     this.#server = client instanceof Most ? client : new Server(connectionOf(client));
-    const { connection } = this.#server;
-    this.#places = new Places(connection, this.#settings);
-    this.#acquiring =
-      client instanceof Most
-        ? client
-        : new Acquiring(this.#settings, this.#places, new Room(this.#settings.waitConnections));
+    this.#places = new Places(this.#server.connection, this.#settings);
+    this.#queue = (attempt) => (client instanceof Most ? client.acquire(attempt) : acquire(attempt, this.#places));
     this.#holder = {
       settings: this.#settings,
       holds: new Set(),
@@ -101,11 +75,8 @@ export class Leasehold implements AsyncDisposable {
   }
 
   /** Waits for the lock, does the work, and releases it however the work ends: see `Lock.with`. */
-  with<T>(name: Name, work: Work<T>): Promise<T>;
-  with<T>(name: Name, options: AcquireOptions, work: Work<T>): Promise<T>;
-  with<T>(name: Name, first: AcquireOptions | Work<T>, second?: Work<T>): Promise<T> {
-    const lock = this.write(name);
-    return second === undefined ? lock.with(first as Work<T>) : lock.with(first as AcquireOptions, second);
+  with<T>(name: Name, ...given: WorkWith<T, AcquireOptions>): Promise<T> {
+    return this.write(name).with(...given);
   }
 
   /** Held beside any number of other readers. It needs the module. */
@@ -233,10 +204,9 @@ export class Leasehold implements AsyncDisposable {
       // What is answered meanwhile may have to be given back, too.
       while (this.#givingBack.size > 0) await Promise.allSettled(this.#givingBack.keys());
     };
-    await within(limit, all()).catch(() => {});
+    await new Steps().within(limit, all()).catch(() => {});
     const names = new Set([...[...holds].map(({ name }) => name), ...this.#givingBack.values()]);
     for (const [name, end] of this.#staying) if (end > now()) names.add(name);
-    this.#places.close();
     this.#server.connection.close();
     return [...names];
   }
@@ -250,10 +220,7 @@ export class Leasehold implements AsyncDisposable {
   ): Promise<Lease | T> {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
-    const { owner = newOwner(), renew = true, holdAtLeast = 0, ephemeral: grace } = options;
-    checkDuration('ttl', ttl, LEAST_TTL);
-    checkDuration('holdAtLeast', holdAtLeast, 0);
-    checkWait(wait);
+    const { owner = newOwner(), renew = true, holdAtLeast = 0, ephemeral: grace, replicas } = options;
     signal?.throwIfAborted();
     this.#closed.throwIfStopped();
     const [key = '', ...also] = names.map((name) => this.#key(name));
@@ -267,12 +234,10 @@ export class Leasehold implements AsyncDisposable {
       this.#attempts.delete(attempt);
       forget?.();
     };
-    let acquiring = this.#acquiring.acquire(attempt);
-    const { replicas } = options;
-    if (replicas !== undefined) {
-      const { response } = this.#settings;
+    const { response } = this.#settings;
+    let acquiring = this.#queue(attempt);
+    if (replicas)
       acquiring = acquiring.then((granted) => granted && acknowledged(attempt, granted, replicas, response));
-    }
     // No frame is kept meanwhile: there may be many who wait.
     return acquiring.then(
       (granted) => {
@@ -319,17 +284,13 @@ export class Leasehold implements AsyncDisposable {
     };
     const failed = (error: unknown) => {
       over();
-      this.#stays(error, name, until);
+      // In a transaction of the program it is carried out with that.
+      if (error instanceof SurpriseError) return;
+      for (const [other, end] of this.#staying) if (end <= now()) this.#staying.delete(other);
+      this.#staying.set(name, Math.max(until, this.#staying.get(name) ?? until));
     };
     const given: Promise<void> = giving.then(over, failed);
     this.#givingBack.set(given, name);
-  }
-
-  #stays(error: unknown, name: string, until: Moment): void {
-    // In a transaction of the program it is carried out with that.
-    if (error instanceof SurpriseError) return;
-    for (const [other, end] of this.#staying) if (end <= now()) this.#staying.delete(other);
-    this.#staying.set(name, Math.max(until, this.#staying.get(name) ?? until));
   }
 
   #key(name: Name): Word {

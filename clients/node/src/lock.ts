@@ -1,12 +1,14 @@
 /** A lock by its name, which many may hold at a time or one; or several, which are held all or none. */
-import { BusyError } from './errors.js';
+import { BusyError, SettingError } from './errors.js';
 import type { Lease } from './lease.js';
-import { type AcquireOptions, checkFunction, checkTryOptions, type TryOptions } from './settings.js';
+import { type AcquireOptions, checkFunction, type TryOptions } from './settings.js';
 
 /** Asks for the lock, and throws at once what makes no sense. What it comes to when others have the lock is up to `busy`. */
 type Ask = <T>(options: AcquireOptions, busy: (lock: string, waited: number) => T) => Promise<Lease | T>;
 
 export type Work<T> = (lease: Lease) => T | PromiseLike<T>;
+
+export type WorkWith<T, Options> = [work: Work<T>] | [options: Options, work: Work<T>];
 
 export class Lock {
   readonly #ask: Ask;
@@ -18,7 +20,8 @@ export class Lock {
 
   /** Null if it is not to be had at once. */
   async tryAcquire(options: TryOptions = {}): Promise<Lease | null> {
-    checkTryOptions(options);
+    const { wait } = (options ?? {}) as AcquireOptions;
+    if (wait !== undefined) throw new SettingError('wait', 'tryAcquire does not wait: acquire does');
     return this.#ask({ ...options, wait: 0 }, () => null);
   }
 
@@ -35,20 +38,14 @@ export class Lock {
    * Waits for it, does the work, and releases it however the work ends. What the work comes to is what this comes to: a
    * release that fails is told as trouble, and takes no longer than `within`. The work is told of a loss by `lease.signal`.
    */
-  async with<T>(work: Work<T>): Promise<T>;
-  async with<T>(options: AcquireOptions, work: Work<T>): Promise<T>;
-  async with<T>(first: AcquireOptions | Work<T>, second?: Work<T>): Promise<T> {
-    const [options, work] = second === undefined ? [{}, first as Work<T>] : [first as AcquireOptions, second];
+  async with<T>(...given: WorkWith<T, AcquireOptions>): Promise<T> {
+    const [options, work] = given.length === 1 ? [{}, given[0]] : given;
     checkFunction('work', work);
     const lease = await this.#ask(options, busy);
     try {
       return await work(lease);
     } finally {
-      try {
-        await lease.release();
-      } catch {
-        // It was told.
-      }
+      await lease[Symbol.asyncDispose]();
     }
   }
 }

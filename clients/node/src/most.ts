@@ -13,7 +13,7 @@ import { type Moment, now } from './clock.js';
 import type { Connection, Word } from './connection.js';
 import { at, cancel } from './deadlines.js';
 import { LeaseholdError, SettingError } from './errors.js';
-import { EXCLUSIVE, type Claim, type Question } from './questions.js';
+import type { Claim, Question } from './questions.js';
 import { text } from './reply.js';
 import { type Fate, Server } from './server.js';
 import type { Checked } from './settings.js';
@@ -81,10 +81,6 @@ export class Most extends Server {
   /** Where there is no queue that all servers share, whoever waits asks again. Null: patience has ended. */
   async acquire(attempt: Attempt): Promise<Granted | null> {
     const { wanted, steps, begun } = attempt;
-    const { also, share, grace } = attempt.claim;
-    if (also.length > 0 || share !== EXCLUSIVE || grace !== undefined) {
-      throw new SettingError('lock', 'a quorum has exclusive locks of one name, which no connection ends');
-    }
     for (let tries = 0; ; tries++) {
       // A new owner each time: what is still to be released for an earlier try does not hit this one.
       const claim = { ...attempt.claim, owner: `${process.pid}:${randomUUID()}` };
@@ -109,19 +105,19 @@ export class Most extends Server {
   async #stand(claim: Claim, ttl: number): Promise<Granted | null> {
     const asked = now();
     const answers = await this.#askAll(this.#peers, claim, { ask: 'acquire', ttl }, isGranted);
+    let isHeld = false;
     try {
       const wrong = answers.find(({ error }) => error instanceof SettingError);
       if (wrong !== undefined) throw wrong.error;
       const fence = await this.#raise(claim, answers.filter(isGranted));
-      if (fence !== null && now() < validUntil(asked, ttl)) return { fence, asked, lasts: ttl };
+      isHeld = fence !== null && now() < validUntil(asked, ttl);
+      if (fence !== null) return isHeld ? { fence, asked, lasts: ttl } : null;
       const error = this.#tooFew(answers);
-      if (fence === null && error !== undefined) throw error;
-    } catch (error) {
-      await this.#releaseAll(claim);
-      throw error;
+      if (error !== undefined) throw error;
+      return null;
+    } finally {
+      if (!isHeld) await this.#releaseAll(claim);
     }
-    await this.#releaseAll(claim);
-    return null;
   }
 
   /** Has most of them have one fence: the largest of those that were granted. */

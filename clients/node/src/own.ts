@@ -1,7 +1,6 @@
 /**
- * Connections that this package opens beside the client and keeps: one to each server, when it is first needed.
- *
- * What is said on them is said once: they are not opened again when they are lost, and nothing is sent anew by a library.
+ * Connections that this package opens beside the client and keeps: one to each server, when it is first needed. What is
+ * said on them is said once: they are not opened again when they are lost, and nothing is sent anew by a library.
  */
 import { closeOnceOpen, type Connection, type Dedicated, type Word } from './connection.js';
 import { verdict } from './verdict.js';

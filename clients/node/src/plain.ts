@@ -15,16 +15,12 @@ import type { Word } from './connection.js';
 import { NeedsModuleError } from './errors.js';
 import { type Claim, EXCLUSIVE, millis, type Question } from './questions.js';
 
-/** How long the last fence is remembered. */
 export const DAY = '86400000';
 
 /** What the module is set to unless somebody changed it: `leasehold.fence-margin`. */
 export const MARGIN_MICROS = '15000000';
 
-export interface Script {
-  readonly text: string;
-  readonly digest: string;
-}
+export type Script = ReturnType<typeof script>;
 
 /** `KEYS`: the locks, their last fences. `ARGV`: owner, ttl, how long to remember the fence, margin. */
 const ACQUIRE = script(`
@@ -65,9 +61,7 @@ return fence`);
 
 /** `ARGV`: the value, ttl. All or none. */
 const EXTEND = script(`
-for _, key in ipairs(KEYS) do
-  if redis.call('GET', key) ~= ARGV[1] then return 0 end
-end
+for _, key in ipairs(KEYS) do if redis.call('GET', key) ~= ARGV[1] then return 0 end end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[2]) end
 return 1`);
 
@@ -94,7 +88,7 @@ for _, key in ipairs(KEYS) do
 end
 return count`);
 
-function script(text: string): Script {
+function script(text: string) {
   return { text, digest: createHash('sha1').update(text).digest('hex') };
 }
 
@@ -102,26 +96,21 @@ function script(text: string): Script {
 export function plainly(claim: Claim, question: Question): { script: Script; args: Word[] } {
   const { key, also, owner } = claim;
   const keys = [key, ...also];
+  const count = String(keys.length);
   switch (question.ask) {
-    // Nobody waits here. Whoever asks in this way is told of the present.
-    case 'acquire':
-    case 'wait':
-    case 'ticket': {
-      refuseShares(claim);
-      const all = [String(2 * keys.length), ...keys, ...keys.map(beside)];
-      return { script: ACQUIRE, args: [...all, owner, millis(question.ttl), DAY, MARGIN_MICROS] };
-    }
-    case 'extend': {
-      const held = value(question.fence ?? 0, owner);
-      return { script: EXTEND, args: [String(keys.length), ...keys, held, millis(question.ttl)] };
-    }
+    case 'extend':
+      return { script: EXTEND, args: [count, ...keys, value(question.fence ?? 0, owner), millis(question.ttl)] };
     case 'raise':
       return { script: RAISE, args: ['2', key, beside(key), owner, padded(question.fence), DAY] };
     case 'release': {
       const held = question.fence === undefined ? [owner, `:${owner}`] : [value(question.fence, owner)];
-      return { script: RELEASE, args: [String(keys.length), ...keys, ...held] };
+      return { script: RELEASE, args: [count, ...keys, ...held] };
     }
   }
+  // Nobody waits here. Whoever asks in this way is told of the present.
+  refuseShares(claim);
+  const all = [String(2 * keys.length), ...keys, ...keys.map(beside)];
+  return { script: ACQUIRE, args: [...all, owner, millis(question.ttl), DAY, MARGIN_MICROS] };
 }
 
 export function refuseShares({ share, grace }: Claim): void {

@@ -6,10 +6,8 @@ export type Share = number;
 
 export const EXCLUSIVE: Share = 1;
 
-/** As many readers as want to. */
 export const ANY: Share = 0;
 
-/** Who wants which locks, and how. */
 export interface Claim {
   readonly key: Word;
   /** What is wanted with it: all or nothing. */
@@ -22,15 +20,15 @@ export interface Claim {
 
 export type Question =
   | { ask: 'acquire'; ttl: number }
-  /** Waits in the queue on a connection of its own; 0: without limit. */
+  /** Waits in the queue on a connection of its own. */
   | { ask: 'wait'; ttl: number; patience: number }
-  /** Keeps a place in the queue for so long, without a connection that waits. */
-  | { ask: 'ticket'; ttl: number; kept: number; channel: string }
+  /** Keeps a place in the queue for so long, without a connection that waits. The grant is told of on the channel. */
+  | { ask: 'ticket'; ttl: number; kept: number; channel: string | undefined }
   | { ask: 'extend'; ttl: number; fence?: number | undefined }
   /** Has it by a larger fence: where several servers are to have one. */
   | { ask: 'raise'; fence: number }
   /** Without a fence: whatever the owner was granted, and its place in the queue. */
-  | { ask: 'release'; fence?: number };
+  | { ask: 'release'; fence?: number | undefined };
 
 /** Whether it is asked on the connection that the hold is bound to. One that waits is closed after that. */
 export function binds({ grace }: Claim, { ask }: Pick<Question, 'ask'>): boolean {
@@ -53,8 +51,9 @@ function spelt(key: Word, owner: string, question: Question): Word[] {
     case 'wait':
       return ['LOCK.ACQUIRE', key, owner, millis(question.ttl), 'BLOCK', millis(question.patience)];
     case 'ticket': {
-      const [ttl, kept] = [millis(question.ttl), millis(question.kept)];
-      return ['LOCK.ACQUIRE', key, owner, ttl, 'TICKET', kept, 'NOTIFY', question.channel];
+      const { ttl, kept, channel } = question;
+      const notify = channel === undefined ? [] : ['NOTIFY', channel];
+      return ['LOCK.ACQUIRE', key, owner, millis(ttl), 'TICKET', millis(kept), ...notify];
     }
     case 'extend':
       return fenced(['LOCK.EXTEND', key, owner, millis(question.ttl)], question.fence);

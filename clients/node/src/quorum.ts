@@ -5,7 +5,7 @@ import type { Detached } from './detached.js';
 import { SettingError } from './errors.js';
 import type { Lease } from './lease.js';
 import { Leasehold } from './leasehold.js';
-import type { Work } from './lock.js';
+import type { WorkWith } from './lock.js';
 import { Most } from './most.js';
 import { type AcquireOptions, checked, type Name, type Settings } from './settings.js';
 
@@ -39,10 +39,9 @@ export class Quorum implements AsyncDisposable {
   }
 
   /** Waits for the lock, does the work, and releases it however the work ends. */
-  with<T>(name: Name, work: Work<T>): Promise<T>;
-  with<T>(name: Name, options: QuorumOptions, work: Work<T>): Promise<T>;
-  async with<T>(name: Name, first: QuorumOptions | Work<T>, second?: Work<T>): Promise<T> {
-    return this.#locks.write(name).with(onlyOf(first as QuorumOptions), second as Work<T>);
+  async with<T>(name: Name, ...given: WorkWith<T, QuorumOptions>): Promise<T> {
+    if (given.length > 1) onlyOf(given[0] as QuorumOptions);
+    return this.#locks.with(name, ...given);
   }
 
   /** Goes on with a lock that was left held. */

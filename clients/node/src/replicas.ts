@@ -10,7 +10,6 @@ import { millis } from './questions.js';
 import { integer } from './reply.js';
 
 export interface Replicas {
-  /** How many. */
   readonly count: number;
   /** For how long they are waited for, in milliseconds. */
   readonly within: number;
@@ -28,10 +27,10 @@ export async function acknowledged(
   const opening = server.connection.dedicated(claim.key);
   const waits = async () => {
     const line = await opening;
-    const extended = server.askAlone(line, claim, { ask: 'extend', ttl, fence });
+    const extended = server.askOn(line, claim, { ask: 'extend', ttl, fence });
     const wait = durable ? ['WAITAOF', '1', String(count), millis(within)] : ['WAIT', String(count), millis(within)];
-    const [number, reply] = await Promise.all([extended, line.send(wait)]);
-    if (number !== 1) throw new LostError(name, 'taken');
+    const [number, reply] = await Promise.all([extended, line.send(claim.key, wait)]);
+    if (integer(number) !== 1) throw new LostError(name, 'taken');
     const [local, theirs] = Array.isArray(reply) ? reply.map(integer) : [1, integer(reply)];
     if ((theirs ?? 0) < count || local === 0) throw new TooFewReplicasError(name, theirs ?? 0, count);
     return { fence, asked, lasts: ttl };

@@ -23,8 +23,7 @@ export function text(reply: unknown): string {
 
 export function bytes(reply: unknown): Buffer | null {
   if (reply === null || reply === undefined) return null;
-  if (reply instanceof Uint8Array) return Buffer.from(reply);
-  if (typeof reply === 'string') return Buffer.from(reply);
+  if (typeof reply === 'string' || reply instanceof Uint8Array) return Buffer.from(reply as Uint8Array);
   throw new SurpriseError();
 }
 

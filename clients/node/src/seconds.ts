@@ -9,13 +9,8 @@
  * on both. Whatever the first one may still deliver is in order then, with the release behind the request.
  */
 import { type Moment, now } from './clock.js';
-import { closeOnceOpen, type Connection, type Dedicated, type Word } from './connection.js';
+import { closeOnceOpen, type Connection, type Dedicated, type Line, type Word } from './connection.js';
 import { codeOf } from './verdict.js';
-
-/** What says something on one of the two. */
-export interface Line {
-  send(key: Word, words: readonly Word[]): Promise<unknown>;
-}
 
 /** How often one is opened to the same server. */
 const OPENED_EVERY = 1_000;
@@ -59,38 +54,39 @@ export class Seconds {
 
   /**
    * Asks on the first one, and on the second one, too, if there is one. The first answer counts, and the one of the first
-   * connection is told of when it is late.
+   * connection is told of when it is late. What the first one fails with counts if neither answers.
    */
   ask<T>(key: Word, ask: (line: Line) => Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
-    const onFirst = () => ask(this.connection);
     const found = this.#of(key);
-    if (found === undefined) return onFirst();
+    if (found === undefined) return ask(this.connection);
     const { place, second } = found;
-    const again = () => this.#onSecond(place, second, ask);
-    if (second.unheard >= MOST_UNHEARD) return again();
+    const isAlone = second.unheard >= MOST_UNHEARD;
+    const first = isAlone ? undefined : ask(this.connection);
+    const again = ask({ send: (key, words) => this.#send(place, second, key, words) });
+    said(again, isOfUse).then(
+      () => Object.assign(second, { heardAt: now() }),
+      () => this.#close(place, second),
+    );
+    if (first === undefined) return again;
     second.unheard += 1;
-    const first = onFirst();
-    const heard = () => this.#close(place, second);
-    first.then(heard, (error) => {
-      second.unheard -= 1;
-      if (isSaid(error)) heard();
-    });
-    return firstOf(first, again(), late);
+    said(first, isSaid).then(
+      () => this.#close(place, second),
+      () => {
+        second.unheard -= 1;
+      },
+    );
+    again.then(() => first.then(late)).catch(() => {});
+    return Promise.any([said(first, isSaid), said(again, isOfUse)]).then(
+      (tell) => tell(),
+      ({ errors }) => Promise.reject(errors[0]),
+    );
   }
 
-  #onSecond<T>(place: object, second: Second, ask: (line: Line) => Promise<T>): Promise<T> {
-    const send = async (_key: Word, words: readonly Word[]) => {
-      const line = await second.opening;
-      // The first one was heard meanwhile. What is said now would come after what the program asked next.
-      if (this.#open.get(place) !== second) throw new Error('the first connection has answered');
-      return line.send(words);
-    };
-    const answer = ask({ send });
-    const heard = () => {
-      second.heardAt = now();
-    };
-    answer.then(heard, (error) => (isOfUse(error) ? heard() : this.#close(place, second)));
-    return answer;
+  async #send(place: object, second: Second, key: Word, words: readonly Word[]): Promise<unknown> {
+    const line = await second.opening;
+    // The first one was heard meanwhile. What is said now would come after what the program asked next.
+    if (this.#open.get(place) !== second) throw new Error('the first connection has answered');
+    return line.send(key, words);
   }
 
   #of(key: Word): { place: object; second: Second } | undefined {
@@ -106,23 +102,17 @@ export class Seconds {
   }
 }
 
-/** What the first one fails with counts if neither answers. */
-function firstOf<T>(first: Promise<T>, second: Promise<T>, late: (answer: T) => void): Promise<T> {
-  return new Promise((resolve, reject) => {
-    first.then(resolve, (error) => {
-      if (isSaid(error)) reject(error);
-      else second.then(resolve, () => reject(error));
-    });
-    second.then(
-      (answer) => {
-        first.then(late, () => {});
-        resolve(answer);
-      },
-      (error) => {
-        if (isOfUse(error)) reject(error);
-      },
-    );
-  });
+/** Fails unless the server has answered, with an error that counts or without. */
+function said<T>(answer: Promise<T>, counts: (error: unknown) => boolean): Promise<() => T> {
+  return answer.then(
+    (came) => () => came,
+    (error) => {
+      if (!counts(error)) throw error;
+      return () => {
+        throw error;
+      };
+    },
+  );
 }
 
 function isSaid(error: unknown): boolean {

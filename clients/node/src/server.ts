@@ -1,13 +1,12 @@
 /** Asks a question in the commands of the module, or in scripts where the server has no module. */
-import { barely, isWithoutScripts, probe } from './bare.js';
+import { barely, isWithoutScripts } from './bare.js';
 import { type Moment, now } from './clock.js';
-import type { Connection, Dedicated, Word } from './connection.js';
+import type { Connection, Dedicated, Line, Word } from './connection.js';
 import type { LeaseholdError } from './errors.js';
 import { Own } from './own.js';
-import { plainly, type Script } from './plain.js';
+import { beside, plainly, type Script } from './plain.js';
 import { binds, type Claim, type Question, words } from './questions.js';
-import { integer } from './reply.js';
-import { type Line, Seconds } from './seconds.js';
+import { Seconds } from './seconds.js';
 import { closedClient, told, verdict } from './verdict.js';
 
 /** A server that had no module is taken to have none for so long. It may have been replaced by one that has it. */
@@ -28,14 +27,14 @@ export class Server {
   /** This user may not run scripts, as far as is known. */
   #bareUntil: Moment = Number.NEGATIVE_INFINITY;
   readonly #known = new Set<Script>();
-  readonly #seconds: Seconds;
+  readonly seconds: Seconds;
   /** For holds that end with their connection. */
   readonly #bound: Own;
   /** For guarded commands. */
   readonly own: Own | undefined;
 
   constructor(readonly connection: Connection) {
-    this.#seconds = new Seconds(connection);
+    this.seconds = new Seconds(connection);
     this.#bound = new Own(connection);
     this.own = new Own(connection);
   }
@@ -56,12 +55,8 @@ export class Server {
   ask(claim: Claim, question: Question, fate: Fate): Promise<unknown> {
     const { key } = claim;
     if (binds(claim, question) && !this.isPlain()) return this.#askBound(claim, question, fate);
-    if (!this.mayHearTwice(key)) return this.#ask(this.connection, claim, question);
-    return this.#seconds.ask(
-      key,
-      (line) => this.#ask(line, claim, question),
-      () => fate.late(),
-    );
+    const late = () => fate.late();
+    return this.seconds.ask(key, (line) => this.askOn(line, claim, question), late);
   }
 
   /** Whether an error says in which other words it is to be asked. */
@@ -76,31 +71,22 @@ export class Server {
 
   silent(claim: Claim, asked: Pick<Question, 'ask'>): void {
     if (binds(claim, asked)) this.#bound.silent(claim.key);
-    else this.#seconds.silent(claim.key);
+    else this.seconds.silent(claim.key);
   }
 
-  mayHearTwice(key: Word): boolean {
-    return this.#seconds.has(key);
-  }
-
-  #ask(line: Line, claim: Claim, question: Question): Promise<unknown> {
+  askOn(line: Line, claim: Claim, question: Question): Promise<unknown> {
     return this.isPlain() ? this.#askPlainly(line, claim, question) : line.send(claim.key, words(claim, question));
   }
 
-  /** The same on a connection that does nothing else. */
-  async askAlone(dedicated: Dedicated, claim: Claim, question: Question): Promise<number | null> {
-    return integer(await this.#ask({ send: (_, words) => dedicated.send(words) }, claim, question));
-  }
-
   read(key: Word, command: readonly Word[]): Promise<unknown> {
-    return this.#seconds.ask(key, (line) => line.send(key, command));
+    return this.seconds.ask(key, (line) => line.send(key, command));
   }
 
   async #askBound(claim: Claim, question: Question, fate: Fate): Promise<unknown> {
     const line = await this.#bound.line(claim.key);
     fate.bond = line;
     try {
-      return await line.send(words(claim, question));
+      return await line.send(claim.key, words(claim, question));
     } catch (error) {
       await this.#bound.failed(line, claim.key, error);
       throw error;
@@ -113,10 +99,9 @@ export class Server {
       return await this.#run(line, claim, question);
     } catch (error) {
       if (!isWithoutScripts(error)) throw error;
-      // Where the server does not know that either, it is the script that counts.
-      await probe(line, claim).catch(() => {
-        throw error;
-      });
+      // It changes nothing. Where the server does not know `IFEQ` either, it is the script that counts.
+      const probe = ['SET', beside(claim.key), '0', 'IFEQ', 'none', 'PX', '1'];
+      await line.send(claim.key, probe).catch(() => Promise.reject(error));
       this.#bareUntil = now() + PLAIN_FOR;
       return barely(line, claim, question);
     }

@@ -29,7 +29,7 @@ export interface Settings {
   confirm?: boolean | undefined;
   /** How often a place in the queue is asked for again: 5,000. It is kept for three times as long. */
   slice?: number | undefined;
-  /** How many connections may wait where the server gives no tickets: 16. */
+  /** How many connections may wait where the server tells this user of no grants: 16. */
   waitConnections?: number | undefined;
   /** Told of what nobody awaits. Unless this is set, it is told as a warning of the process. */
   onTrouble?: ((trouble: Trouble) => void) | undefined;
@@ -87,7 +87,7 @@ const ACQUIRE_OPTIONS = 'ttl wait signal renew confirm holdAtLeast owner ephemer
 export const LONGEST_OWNER = 255;
 
 /** Nothing is left of a shorter lease when the drift is taken off. */
-export const LEAST_TTL = 3;
+const LEAST_TTL = 3;
 
 /** Of whatever is counted: as many holders as a server takes. */
 const MOST = 99_999;
@@ -97,7 +97,6 @@ const MOST_NAMES = 129;
 
 const LONGEST = 100 * 365 * 24 * 3_600_000;
 
-/** The shortest of each duration. */
 const LEAST = { ttl: LEAST_TTL, response: 1, within: 0, unreachableAfter: 0, slice: 1 } as const;
 
 export function checked(settings: Settings): Checked {
@@ -113,15 +112,17 @@ export function checked(settings: Settings): Checked {
   return { ...all, prefix: keyOf('', all.prefix) };
 }
 
-/** What is asked for with a lock, but for the numbers. */
 export function checkOptions(options: AcquireOptions): void {
   checkNames(options, ACQUIRE_OPTIONS);
-  const { signal, renew, confirm, owner, ephemeral } = options;
-  if (options.replicas !== undefined) {
-    checkNames(options.replicas, ['count', 'within', 'durable']);
-    checkCount('replicas.count', options.replicas.count);
-    checkDuration('replicas.within', options.replicas.within, 1);
-    if (options.replicas.durable !== undefined) checkFlag('replicas.durable', options.replicas.durable);
+  const { ttl, wait, holdAtLeast, signal, renew, confirm, owner, ephemeral, replicas } = options;
+  if (ttl !== undefined) checkDuration('ttl', ttl, LEAST_TTL);
+  if (wait !== undefined) checkWait(wait);
+  if (holdAtLeast !== undefined) checkDuration('holdAtLeast', holdAtLeast, 0);
+  if (replicas !== undefined) {
+    checkNames(replicas, ['count', 'within', 'durable']);
+    checkCount('replicas.count', replicas.count);
+    checkDuration('replicas.within', replicas.within, 1);
+    if (replicas.durable !== undefined) checkFlag('replicas.durable', replicas.durable);
   }
   if (ephemeral !== undefined) checkDuration('ephemeral', ephemeral, 0);
   if (confirm !== undefined) checkFlag('confirm', confirm);
@@ -130,13 +131,6 @@ export function checkOptions(options: AcquireOptions): void {
     throw new SettingError('owner', `it must be a string of 1 to ${LONGEST_OWNER} bytes`);
   }
   if (renew !== undefined && typeof renew !== 'boolean') checkDuration('renew', renew, 0);
-}
-
-/** A request that does not wait has no `wait`. */
-export function checkTryOptions(options: TryOptions): void {
-  if ((options as AcquireOptions | null)?.wait !== undefined) {
-    throw new SettingError('wait', 'tryAcquire does not wait: acquire does');
-  }
 }
 
 export function checkSignal(signal: AbortSignal): void {
@@ -192,12 +186,12 @@ function isTypo(typed: string, meant: string): boolean {
 }
 
 export function checkDuration(setting: string, ms: number, least: number): void {
-  const isOne = typeof ms === 'number' && ms >= least && ms <= LONGEST;
+  if (typeof ms === 'number' && ms >= least && ms <= LONGEST) return;
   const bounds = `at least ${least} and at most ${LONGEST} (a hundred years)`;
-  if (!isOne) throw new SettingError(setting, `it must be a number of milliseconds, ${bounds}`);
+  throw new SettingError(setting, `it must be a number of milliseconds, ${bounds}`);
 }
 
-export function checkWait(wait: number): void {
+function checkWait(wait: number): void {
   if (wait !== Number.POSITIVE_INFINITY) checkDuration('wait', wait, 0);
 }
 

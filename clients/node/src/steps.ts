@@ -6,16 +6,12 @@ export class Unanswered extends Error {
   override name = 'Unanswered';
 }
 
-/** One of them. Those of one request that are under way are in a list. */
 export class Step<T> extends Deadline {
   isOver = false;
-  previous: Step<never> | undefined;
-  next: Step<never> | undefined;
 
   constructor(
     readonly steps: Steps,
     at: Moment,
-    /** Whether it fails at that moment. */
     public isLimit: boolean,
     readonly resolve: (value: T) => void,
     readonly reject: (reason: unknown) => void,
@@ -29,14 +25,22 @@ export class Step<T> extends Deadline {
   }
 
   arrive(value: T): void {
-    if (this.steps.over(this as Step<never>)) this.resolve(value);
+    if (this.#ends()) this.resolve(value);
   }
 
   fail(reason: unknown): void {
-    if (this.steps.over(this as Step<never>)) this.reject(reason);
+    if (this.#ends()) this.reject(reason);
   }
 
-  /** From now on it sleeps. */
+  #ends(): boolean {
+    if (this.isOver) return false;
+    this.isOver = true;
+    cancel(this);
+    const { open } = this.steps;
+    open.splice(open.indexOf(this as Step<never>), 1);
+    return true;
+  }
+
   rest(until: Moment): void {
     cancel(this);
     this.at = until;
@@ -46,7 +50,7 @@ export class Step<T> extends Deadline {
 }
 
 export class Steps {
-  #first: Step<never> | undefined;
+  readonly open: Step<never>[] = [];
   #stopped: { readonly reason: unknown } | undefined;
 
   /** Whether a program whose connections are closed waits for them before it ends. */
@@ -60,7 +64,7 @@ export class Steps {
   stop(reason?: unknown): void {
     if (this.#stopped !== undefined) return;
     this.#stopped = { reason };
-    while (this.#first !== undefined) this.#first.fail(reason);
+    for (const step of [...this.open]) step.fail(reason);
   }
 
   throwIfStopped(): void {
@@ -73,52 +77,23 @@ export class Steps {
 
   /** Sleeps until the step that is handed on arrives, with what it arrives with. Undefined: it did not. */
   asleep<T>(until: Moment, handOn: (step: Step<T | undefined>) => void): Promise<T | undefined> {
-    return this.#begin(until, false, handOn);
-  }
-
-  /** The same, but it rejects with `Unanswered` at that moment. */
-  limited<T>(until: Moment, handOn: (step: Step<T>) => void): Promise<T> {
-    return this.#begin(until, true, handOn);
+    return this.limited<T | undefined>(until, handOn, false);
   }
 
   within<T>(ms: number, answer: Promise<T>): Promise<T> {
     return this.limited<T>(now() + ms, (step) => {
-      answer.then(
-        (value) => step.arrive(value),
-        (error) => step.fail(error),
-      );
+      answer.then((value) => step.arrive(value)).catch((error) => step.fail(error));
     });
   }
 
-  #begin<T>(moment: Moment, isLimit: boolean, handOn: (step: Step<T>) => void): Promise<T> {
+  /** The same, but it rejects with `Unanswered` at that moment. */
+  limited<T>(until: Moment, handOn: (step: Step<T>) => void, isLimit = true): Promise<T> {
     return new Promise((resolve, reject) => {
-      const step = new Step<T>(this, moment, isLimit, resolve, reject);
-      const first = this.#first;
-      step.next = first;
-      this.#first = step as Step<never>;
-      if (first !== undefined) first.previous = this.#first;
-      if (moment !== Number.POSITIVE_INFINITY) set(step);
+      const step = new Step<T>(this, until, isLimit, resolve, reject);
+      this.open.push(step as Step<never>);
+      if (until !== Number.POSITIVE_INFINITY) set(step);
       if (this.#stopped !== undefined) step.fail(this.#stopped.reason);
       handOn(step);
     });
   }
-
-  /** @internal Whether it was not before. */
-  over(step: Step<never>): boolean {
-    if (step.isOver) return false;
-    step.isOver = true;
-    cancel(step);
-    const { previous, next } = step;
-    if (this.#first === step) this.#first = next;
-    if (previous !== undefined) previous.next = next;
-    if (next !== undefined) next.previous = previous;
-    step.previous = undefined;
-    step.next = undefined;
-    return true;
-  }
-}
-
-/** Where nothing stops it but the time. */
-export function within<T>(ms: number, answer: Promise<T>): Promise<T> {
-  return new Steps().within(ms, answer);
 }

@@ -10,7 +10,6 @@ export interface Trouble {
     | 'forgotten'
     /** A release failed. The lock stays until its lease ends. */
     | 'release failed';
-  /** The lock. */
   readonly name: string;
   readonly owner: string;
   readonly error: LeaseholdError;

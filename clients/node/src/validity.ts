@@ -26,11 +26,6 @@ export function renewAt(asked: Moment, ttl: number): Moment {
   return asked + ttl / 3;
 }
 
-/** Whether so little of the lease has passed that it need not be asked for once more. */
-export function isFresh(asked: Moment, ttl: number, now: Moment): boolean {
-  return now < asked + ttl / 4;
-}
-
 /** How long to wait for each answer: less where the lease is short. */
 export function patienceForAnswer(response: number, ttl: number): number {
   return Math.min(response, Math.max(ttl / 5, Math.min(ttl / 2, 100)));

@@ -20,9 +20,7 @@ export type Verdict =
   | 'again'
   /** A newer request of the same owner took the place in the queue. */
   | 'replaced'
-  /** The server does not know the command. */
   | 'unknown command'
-  /** It does not know the script yet. */
   | 'unknown script'
   /** It has the module by now, which it had not. */
   | 'has the module'
@@ -103,13 +101,14 @@ function describe(error: unknown): string {
   return messageOf(error) || code;
 }
 
-/** What a server says that gives no tickets, or none for so long. */
-export type Refusal = { kind: 'no tickets' } | { kind: 'longest'; longest: number };
+/** The server gives no tickets, or tells this user of no grants, or keeps no place for longer than that. */
+export type Refusal = 'no tickets' | 'no channel' | number;
 
 export function refusal(error: unknown): Refusal | undefined {
   const message = messageOf(error);
   const isChannel = codeOf(error) === 'NOPERM' && message.includes('channel');
-  if (isChannel || /^ERR (NOTIFY is not possible|unknown option)/.test(message)) return { kind: 'no tickets' };
+  if (isChannel || message.startsWith('ERR NOTIFY is not possible')) return 'no channel';
+  if (message.startsWith('ERR unknown option')) return 'no tickets';
   const longest = /^ERR TICKET must be an integer from 1 to (\d+)/.exec(message)?.[1];
-  return longest === undefined ? undefined : { kind: 'longest', longest: Number(longest) };
+  return longest === undefined ? undefined : Number(longest);
 }

@@ -1,5 +1,10 @@
 /** One listener for each event of a client or a signal, however many want to be told of it. Node warns of more. */
-import type { Emitter } from './adapters/shapes.js';
+
+export interface Emitter {
+  on(event: string | symbol, listener: (...values: unknown[]) => void): unknown;
+  listenerCount(event: string): number;
+  once(event: string, listener: (...values: unknown[]) => void): unknown;
+}
 
 const told = new WeakMap<object, Map<string, Set<() => void>>>();
 

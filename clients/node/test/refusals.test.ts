@@ -130,7 +130,9 @@ for (const library of LIBRARIES) {
           const mine = await two.acquire('a', { wait: 60_000 });
           assert.equal(await mine.release(), 'released');
         });
-        await eventually(async () => (await server.waiters('a')) === 4);
+        await eventually(async () => (await server.waiters('a')) === 12);
+        const blocked = async () => String(await server.call('CLIENT', 'LIST')).match(/ flags=\w*b/g)?.length;
+        await eventually(async () => (await blocked()) === 4);
         await lease.release();
         await Promise.all(waits);
       });

@@ -8,9 +8,8 @@ import { beside, plainly } from '../src/plain.js';
 import { words } from '../src/questions.js';
 import { fields, integer } from '../src/reply.js';
 import { Steps, Unanswered } from '../src/steps.js';
-import { drift, isFresh, patienceForAnswer, validUntil } from '../src/validity.js';
+import { drift, patienceForAnswer, validUntil } from '../src/validity.js';
 import { codeOf, refusal, told, verdict } from '../src/verdict.js';
-import { Room } from '../src/waiting/blocking.js';
 import { grantIn } from '../src/waiting/places.js';
 
 const key = Buffer.from('printer');
@@ -91,11 +90,6 @@ describe('a lease', () => {
     assert.equal(validUntil(5_000, 1), 5_000);
   });
 
-  it('is fresh for a quarter of its ttl', () => {
-    assert(isFresh(0, 4_000, 999));
-    assert(!isFresh(0, 4_000, 1_000));
-  });
-
   it('has less time for an answer when it is short', () => {
     assert.equal(patienceForAnswer(1_000, 30_000), 1_000);
     assert.equal(patienceForAnswer(1_000, 1_000), 200);
@@ -141,6 +135,7 @@ describe('a question', () => {
     assert.equal(asks({ ask: 'acquire', ttl }, { share: 0 }), 'LOCK.ACQUIRE printer alice 5000 SHARE 0');
     const ticket = 'LOCK.ACQUIRE printer alice 5000 TICKET 15000 NOTIFY grants';
     assert.equal(asks({ ask: 'ticket', ttl, kept: 15_000, channel: 'grants' }), ticket);
+    assert.equal(asks({ ask: 'ticket', ttl, kept: 1, channel: undefined }), 'LOCK.ACQUIRE printer alice 5000 TICKET 1');
     assert.equal(asks({ ask: 'wait', ttl, patience: 0.2 }), 'LOCK.ACQUIRE printer alice 5000 BLOCK 1');
     const also = ['ink', 'paper'];
     assert.equal(asks({ ask: 'extend', ttl: 1.5, fence: 7 }, { share: 0 }), 'LOCK.EXTEND printer alice 2 7');
@@ -218,32 +213,11 @@ describe('an error', () => {
 
   it('of an older module, or a channel that is not allowed, refuses tickets', () => {
     const said = (message: string) => refusal(new Error(message));
-    const none = { kind: 'no tickets' };
-    assert.deepEqual(said('NOPERM this user has no permissions to access the channel given to NOTIFY'), none);
-    assert.deepEqual(said('ERR unknown option, expected SHARE holders or BLOCK milliseconds'), none);
-    assert.deepEqual(said('ERR NOTIFY is not possible on this server'), none);
-    const longest = 'ERR TICKET must be an integer from 1 to 5000 (milliseconds, config leasehold.max-ttl)';
-    assert.deepEqual(said(longest), { kind: 'longest', longest: 5_000 });
+    assert.equal(said('NOPERM this user has no permissions to access the channel given to NOTIFY'), 'no channel');
+    assert.equal(said('ERR NOTIFY is not possible on this server'), 'no channel');
+    assert.equal(said('ERR unknown option, expected SHARE holders or BLOCK milliseconds'), 'no tickets');
+    assert.equal(said('ERR TICKET must be an integer from 1 to 5000 (milliseconds, config leasehold.max-ttl)'), 5_000);
     assert.equal(said('NOPERM this user has no permissions to access the key'), undefined);
-  });
-});
-
-describe('the room for connections that wait', () => {
-  it('is entered in the order of coming, and left by those who stand in line', async () => {
-    const room = new Room(1);
-    const first = room.enter();
-    await first.entered;
-    const [second, third] = [room.enter(), room.enter()];
-    const came: string[] = [];
-    second.entered.then(() => came.push('second'));
-    const thirdCame = third.entered.then(() => came.push('third'));
-    second.leave();
-    first.leave();
-    first.leave();
-    await thirdCame;
-    assert.deepEqual(came, ['third']);
-    third.leave();
-    await room.enter().entered;
   });
 });
 

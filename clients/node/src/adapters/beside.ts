@@ -2,14 +2,14 @@
 import { errorMonitor } from 'node:events';
 import { type Moment, now } from '../clock.js';
 import type { Dedicated, Ear, Listening, Word } from '../connection.js';
-import { within } from '../steps.js';
-import { whenever } from '../whenever.js';
-import type { Emitter } from './shapes.js';
+import { Steps } from '../steps.js';
+import { type Emitter, whenever } from '../whenever.js';
 
 /** The connections that are opened beside a client, and end with it. */
 export class Beside {
   readonly #open = new Set<() => void>();
   readonly #forgets: (() => void)[];
+  #isClosed = false;
 
   constructor(client: Emitter, ends: readonly string[]) {
     this.#forgets = ends.map((event) => whenever(client, event, () => this.#closeAll()));
@@ -17,6 +17,7 @@ export class Beside {
 
   /** Keeps a connection, which `end` ends, until it is lost or closed. */
   protected keep(end: () => void): Omit<Dedicated, 'send'> {
+    if (this.#isClosed) throw new Error('the connections beside the client were closed');
     const tells = new Set<() => void>();
     let isOver = false;
     const close = () => {
@@ -49,7 +50,7 @@ export class Beside {
       ear.ended();
     });
     try {
-      await within(limit, subscribing);
+      await new Steps().within(limit, subscribing);
     } catch (error) {
       close();
       throw error;
@@ -58,6 +59,7 @@ export class Beside {
   }
 
   close(): void {
+    this.#isClosed = true;
     for (const forget of this.#forgets) forget();
     this.#closeAll();
   }
@@ -87,6 +89,11 @@ export function watchFailures(client: Emitter, events: readonly (string | symbol
 export function lastFailure(client: Emitter): unknown {
   const last = failures.get(client);
   return last === undefined || now() - last.at > RECENT ? undefined : last.error;
+}
+
+export function found<T>(node: T | undefined): T {
+  if (node === undefined) throw new Error('the cluster has no node for it');
+  return node;
 }
 
 const SLOTS = 16_384;

@@ -1,18 +1,11 @@
 /** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
-import { Beside, lastFailure, slotOf, watchFailures } from './beside.js';
+import { Beside, found, lastFailure, slotOf, watchFailures } from './beside.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
-
-interface Command {
-  getKeys(): (string | Buffer)[];
-}
 
 interface Inside {
   readonly stream?: { unref?(): void; cork?(): void; uncork?(): void };
   subscribe(channel: string): Promise<unknown>;
-}
-
-interface Sender {
   callBuffer(...words: readonly Word[]): Promise<unknown>;
   sendCommand(...words: unknown[]): Promise<unknown>;
 }
@@ -53,19 +46,16 @@ export class IoredisConnection extends Beside implements Connection {
   }
 
   async dedicated(key: Word): Promise<Dedicated> {
-    const own = found(this.place(key)).duplicate(BESIDE);
+    const { own, line } = this.#open(found(this.place(key)));
     let failure: unknown;
     own.on('error', (error) => {
       failure = error;
     });
-    const line = this.keep(() => own.disconnect());
-    own.once('end', line.close);
     await own.connect().catch((error) => {
       line.close();
       throw failure ?? error;
     });
-    const send = sender(own);
-    return { ...line, send: (words) => send(key, words) };
+    return { ...line, send: sender(own) };
   }
 
   together(key: Word, send: () => void): void {
@@ -77,14 +67,19 @@ export class IoredisConnection extends Beside implements Connection {
 
   async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
     const asked = found(this.place(key));
-    const own = asked.duplicate(BESIDE) as Ioredis & Inside;
-    const line = this.keep(() => own.disconnect());
+    const { own, line } = this.#open(asked);
     own.on('error', () => {});
     own.on('messageBuffer', (_, message) => ear.hear(message as Buffer));
     // It does not keep the program alive.
     own.once('connect', () => own.stream?.unref?.());
-    own.once('end', line.close);
     return this.subscribed(line, [[asked, 'ready']], limit, own.subscribe(channel), ear);
+  }
+
+  #open(client: Ioredis): { own: Ioredis & Inside; line: Omit<Dedicated, 'send'> } {
+    const own = client.duplicate(BESIDE) as Ioredis & Inside;
+    const line = this.keep(() => own.disconnect());
+    own.once('end', line.close);
+    return { own, line };
   }
 
   /** Where a Sentinel is asked for the primary, that happens when it connects again. */
@@ -118,11 +113,6 @@ export class IoredisConnection extends Beside implements Connection {
   }
 }
 
-function found(node: Ioredis | undefined): Ioredis {
-  if (node === undefined) throw new Error('the cluster has no node for it');
-  return node;
-}
-
 function isCluster(client: Ioredis | IoredisCluster): client is IoredisCluster {
   return 'nodes' in client && 'slots' in client;
 }
@@ -134,8 +124,8 @@ function isCluster(client: Ioredis | IoredisCluster): client is IoredisCluster {
 function sender(client: Ioredis | IoredisCluster): (key: Word, words: readonly Word[]) => Promise<unknown> {
   let routed: Word;
   const isRouted = isCluster(client);
-  const inside = client as unknown as Sender;
-  const sendCommand = (command: Command, ...rest: unknown[]) => {
+  const inside = client as unknown as Inside;
+  const sendCommand = (command: { getKeys(): Word[] }, ...rest: unknown[]) => {
     const key = routed;
     if (isRouted) command.getKeys = () => [key];
     return inside.sendCommand(command, ...rest);

@@ -1,16 +1,15 @@
 /** node-redis: `createClient`, `createCluster` and `createSentinel`. */
 import { type EventEmitter, once } from 'node:events';
-import { type Moment, now } from '../clock.js';
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
-import { Beside, lastFailure, slotOf, watchFailures } from './beside.js';
-import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
-import { within } from '../steps.js';
+import { Beside, found, lastFailure, slotOf, watchFailures } from './beside.js';
+import type { NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
+import { Steps } from '../steps.js';
+import type { Emitter } from '../whenever.js';
 import { verdict } from '../verdict.js';
 
 /** Texts as bytes, and maps flat: by the first byte of each type in the protocol, `$` and `%`. */
 const AS_BYTES = { typeMapping: { 36: Buffer, 37: Array } };
 
-/** The client of one server. */
 interface Single extends NodeRedis {
   readonly options?: { readonly socket?: object };
   readonly isReady: boolean;
@@ -22,14 +21,9 @@ interface Single extends NodeRedis {
 }
 
 interface ClusterInside {
-  readonly isOpen?: boolean;
   readonly slots: readonly { readonly master: object }[];
   readonly masters: readonly object[];
   nodeClient(node: object): Promise<Single> | Single;
-}
-
-interface SentinelInside {
-  _execute<T>(isReadonly: boolean, work: (client: Single) => Promise<T>): Promise<T>;
 }
 
 export function singleOfNodeRedis(client: NodeRedis): Connection {
@@ -43,12 +37,8 @@ export function singleOfNodeRedis(client: NodeRedis): Connection {
     },
     async () => single,
     () => single,
-    () => single.isOpen,
   );
 }
-
-/** node-redis tries again within two seconds, unless it was told to wait longer. */
-const REFUSED_FOR = 3_000;
 
 /**
  * Waits until the client is connected and logged in, or has failed to. What waits in the client's own queue is sent behind
@@ -57,25 +47,21 @@ const REFUSED_FOR = 3_000;
  */
 function onceReady(single: Single): () => Promise<unknown> {
   let pending: Promise<unknown> | undefined;
-  let refused: { readonly error: unknown; readonly at: Moment } | undefined;
   const events = single as unknown as EventEmitter;
   const connected = async () => {
     const over = new AbortController();
     const ended = once(events, 'end', over).then(() => Promise.reject(new Error('the client was closed')));
     try {
-      refused = undefined;
       // Both reject where an `error` comes first.
       await Promise.race([once(events, 'ready', over), ended]);
-    } catch (error) {
-      if (verdict(error) === 'refused') refused = { error, at: now() };
-      throw error;
     } finally {
       pending = undefined;
       over.abort();
     }
   };
   return () => {
-    if (refused !== undefined && now() - refused.at < REFUSED_FOR) return Promise.reject(refused.error);
+    const failure = lastFailure(single);
+    if (verdict(failure) === 'refused') return Promise.reject(failure);
     pending ??= connected();
     return pending;
   };
@@ -87,26 +73,25 @@ export function clusterOfNodeRedis(client: NodeRedisCluster): Connection {
     const { masters } = cluster;
     // Any of them if nobody knows: it says which one has the key.
     const node = cluster.slots[slotOf(key)]?.master ?? masters[Math.floor(Math.random() * masters.length)];
-    if (node === undefined) throw new Error('the cluster has no node for it');
-    return cluster.nodeClient(node);
+    return cluster.nodeClient(found(node));
   };
   return new NodeRedisConnection(
     client,
     async (key, words) => client.sendCommand(key, false, [...words], AS_BYTES),
     nodeOf,
     (key) => cluster.slots[slotOf(key)]?.master,
-    () => cluster.isOpen ?? true,
   );
 }
 
 export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
-  const sentinel = client as unknown as SentinelInside;
+  const sentinel = client as unknown as {
+    _execute<T>(isReadonly: boolean, work: (node: Single) => Promise<T>): Promise<T>;
+  };
   return new NodeRedisConnection(
     client,
     async (_key, words) => client.sendCommand(false, [...words], AS_BYTES),
     () => sentinel._execute(false, async (node) => node),
     () => client,
-    () => client.isOpen,
   );
 }
 
@@ -116,7 +101,6 @@ class NodeRedisConnection extends Beside implements Connection {
     readonly send: Connection['send'],
     readonly nodeOf: (key: Word) => Promise<Single>,
     readonly place: Connection['place'],
-    readonly isOpen: () => boolean,
   ) {
     super(client, ['end', 'disconnect']);
     watchFailures(client);
@@ -125,7 +109,7 @@ class NodeRedisConnection extends Beside implements Connection {
   async dedicated(key: Word): Promise<Dedicated> {
     const { own, line } = this.#open(await this.nodeOf(key));
     await own.connect();
-    return { ...line, send: async (words) => own.sendCommand(words, AS_BYTES) };
+    return { ...line, send: async (_key, words) => own.sendCommand(words, AS_BYTES) };
   }
 
   /** node-redis writes once in each turn of the loop. */
@@ -134,7 +118,7 @@ class NodeRedisConnection extends Beside implements Connection {
   }
 
   async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
-    const asked = await within(limit, this.nodeOf(key));
+    const asked = await new Steps().within(limit, this.nodeOf(key));
     const { own, line } = this.#open(asked);
     const subscribing = async () => {
       await own.connect();
@@ -173,6 +157,6 @@ class NodeRedisConnection extends Beside implements Connection {
   }
 
   isClosed(): boolean {
-    return !this.isOpen();
+    return (this.client as Partial<Single>).isOpen === false;
   }
 }

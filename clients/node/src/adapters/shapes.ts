@@ -3,13 +3,7 @@
  * version the program has.
  */
 
-export interface Emitter {
-  on(event: string | symbol, listener: (...values: unknown[]) => void): unknown;
-  listenerCount(event: string): number;
-  once(event: string, listener: (...values: unknown[]) => void): unknown;
-}
-
-export type Options = Record<string, unknown>;
+import type { Emitter } from '../whenever.js';
 
 /** `Redis` of ioredis, also with Sentinel. */
 export interface Ioredis extends Emitter {
@@ -21,7 +15,6 @@ export interface Ioredis extends Emitter {
   disconnect(reconnect?: boolean): void;
 }
 
-/** `Cluster` of ioredis. */
 export interface IoredisCluster extends Emitter {
   readonly isCluster: boolean;
   readonly options: object;
@@ -31,13 +24,11 @@ export interface IoredisCluster extends Emitter {
   nodes(role?: 'all' | 'master' | 'slave'): unknown[];
 }
 
-/** `createClient` of node-redis. */
 export interface NodeRedis extends Emitter {
   readonly isOpen: boolean;
   sendCommand(args: readonly (string | Buffer)[], options?: object): Promise<unknown>;
 }
 
-/** `createCluster` of node-redis. */
 export interface NodeRedisCluster extends Emitter {
   readonly masters: readonly unknown[];
   readonly slots: readonly unknown[];
@@ -49,12 +40,10 @@ export interface NodeRedisCluster extends Emitter {
   ): Promise<unknown>;
 }
 
-/** `createSentinel` of node-redis. */
 export interface NodeRedisSentinel extends Emitter {
   readonly isOpen: boolean;
   getMasterNode(): unknown;
   sendCommand(isReadonly: boolean | undefined, args: (string | Buffer)[], options?: object): Promise<unknown>;
 }
 
-/** A client that `Leasehold` takes. */
 export type Client = Ioredis | IoredisCluster | NodeRedis | NodeRedisCluster | NodeRedisSentinel;

@@ -16,15 +16,16 @@ import { randomUUID } from 'node:crypto';
 import { RETRY, rest } from '../backoff.js';
 import type { Attempt, Granted } from '../attempt.js';
 import { type Moment, now } from '../clock.js';
-import { closeOnceOpen, type Connection, type Ear, type Listening, type Word } from '../connection.js';
+import { closeOnceOpen, type Connection, type Listening, type Word } from '../connection.js';
 import { at, cancel, type Deadline } from '../deadlines.js';
 import type { Limits } from '../asking.js';
+import type { Question } from '../questions.js';
 import { integer } from '../reply.js';
 import type { Checked } from '../settings.js';
 import { type Step, Steps } from '../steps.js';
 import { drift, validUntil } from '../validity.js';
+import type { Refusal } from '../verdict.js';
 
-/** What whoever waits is told. */
 export type Told =
   | Granted
   /** It may have been granted, or lost. */
@@ -48,17 +49,22 @@ interface Subscription {
   readonly opening: Promise<Listening>;
 }
 
+/** Tickets that were refused are asked for again after so long. */
+const REFUSED_FOR = 60_000;
+
 export class Places {
   /** Nobody else knows it. */
   readonly channel = `leasehold:${randomUUID()}`;
+  /** This user is told of no grants, as far as is known; or the module is older than tickets. */
+  #muteUntil: Moment = Number.NEGATIVE_INFINITY;
+  #hasTickets = true;
+  blocked = 0;
   /** The longest time for which the server keeps a place, as far as it has said. */
   longest = Number.POSITIVE_INFINITY;
   readonly #all = new Map<string, Place>();
-  /** By what the client library has for the server. */
   readonly #ears = new Map<object, Subscription>();
   #look: Deadline | undefined;
   #failures = 0;
-  #isClosed = false;
 
   constructor(
     readonly connection: Connection,
@@ -73,10 +79,31 @@ export class Places {
     return Math.min(this.longest, Math.max(KEPT_LEAST, KEPT_TIMES * Math.max(this.settings.slice, this.size)));
   }
 
-  take(attempt: Attempt): Place {
-    const place = new Place(this, attempt);
-    this.#all.set(attempt.claim.owner, place);
-    return place;
+  get isMute(): boolean {
+    return this.#muteUntil > 0 && now() < this.#muteUntil;
+  }
+
+  question(ttl: number, kept: number): Question {
+    const { isMute } = this;
+    if (isMute && !this.#hasTickets) return { ask: 'acquire', ttl };
+    return { ask: 'ticket', ttl, kept, channel: isMute ? undefined : this.channel };
+  }
+
+  /** Whether it is to be asked for in another way. */
+  learns(refusal: Refusal | undefined): boolean {
+    if (typeof refusal === 'number') {
+      const isNews = refusal < this.longest;
+      this.longest = Math.min(refusal, this.longest);
+      return isNews;
+    }
+    if (refusal === undefined) return false;
+    this.#muteUntil = now() + REFUSED_FOR;
+    this.#hasTickets = refusal !== 'no tickets';
+    return true;
+  }
+
+  enter(place: Place): void {
+    this.#all.set(place.attempt.claim.owner, place);
   }
 
   leave(place: Place): void {
@@ -89,26 +116,14 @@ export class Places {
   /** What tells of grants of this lock, if there is such a thing at the moment. */
   earOf(key: Word): Subscription | undefined {
     const ear = this.#ears.get(this.#nodeOf(key));
-    return ear?.isUp ? ear : undefined;
+    return ear?.isUp && !this.isMute ? ear : undefined;
   }
 
   /** Sees to it that grants are told of. Rejects if they are not at the moment. */
   async listen(key: Word, limit: number, steps: Steps): Promise<void> {
-    if (this.#isClosed) throw new Error('closed');
     const { opening, begun } = this.#ears.get(this.#nodeOf(key)) ?? this.#open(key);
     // Where nobody answers, those who come later do not wait for it again.
     await steps.within(Math.max(0, limit - (now() - begun)), opening);
-  }
-
-  /** A grant was found out that had not been told: the connection may be dead without having said so. */
-  suspect(ear: Subscription): void {
-    this.#cut(ear);
-    closeOnceOpen(ear.opening);
-  }
-
-  close(): void {
-    this.#isClosed = true;
-    for (const { opening } of this.#ears.values()) closeOnceOpen(opening);
   }
 
   #nodeOf(key: Word): object {
@@ -116,19 +131,22 @@ export class Places {
   }
 
   #open(key: Word): Subscription {
-    const heard: Ear = { hear: (message) => this.#hear(message, ear), ended: () => this.#cut(ear) };
+    const hear = (message: Buffer) => {
+      const grant = grantIn(message);
+      if (grant !== undefined) this.#all.get(grant.owner)?.hear(grant.fence, ear);
+    };
+    const ended = () => this.#cut(ear);
     const subscribe = async () => {
       // While the server is down this fails each time: not as fast as it is asked for.
       if (this.#failures > 0) await new Steps().sleep(rest(RETRY, this.#failures));
       try {
-        const listening = await this.connection.listen(key, this.channel, OPENS_WITHIN, heard);
+        const listening = await this.connection.listen(key, this.channel, OPENS_WITHIN, { hear, ended });
         this.#failures = 0;
         ear.isUp = true;
-        if (this.#isClosed) listening.close();
         return listening;
       } catch (error) {
         this.#failures += 1;
-        this.#forget(ear);
+        this.#cut(ear);
         throw error;
       }
     };
@@ -137,18 +155,9 @@ export class Places {
     return ear;
   }
 
-  #forget(ear: Subscription): void {
+  #cut(ear: Subscription): void {
     ear.isUp = false;
     for (const [node, other] of this.#ears) if (other === ear) this.#ears.delete(node);
-  }
-
-  #hear(message: Buffer, ear: Subscription): void {
-    const grant = grantIn(message);
-    if (grant !== undefined) this.#all.get(grant.owner)?.hear(grant.fence, ear);
-  }
-
-  #cut(ear: Subscription): void {
-    this.#forget(ear);
     for (const place of this.#all.values()) if (place.ear === ear) place.wake('cut');
   }
 
@@ -179,12 +188,12 @@ export class Places {
   }
 }
 
-/** A request for a place. */
 interface Request {
   readonly asked: Moment;
   readonly kept: number;
   /** What would have told of a grant by the time that it is answered. */
   readonly heardBy: Subscription | undefined;
+  readonly answer: Promise<unknown>;
 }
 
 /** A place in a queue, from the first request for it until the lock is granted or nobody wants it any more. */
@@ -194,6 +203,7 @@ export class Place {
   dueAt: Moment = Number.POSITIVE_INFINITY;
   /** What told of grants when it was last asked for. */
   ear: Subscription | undefined;
+  protected asksFor: Question['ask'] = 'ticket';
   /** Before the last request that was answered with nil, or the first one. */
   #since: Moment = Number.NEGATIVE_INFINITY;
   /** The shortest time for which a request since then keeps it. */
@@ -211,32 +221,26 @@ export class Place {
   constructor(
     readonly places: Places,
     readonly attempt: Attempt,
+    readonly limits: Limits,
   ) {
     this.key = attempt.claim.key;
   }
 
   /** Asks for it, or asks again, and sleeps where somebody tells of its grant. */
-  ask(asked: Moment, { each, until, steps }: Limits): Promise<Told | undefined> {
+  protected ask(asked: Moment): Promise<Told | undefined> {
+    const { each, until, steps } = this.limits;
     const request = this.#request(asked);
     // The answer says whether it was granted, whatever was heard before.
-    this.#heard = undefined;
-    this.#isNil = false;
-    const answer = this.#answerTo(request);
+    [this.#heard, this.#isNil] = [undefined, false];
     return steps.limited<Told | undefined>(Math.min(asked + each, until), (step) => {
-      answer.then(
-        (reply) => {
-          if (step.isOver) return this.attempt.late();
-          try {
-            this.attempt.unknown();
-            const told = this.#answered(reply, request);
-            if (told === undefined) this.#sleep(step, until);
-            else step.arrive(told);
-          } catch (error) {
-            step.fail(error);
-          }
-        },
-        (error) => step.fail(error),
-      );
+      const answered = request.answer.then((reply) => {
+        if (step.isOver) return this.attempt.late();
+        this.attempt.unknown();
+        const told = this.#answered(reply, request);
+        if (told === undefined) this.#sleep(step, until);
+        else step.arrive(told);
+      });
+      answered.catch((error) => step.fail(error));
     });
   }
 
@@ -248,13 +252,10 @@ export class Place {
     this.#keeps = kept;
     this.#kept = Math.min(this.#kept, kept);
     this.ear = this.places.earOf(this.key);
-    return { asked, kept, heardBy };
-  }
-
-  #answerTo({ kept }: Request): Promise<unknown> {
-    const { attempt, places } = this;
-    const { ttl } = attempt.wanted;
-    return attempt.server.ask(attempt.claim, { ask: 'ticket', ttl, kept, channel: places.channel }, attempt);
+    const { server, claim, wanted } = this.attempt;
+    const question = this.places.question(wanted.ttl, kept);
+    this.asksFor = question.ask;
+    return { asked, kept, heardBy, answer: server.ask(claim, question, this.attempt) };
   }
 
   /** Undefined: it has a place, and somebody tells of its grant. */
@@ -262,7 +263,8 @@ export class Place {
     const { server, wanted } = this.attempt;
     const fence = integer(reply);
     if (fence !== null) {
-      if (heardBy !== undefined && this.#heard === undefined) this.places.suspect(heardBy);
+      // It had not been told: the connection may be dead without having said so.
+      if (this.#heard === undefined) closeOnceOpen(heardBy?.opening);
       return { fence, asked, lasts: wanted.ttl };
     }
     if (server.isPlain()) return 'ask';
@@ -292,7 +294,7 @@ export class Place {
   }
 
   /** Until it is told something; undefined: it was not. */
-  sleep(until: Moment): Promise<Told | undefined> {
+  protected sleep(until: Moment): Promise<Told | undefined> {
     return this.attempt.steps.asleep<Told>(until, (step) => this.#sleep(step, until));
   }
 
@@ -310,7 +312,7 @@ export class Place {
     const request = this.#request(now());
     const { asked } = request;
     this.#askedAt = asked;
-    const answer = this.#answerTo(request).then((reply) => {
+    const answer = request.answer.then((reply) => {
       if (this.#askedAt !== asked) return this.attempt.late();
       this.#askedAt = undefined;
       const told = this.#answered(reply, request);
@@ -328,9 +330,8 @@ export class Place {
     this.wake('ask');
   }
 
-  leave(): void {
-    this.#asleep = undefined;
-    this.#askedAt = undefined;
+  protected leave(): void {
+    [this.#asleep, this.#askedAt] = [undefined, undefined];
     this.places.leave(this);
   }
 
