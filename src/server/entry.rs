@@ -56,17 +56,19 @@ fn begin_to_wait(
     request: &acquire::Request<'_>,
     wait: Wait<'_>,
 ) -> Result<Option<Taken>, Error> {
-    let (key, several);
-    let (keys, also): (&[LockKey<'_>], &[&[u8]]) = match request.also() {
-        None => {
-            key = call.key()?;
-            (slice::from_ref(&key), &[])
-        }
-        Some(also) => {
-            several = call.keys(also)?;
-            (&several, &also.keys)
-        }
-    };
+    match request.also() {
+        None => wait_for(call, slice::from_ref(&call.key()?), &[], request, wait),
+        Some(also) => wait_for(call, &call.keys(also)?, &also.keys, request, wait),
+    }
+}
+
+fn wait_for(
+    call: &Call,
+    keys: &[LockKey<'_>],
+    also: &[&[u8]],
+    request: &acquire::Request<'_>,
+    wait: Wait<'_>,
+) -> Result<Option<Taken>, Error> {
     let names = Names { first: keys.first().ok_or(Error::WrongArity)?.name(), also };
     let (wanted, grace) = (request.wanted()?, request.grace());
     match wait {

@@ -86,7 +86,7 @@ impl<C> Engine<C> {
         let now = host.now();
         let mut standings = Vec::new();
         if !others.is_empty() {
-            self.stand_with_others(host, others, request, now, &mut standings)?;
+            standings = self.stand_with_others(host, others, request, now)?;
         }
         let mut key = lock.open(Mode::Write);
         self.put_back(&mut key, lock.name(), now)?;
@@ -125,7 +125,8 @@ impl<C> Engine<C> {
         }
         self.tell(host, &order, &also, &written);
         if written.waiters > 0 || also.iter().any(|written| written.waiters > 0) {
-            self.settle_changed(host, request, &also, &written);
+            let gives_up = request.gives_up_ticket().then_some(owner);
+            self.settle_changed(host, gives_up, &also, &written);
         }
         let released = also.iter().filter(|written| written.is_released()).count();
         Ok(Done { decision, released: released.saturating_add(written.is_released().into()) })
@@ -139,10 +140,9 @@ impl<C> Engine<C> {
         others: &[H::Lock<'_>],
         request: &impl Decide,
         now: Moment,
-        standings: &mut Vec<Standing>,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<Standing>, Error> {
         let owner = request.owner()?;
-        for lock in others {
+        let stand = |lock: &H::Lock<'_>| {
             let waiters = self.waiters_for(lock.name());
             let mut key = lock.open(Mode::Write);
             self.put_back(&mut key, lock.name(), now)?;
@@ -151,9 +151,9 @@ impl<C> Engine<C> {
                 lock.about_to_grant();
             }
             let holders = self.consult(host, |fences| stored.holders(owner, now, fences))?;
-            standings.push(request.stand(&holders, waiters));
-        }
-        Ok(())
+            Ok(request.stand(&holders, waiters))
+        };
+        others.iter().map(stand).collect()
     }
 
     /// Writes each lock but the last, which has been written. If a write fails, the locks that were granted before it
@@ -171,29 +171,32 @@ impl<C> Engine<C> {
         for (at, lock) in others.iter().enumerate() {
             let waiters = self.waiters_for(lock.name());
             let mut key = lock.open(Mode::Write);
-            let holders = self.with_fences(
+            let looked = self.with_fences(
                 || host.monotonic(),
-                |fences| key.stored().holders(owner, now, fences),
+                |fences| {
+                    let holders = key.stored().holders(owner, now, fences)?;
+                    let outcome = decision.outcome(at, &holders, now);
+                    Ok((outcome, outcome.map_or(Write::Keep, |outcome| outcome.write(&holders))))
+                },
             );
-            let outcome = holders.ok().and_then(|holders| decision.outcome(at, &holders, now));
-            let write = match (&outcome, &holders) {
-                (Some(outcome), Ok(holders)) => outcome.write(holders),
-                _ => Write::Keep,
-            };
-            let this = Written::new(lock, outcome, &write, waiters);
-            // Another module may have put something else there since the first look.
-            let is_lock = holders.map(|_| ()).map_err(Error::from);
-            if let Err(error) = is_lock.and_then(|()| key.write(write)) {
-                drop(key);
-                let granted = others.get(..at).unwrap_or_default().iter().map(Lock::name);
-                self.undo(host, granted.chain(iter::once(last)), owner, decision);
-                return Err(error);
+            // Another module may have put something else there since the first look, which is no lock.
+            let done = looked.and_then(|(outcome, write)| {
+                let this = Written::new(lock, outcome, &write, waiters);
+                key.write(write).map(|()| this)
+            });
+            match done {
+                Ok(this) => written.push(this),
+                Err(error) => {
+                    drop(key);
+                    let granted = others.get(..at).unwrap_or_default().iter().map(Lock::name);
+                    self.undo(host, granted.chain(iter::once(last)), owner, decision);
+                    return Err(error);
+                }
             }
             if given == Given::HandedOff {
                 // Others may still wait for the lock, and their queue does not know yet what the key holds now.
                 self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
             }
-            written.push(this);
         }
         Ok(written)
     }
@@ -254,13 +257,13 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Gives the locks that a request has changed to their waiters. All the locks together get as much time as one lock
-    /// does.
+    /// Gives the locks that a request has changed to their waiters, and takes the tickets of the owner that gives them up out
+    /// of their queues. All the locks together get as much time as one lock does.
     #[inline(never)]
     fn settle_changed<'n, H: Host<Client = C> + 'n>(
         &self,
         host: &H,
-        request: &impl Decide,
+        gives_up: Option<Owner<'_>>,
         others: &[Written<'_, '_, H::Lock<'n>>],
         last: &Written<'_, '_, H::Lock<'n>>,
     ) {
@@ -268,9 +271,7 @@ impl<C> Engine<C> {
         // First update every lock, then settle: a waiter for one lock may wait for the others, and settling looks at
         // those, too.
         for Written { lock, changed, .. } in all() {
-            if request.gives_up_ticket()
-                && let Ok(owner) = request.owner()
-            {
+            if let Some(owner) = gives_up {
                 self.give_up_ticket(host, lock.name(), owner);
             }
             if *changed == Changed::Value {

@@ -34,6 +34,7 @@ enum Round {
 
 /// The other locks that a waiter for several waits for, beside the one that is handed on. All of them can be granted.
 struct Others<L> {
+    /// The waiter. `None` for a waiter for one lock.
     of: Option<WaiterId>,
     locks: Vec<L>,
     standings: Vec<Standing>,
@@ -42,9 +43,8 @@ struct Others<L> {
 }
 
 impl<L> Others<L> {
-    const fn none(of: Option<WaiterId>) -> Self {
-        Self { of, locks: Vec::new(), standings: Vec::new(), lost: Vec::new() }
-    }
+    const NONE: Self =
+        Self { of: None, locks: Vec::new(), standings: Vec::new(), lost: Vec::new() };
 }
 
 /// A lock that cannot be granted now.
@@ -187,7 +187,7 @@ impl<C> Engine<C> {
         lock.prepare();
         self.open_and_put_back(host, lock);
         loop {
-            let round = match self.round(host, lock, None, host.clocks(), &mut effort) {
+            let round = match self.round(host, lock, Others::NONE, host.clocks(), &mut effort) {
                 Round::Several(id) => self.round_for_several(host, lock, id, &mut effort),
                 round => round,
             };
@@ -217,7 +217,7 @@ impl<C> Engine<C> {
         &self,
         host: &H,
         lock: &H::Lock<'n>,
-        others: Option<Others<H::Lock<'n>>>,
+        others: Others<H::Lock<'n>>,
         now: Now,
         effort: &mut Effort,
     ) -> Round {
@@ -233,8 +233,7 @@ impl<C> Engine<C> {
             || now.monotonic,
             |fences| self.with_queues(|queues| queues.settle(name, stored, now, limits, fences)),
         );
-        let Others { of, locks, mut standings, lost: others_lost } =
-            others.unwrap_or_else(|| Others::none(None));
+        let Others { of, locks, mut standings, lost: others_lost } = others;
         let (id, holders) = match turn {
             Some(Turn { waiter, holders, is_for_several })
                 if of == is_for_several.then_some(waiter) =>
@@ -338,11 +337,11 @@ impl<C> Engine<C> {
     ) -> Round {
         // One moment for all looks: a lease must not end between two of them.
         let (names, now) = (self.with_queues(|queues| queues.names_of(id)), host.clocks());
-        let mut others = Others::none(Some(id));
+        let mut others = Others { of: Some(id), ..Others::NONE };
         let refused = self.stand_for(host, lock.name(), &names, now.wall, &mut others, effort);
         let Some(refused) = refused else {
             let lock = host.beside(lock.name());
-            return self.round(host, &lock, Some(others), now, effort);
+            return self.round(host, &lock, others, now, effort);
         };
         self.report_lost_of_others(host, &others.lost, now.wall);
         let NotToBeHad { name, refusal } = refused;

@@ -54,7 +54,7 @@ fn bound_holds_are_counted() {
 
 #[test]
 fn an_answer_names_the_fence_of_the_hold_that_it_tells_of() {
-    let names = || KeptNames::from(Name::new(0, b"k"));
+    let names = || KeptNames { first: Name::new(0, b"k").into(), also: Box::default() };
     let (fence, deadline) = (Fence::FIRST, Deadline::from_millis(NOW.millis()));
     let granted = Answer::Granted { names: names(), fence, deadline };
     assert_eq!(granted.fence_number(), Some(fence.number()));

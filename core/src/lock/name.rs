@@ -52,12 +52,6 @@ impl KeptNames {
     }
 }
 
-impl From<Name<'_>> for KeptNames {
-    fn from(name: Name<'_>) -> Self {
-        Self { first: name.into(), also: Box::default() }
-    }
-}
-
 /// A [`Name`] as a copy. A clone shares the bytes of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptName {

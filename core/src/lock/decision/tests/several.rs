@@ -3,20 +3,7 @@
 use super::*;
 use crate::lock::{Company, Stored};
 
-const NOW: Moment = Moment::from_millis(1_763_000_000_000);
 const MOST: usize = 1_000;
-
-fn owner(name: &str) -> Owner<'_> {
-    Owner::new(name.as_bytes()).unwrap()
-}
-
-fn ttl(millis: u64) -> Ttl {
-    Ttl::from_millis(millis).unwrap()
-}
-
-fn in_ms(millis: u64) -> Deadline {
-    Deadline::after(NOW, ttl(millis))
-}
 
 fn share(number: u32) -> Share {
     Share::new(number).unwrap()
