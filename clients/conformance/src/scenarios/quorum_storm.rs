@@ -82,8 +82,6 @@ struct Task {
     left: AtomicUsize,
     until: Instant,
     histories: Vec<Mutex<Vec<Grant>>>,
-    /// Whether the client renews a lease for a limited time.
-    has_limits: bool,
 }
 
 fn start(seed: Seed) -> Servers {
@@ -232,7 +230,7 @@ fn work(program: &Program, number: usize, mut seed: Seed, task: &Task) {
         let wanted = lock(&name).ttl(TTL);
         let (wanted, is_renewed) = match seed.below(4) {
             0 => (wanted.not_renewed(), false),
-            1 | 2 if task.has_limits => (wanted.renewed_for(2 * TTL), false),
+            1 | 2 => (wanted.renewed_for(2 * TTL), false),
             _ => (wanted, true),
         };
         let asked = Instant::now();
@@ -301,7 +299,6 @@ fn quorum_storm(scene: &Scene<'_>) {
         left: AtomicUsize::new(short_or_long(FEW_GRANTS, 20_000)),
         until: Instant::now() + LONGEST,
         histories: (0..LOCKS).map(|_| Mutex::default()).collect(),
-        has_limits: !scene.client_name().starts_with("python"),
     };
     let (over, begun) = (AtomicBool::new(false), Instant::now());
     let (took, counts) = thread::scope(|scope| {
