@@ -3,12 +3,11 @@
 //! The model does not shorten a lease by itself: it says what the engine may do, and by when. When the engine writes
 //! on its own account, [`host`](super::host) asks whether the reason is the end of a connection.
 
-use super::alike::MICROS_PER_MILLI;
 use super::content::{Content, own};
-use super::host::lock_name;
-use super::model::{Client, LockName, Model, Reply, State, Waiting};
+use super::model::{Client, Model, Reply, State, Waiting};
+use super::names::{LockName, lock_name};
 use super::schedule::owner_named;
-use super::world::Server;
+use super::world::{MICROS_PER_MILLI, Server};
 use crate::lock::{Ephemeral, Name, Owner, WaitKind};
 
 /// The connection to which a hold should be bound, and how many milliseconds the hold may outlive it.
@@ -72,28 +71,11 @@ impl Model {
         }
     }
 
-    /// Binds the hold of a new grant, and unbinds the hold that it replaces.
-    pub(super) fn bind_anew(
-        &mut self,
-        name: LockName,
-        holder: &'static str,
-        fence: u64,
-        wanted: Option<Wanted>,
-        now: u64,
-    ) {
-        if let State::Holds(live) = self.state(self.keys.get(&name).cloned(), now)
-            && let Some(former) = own(&live, holder)
-        {
-            self.unbind(name, holder, former.fence);
-        }
-        self.bind(name, holder, fence, wanted);
-    }
-
     /// How many tickets would bind their hold to a connection that has ended.
     pub(super) fn gone_tickets(&self) -> usize {
         let is_gone = |waiting: &&Waiting| {
             let ended = |(connection, _)| self.ended.contains_key(&connection);
-            waiting.kind == WaitKind::Ticket && waiting.bind.is_some_and(ended)
+            waiting.kind == WaitKind::Ticket && waiting.asked.bind.is_some_and(ended)
         };
         self.waiters.iter().filter(is_gone).count()
     }

@@ -3,7 +3,9 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
-use super::alike::MICROS_PER_MILLI;
+use super::schedule::owner_named;
+use super::world::MICROS_PER_MILLI;
+use crate::lock::Stored;
 
 /// The latest deadline that can be written together with a share.
 pub(super) const LATEST: u64 = 99_999_999_999_999;
@@ -42,9 +44,53 @@ impl Content {
         let held = Held { holder, fence, own_end: None, share: 1 };
         Self::Lock(Lock { holds: vec![held], expiry })
     }
+
+    /// What anyone can read who knows the format. `None` if the key holds nothing.
+    pub(super) fn of(stored: Stored<'_>) -> Option<Self> {
+        let (value, deadline) = match stored {
+            Stored::Nothing => return None,
+            Stored::OtherType => return Some(Self::OtherType),
+            Stored::Text { value, deadline } => (value, deadline),
+        };
+        let expiry = deadline.map(|deadline| deadline.millis());
+        let text = str::from_utf8(value).expect("owners of letters and digits");
+        if !text.ends_with('\n') {
+            let (fence, holder) = text.split_once(':').unwrap_or(("0", text));
+            return Some(Self::sole(owner_named(holder.as_bytes()), number(fence), expiry));
+        }
+        let ended = |line: &&str| line.contains(" 00000000000000 ");
+        let held = |line: &str| Held {
+            holder: owner_named(line[42..].as_bytes()),
+            fence: number(&line[..16]),
+            own_end: Some(number(&line[17..31])),
+            share: u32::try_from(number(&line[32..37])).expect("a share"),
+        };
+        let lines = text.split_terminator('\n').filter(|line| !ended(line));
+        Some(Self::Lock(Lock { holds: lines.map(held).collect(), expiry }))
+    }
+}
+
+fn number(digits: &str) -> u64 {
+    digits.parse().expect("a number")
 }
 
 impl Lock {
+    /// The value as the module writes it, or as an older client does.
+    pub(super) fn value(&self) -> Vec<u8> {
+        let mut value = String::new();
+        for Held { holder, fence, own_end, share } in &self.holds {
+            match own_end {
+                None if *fence == 0 => value.push_str(holder),
+                None => value.push_str(&format!("{fence:016}:{holder}")),
+                Some(end) => {
+                    let len = holder.len();
+                    value.push_str(&format!("{fence:016} {end:014} {share:05} {len:03}:{holder}\n"));
+                }
+            }
+        }
+        value.into_bytes()
+    }
+
     pub(super) fn end(&self, held: &Held) -> Option<u64> {
         [held.own_end, self.expiry].into_iter().flatten().min()
     }

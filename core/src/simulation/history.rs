@@ -5,7 +5,8 @@
 //! were told.
 
 use super::content::{Content, tolerated};
-use super::model::{Client, LockName};
+use super::model::Client;
+use super::names::{LockName, Names};
 use crate::lock::{Fence, Lost, LostBy, Moment};
 use crate::observe::Event;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +58,7 @@ pub(super) struct Granted {
 
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    name: LockName,
+    names: Names,
     owner: &'static str,
     /// A smaller ticket came earlier.
     ticket: u64,
@@ -103,17 +104,21 @@ impl History {
         );
         let told = self.told.get(&name).copied().unwrap_or(0);
         assert!(fence > told, "L2: {name:?}: fence {fence} after {told}");
-        let turn = waiter.map(|client| self.turns.remove(&client).expect("L4: it waits"));
-        for (client, other) in self.turns.iter().filter(|(_, other)| other.name == name) {
-            let is_overtaken = turn.is_none_or(|turn| other.ticket < turn.ticket);
+        let turn = waiter.map(|client| self.turns[&client]);
+        let is_other = |client: Client, other: &Turn| {
+            waiter != Some(client) && other.names.contains(&name)
+        };
+        for (client, _) in self.turns.iter().filter(|&(&client, other)| {
+            is_other(client, other) && turn.is_none_or(|turn| other.ticket < turn.ticket)
+        }) {
             // A holder may take a tighter share ahead of the waiters.
             assert!(
-                !is_overtaken || own.is_some(),
+                own.is_some(),
                 "L4: {name:?} was granted to {owner}; {client} came before"
             );
         }
         if let Some(turn) = turn {
-            assert_eq!((turn.name, turn.owner), (name, owner), "L4: granted what it waits for");
+            assert_eq!(turn.owner, owner, "L4: granted what it waits for");
         }
         let holds = self.holds.entry(name).or_default();
         if is_alone {
@@ -361,26 +366,26 @@ impl History {
         }
     }
 
-    pub(super) fn joined(&mut self, client: Client, name: LockName, owner: &'static str) {
-        self.tickets += 1;
-        let turn = Turn { name, owner, ticket: self.tickets };
-        self.turns.insert(client, turn);
+    /// The client joins the queues, in the places of a former request of its owner if that was for the same locks.
+    pub(super) fn joined(&mut self, client: Client, names: Names, owner: &'static str) {
+        let is_former = |turn: &Turn| turn.owner == owner && turn.names.meet(&names);
+        let formers: Vec<_> = self.turns.values().filter(|turn| is_former(turn)).copied().collect();
+        self.turns.retain(|_, turn| !is_former(turn));
+        let ticket = match formers[..] {
+            [former] if former.names.are(&names) => former.ticket,
+            _ => {
+                self.tickets += 1;
+                self.tickets
+            }
+        };
+        self.turns.insert(client, Turn { names, owner, ticket });
     }
 
-    pub(super) fn took_over(&mut self, client: Client, former: Client) {
-        let turn = self.turns.remove(&former).expect("who is replaced waits");
-        self.turns.insert(client, turn);
-    }
-
-    /// The client that waits for the lock as this owner. An owner waits only once.
+    /// The client that waits for the lock as this owner. An owner waits only once for a lock.
     pub(super) fn client_of(&self, name: LockName, owner: &[u8]) -> Client {
         let mut turns = self.turns.iter();
-        let is_it = |turn: &Turn| turn.name == name && turn.owner.as_bytes() == owner;
+        let is_it = |turn: &Turn| turn.names.contains(&name) && turn.owner.as_bytes() == owner;
         *turns.find(|(_, turn)| is_it(turn)).expect("L4: who is granted the lock waits").0
-    }
-
-    pub(super) fn waits(&self, name: LockName, owner: &str) -> bool {
-        self.turns.values().any(|turn| turn.name == name && turn.owner == owner)
     }
 
     pub(super) fn owner_of(&self, client: Client) -> &'static str {

@@ -1,19 +1,19 @@
 //! The virtual server, as the host of the engine.
 //!
-//! The model is a step behind: it settles a lock when the engine looks at it, and takes a grant back when the engine
-//! deletes the key on its own account. The history is told what the engine writes, and which clients it answers.
+//! The model takes a grant back when the engine deletes the key on its own account, and serves a waiter when the engine
+//! does (see [`answers`](super::answers)). The history is told what the engine writes, and which clients it answers.
 
-use super::alike::Role;
 use super::content::MOST_HOLDERS;
 use super::history::Granted;
 use super::keyspace::Kept;
-use super::model::{Client, LockName};
+use super::model::Client;
+use super::names::{LockName, lock, lock_name};
 use super::requests::Requested;
 use super::tickets::channel_named;
-use super::world::{KEYS, Server, State, lock};
+use super::world::{Role, Server, State};
 use crate::command::Error;
 use crate::engine::{
-    Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning,
+    Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning,
 };
 use crate::lock::{
     Deadline, Edit, Fence, Holds, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name,
@@ -28,7 +28,7 @@ impl Host for Server {
     type Lock<'n> = At<'n>;
 
     fn now(&self) -> Moment {
-        self.state.borrow().now()
+        self.state.borrow_mut().tells_the_time()
     }
 
     fn monotonic(&self) -> Monotonic {
@@ -72,6 +72,7 @@ impl Host for Server {
     }
 
     fn beside<'n>(&'n self, name: Name<'n>) -> At<'n> {
+        self.state.borrow_mut().named += 1;
         self.at(lock_name(name))
     }
 
@@ -82,13 +83,16 @@ impl Host for Server {
 
     fn announce(
         &self,
-        name: Name<'_>,
+        _name: Name<'_>,
         ticket: &KeptTicket,
         _owner: Owner<'_>,
         answer: &Answer,
     ) -> Announced {
-        self.state.borrow_mut().tally.answered(WaitKind::Ticket, answer);
-        self.ticket_is_over(lock_name(name), ticket, answer);
+        let client = Client::try_from(ticket.client).expect("a small number");
+        let mut state = self.state.borrow_mut();
+        state.tally.answered(WaitKind::Ticket, answer);
+        state.wait_ends(client, WaitKind::Ticket, answer);
+        drop(state);
         match (&ticket.channel, answer.fence_number()) {
             (Some(channel), Some(_)) => {
                 let is_deaf = self.state.borrow().model.deaf.contains(channel_named(channel));
@@ -124,7 +128,11 @@ impl Server {
 
 impl At<'_> {
     fn is_gone(&self) -> bool {
-        self.server.state.borrow().gone == Some(self.name)
+        self.is_gone_in(&self.server.state.borrow())
+    }
+
+    fn is_gone_in(&self, state: &State) -> bool {
+        state.gone == Some(self.name)
     }
 }
 
@@ -143,18 +151,21 @@ impl Lock for At<'_> {
     }
 
     fn may_write(&self, initiator: Initiator) -> Authority {
-        let mut state = self.server.state.borrow_mut();
+        let state = &mut *self.server.state.borrow_mut();
         state.settles(self.name);
-        let role = state.role;
-        drop(state);
-        if self.is_gone() {
-            return Authority::NotOurs;
-        }
-        if (role, initiator) == (Role::Primary, Initiator::Client) {
-            let has_work = self.server.differs_from_the_model(self.name);
+        let is_client = (state.role, initiator) == (Role::Primary, Initiator::Client);
+        let authority = match state.role {
+            _ if self.is_gone_in(state) => Authority::NotOurs,
+            Role::Refusing => Authority::Refused,
+            role => role.authority(),
+        };
+        if authority != Authority::Yes {
+            state.settling = None;
+        } else if is_client && !state.model.seen_by_several.contains(&self.name) {
+            let has_work = state.model.has_work(self.name, state.now().micros());
             assert!(has_work, "{:?}: asked whether it may write nothing", self.name);
         }
-        if role == Role::Refusing { Authority::Refused } else { self.server.authority() }
+        authority
     }
 
     fn prepare(&self) {}
@@ -166,20 +177,27 @@ impl Lock for At<'_> {
         state.is_open = true;
         state.history.opened();
         let now = state.now().micros();
+        if mode != Mode::Write {
+            state.assert_settled();
+        }
         match mode {
             Mode::Read => {}
             Mode::Peek => state.model.peeks(self.name, now),
             Mode::Look => {
                 state.settles(self.name);
-                if state.model.rests(self.name, now) {
-                    state.model.sees_nothing(self.name, now);
-                } else if state.role == Role::Refusing && state.model.has_work(self.name, now) {
-                    state.model.sees(self.name, now);
-                } else {
-                    state.settles_the_model(self.name, now);
+                state.model.sees(self.name, now);
+                if state.model.is_quarantined() && state.model.is_free_now(self.name, now) {
+                    state.model.seen.remove(&self.name);
+                } else if state.role != Role::Refusing || !state.model.has_work(self.name, now) {
+                    state.settling = Some((self.name, now));
                 }
             }
-            Mode::Write => state.puts_back(self.name, now),
+            Mode::Write => {
+                state.returning = state.model.evicted(self.name).map(|lock| (self.name, lock));
+                if state.settling.is_some() {
+                    state.model.sees(self.name, now);
+                }
+            }
         }
         let content = state.keys.copy(self.name);
         Opened { server: self.server, name: self.name, content }
@@ -207,7 +225,9 @@ pub(super) struct Opened<'s> {
 
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
-        self.server.state.borrow_mut().is_open = false;
+        let state = &mut *self.server.state.borrow_mut();
+        state.is_open = false;
+        state.restores_nothing();
     }
 }
 
@@ -218,7 +238,10 @@ impl Key for Opened<'_> {
 
     fn write(&mut self, write: Write<'_>) -> Result<(), Error> {
         let state = &mut *self.server.state.borrow_mut();
-        let requested = state.requested.take();
+        if !matches!(write, Write::Restore(_)) {
+            state.restores_nothing();
+        }
+        let requested = state.takes_requested(self.name);
         if write == Write::Keep {
             return Ok(());
         }
@@ -233,6 +256,19 @@ impl Key for Opened<'_> {
             Role::Refusing | Role::Replica => false,
         };
         assert!(may_write, "L6: {write:?} on a server that is {:?}", state.role);
+        if let Some(fence) = state.granted_by(self.name, requested, &write) {
+            if state.refuses == Some(0) {
+                state.refuses = None;
+                state.refused = Some(fence);
+                if let Some(Requested::Acquire(asked)) = requested {
+                    state.model = *state.undecided.take().expect("as it was before");
+                    state.is_undone(asked);
+                }
+                return Err(Error::NotReplicated);
+            }
+            state.refuses = state.refuses.map(|more| more - 1);
+            state.written.push((self.name, fence));
+        }
         match write {
             Write::Keep => {}
             Write::Hold { owner, fence, deadline, share } => {
@@ -249,30 +285,24 @@ impl Key for Opened<'_> {
 }
 
 impl State {
-    /// A client that is told of its grant before it is written may use the lock before holding it.
-    pub(super) fn assert_is_written(&self, grant: &WaiterGrant) {
-        for name in grant.names.iter().map(|name| lock_name(name.as_name())) {
-            let mut fences = self.fences_in(name).into_iter();
-            let is_written = fences.any(|fence| fence == grant.fence.number());
-            assert!(is_written, "{name:?}: a grant is told before it is written");
+    /// The fence, if this write makes a grant.
+    fn granted_by(
+        &self,
+        name: LockName,
+        requested: Option<Requested>,
+        write: &Write<'_>,
+    ) -> Option<u64> {
+        match write {
+            _ if matches!(requested, Some(Requested::Raise(_))) => None,
+            Write::Hold { fence, .. } => {
+                Some(fence.number()).filter(|fence| !self.fences_in(name).contains(fence))
+            }
+            Write::Edit(edit) => Some(number(&edit.appended()?.as_bytes()[..16])),
+            _ => None,
         }
     }
 
-    pub(super) fn left_unheard(&mut self, grant: &WaiterGrant) {
-        for name in grant.names.iter() {
-            self.history.left_unheard(lock_name(name.as_name()), grant.fence.number());
-        }
-    }
-
-    /// The model settles a lock when the engine looks at it.
-    fn settles_the_model(&mut self, name: LockName, now: u64) {
-        if self.model.anyone_waits_for(name) {
-            self.puts_back(name, now);
-        }
-        self.model.settle(name, self.at_once, now);
-    }
-
-    fn fences_in(&self, name: LockName) -> Vec<u64> {
+    pub(super) fn fences_in(&self, name: LockName) -> Vec<u64> {
         match self.keys.stored(name) {
             Stored::Text { value, .. } => {
                 Holds::all(value).map(|hold| hold.fence_number()).collect()
@@ -318,7 +348,7 @@ impl State {
     ) {
         let now = self.now();
         let (asker, waiter) = match requested {
-            Some(Requested::Acquire(asker)) => (asker, None),
+            Some(Requested::Acquire(asked)) => (asked.owner, None),
             None => {
                 let client = self.history.client_of(name, owner);
                 (self.history.owner_of(client), Some(client))
@@ -438,11 +468,6 @@ impl State {
         self.history.over(name);
         self.keys.remove(name);
     }
-}
-
-pub(super) fn lock_name(name: Name<'_>) -> LockName {
-    let key = KEYS.into_iter().find(|key| key.as_bytes() == name.key);
-    (name.db, key.expect("a key that there is"))
 }
 
 /// The owner of the line that begins there.

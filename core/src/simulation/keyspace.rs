@@ -1,6 +1,6 @@
 //! The keys of the virtual server.
 
-use super::model::LockName;
+use super::names::LockName;
 use crate::lock::{Deadline, Stored};
 use std::collections::BTreeMap;
 use std::fmt;

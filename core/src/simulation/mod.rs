@@ -8,6 +8,8 @@
 //!                                        history: L1 to L4         L5: nobody waits for a free lock
 //! ```
 //!
+//! A request has one name or several; all of its locks are granted by one fence, or none is.
+//!
 //! A schedule depends only on its seed, so a failure can be replayed at will:
 //!
 //! ```text
@@ -17,7 +19,6 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
-mod alike;
 mod answers;
 mod binding;
 mod chance;
@@ -26,27 +27,27 @@ mod history;
 mod host;
 mod keyspace;
 mod model;
+mod names;
 mod requests;
 mod scenes;
 mod schedule;
 mod seeds;
 mod settling;
-mod several;
 mod strangers;
 mod tally;
 mod tickets;
 mod waiting;
 mod world;
 
-use crate::lock::{Monotonic, Stored, Told};
-use alike::Role;
-use content::{Content, Held};
-use model::{Client, LockName, Model, Reply};
-use requests::Request;
+use crate::lock::{Monotonic, Told};
+use content::Content;
+use model::{Client, Reply};
+use names::{LockName, Names, lock};
+use requests::{Claim, Request};
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use seeds::Trace;
 use tally::Tally;
-use world::{Server, lock};
+use world::{Role, Server};
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 2_000;
@@ -69,7 +70,8 @@ fn run(seed: u64, mut trace: Trace<'_>) {
     };
     for number in 0..STEPS {
         let step = schedule.next(&server);
-        let micros = server.state.borrow().now().micros();
+        server.step_begins(step.drift);
+        let micros = server.state.borrow().wall;
         say(format_args!("{number:>4} {micros} {step:?}"));
         // Every request comes on a connection of its own.
         let client = Client::try_from(number).expect("a small number");
@@ -89,7 +91,7 @@ fn run(seed: u64, mut trace: Trace<'_>) {
             assert_nobody_waits_in_vain(&server);
             let state = server.state.borrow();
             if !state.is_paused() {
-                state.history.assert_none_is_unheard(state.now());
+                state.history.assert_none_is_unheard(state.clocks().wall);
             }
         }
         let mut state = server.state.borrow_mut();
@@ -109,9 +111,7 @@ fn take(server: &Server, client: Client, step: Step) {
         op => saying_what_is_due(server, || happen(server, client, op)),
     }
     if step.then_works {
-        // A grant may prove undeliverable, or belong to a ticket whose connection has ended: the timer rings once more
-        // for each.
-        let rings = usize::from(step.dies_at_once) + server.state.borrow().model.gone_tickets();
+        let rings = server.state.borrow().rings(step.dies_at_once);
         server.work();
         for _ in 0..rings {
             if !server.is_at_rest() {
@@ -127,8 +127,14 @@ fn take(server: &Server, client: Client, step: Step) {
     server.state.borrow_mut().notes_pause();
 }
 
+/// A host sets its timer only if the engine says that what is due next has changed.
 fn saying_what_is_due(server: &Server, happen: impl FnOnce()) {
-    alike::saying_what_is_due(&server.engine, || server.state.borrow().clocks(), happen);
+    let next_due = || server.engine.next_due(server.state.borrow().clocks());
+    let _changed_before = server.engine.take_due_changed();
+    let before = next_due();
+    happen();
+    let is_sooner = next_due().is_some_and(|due| before.is_none_or(|before| due < before));
+    assert!(!is_sooner || server.engine.take_due_changed(), "due sooner, and nobody is told");
 }
 
 fn happen(server: &Server, client: Client, op: Op) {
@@ -142,20 +148,21 @@ fn happen(server: &Server, client: Client, op: Op) {
             server.steps(-micros);
         }
         Op::TryInTransaction(request, lag_millis) => {
-            settling(server, request.name, request.owner, || {
+            settling(server, &request.names, request.owner, || {
                 server.state.borrow_mut().lag_millis = lag_millis;
                 server.acquire(client, request);
                 server.state.borrow_mut().lag_millis = 0;
             })
         }
         Op::Release(claim) => {
-            settling(server, claim.name, claim.owner, || server.release(client, claim))
+            settling(server, &claim.names, claim.owner, || server.release(client, claim))
         }
         Op::Extend(claim, ttl) => {
-            settling(server, claim.name, claim.owner, || server.extend(client, claim, ttl))
+            settling(server, &claim.names, claim.owner, || server.extend(client, claim, ttl))
         }
         Op::Raise(claim, fence) => {
-            settling(server, claim.name, claim.owner, || server.raise(client, claim, fence))
+            let claim = Claim { names: Names::one(claim.names[0]), ..claim };
+            settling(server, &claim.names, claim.owner, || server.raise(client, claim, fence))
         }
         Op::Check(claim) => server.check(client, claim),
         Op::Disconnect(slot) => server.disconnects(slot),
@@ -175,33 +182,43 @@ fn happen(server: &Server, client: Client, op: Op) {
         Op::SendAway(name) => server.slot_goes(name),
         Op::Room(for_all, per_lock, tickets) => server.makes_room(for_all, per_lock, tickets),
         Op::Hear(channel, hears) => server.hears_on(channel, hears),
+        Op::RefuseWrite(at) => server.state.borrow_mut().refuses = Some(at),
     }
 }
 
 fn acquire(server: &Server, client: Client, request: Request) {
-    settling(server, request.name, request.owner, || server.acquire(client, request));
-    let is_unseen = server.engine.with_queues(|queues| queues.is_marked(lock(request.name)));
+    settling(server, &request.names, request.owner, || server.acquire(client, request));
+    let is_unseen = |&name| server.engine.with_queues(|queues| queues.is_marked(lock(name)));
     let waits = server.state.borrow().parked.contains_key(&client);
     // A lock stays marked while it can admit more waiters than one turn may serve.
     let may_have_left_some = server.state.borrow().at_once < EVERYTHING;
-    assert!(!(waits && is_unseen) || may_have_left_some, "joined blindly");
+    // Of several locks, one may expire while the others are looked at.
+    let joined_blindly = waits && request.names.is_one() && request.names.iter().any(is_unseen);
+    assert!(!joined_blindly || may_have_left_some, "joined blindly");
 }
 
-/// A command that may change a lock first applies what has happened to the lock.
-fn settling(server: &Server, name: LockName, holder: &str, execute: impl FnOnce()) {
-    let was_dirty = server.engine.with_queues(|queues| queues.is_marked(lock(name)));
+/// A command that may change locks first applies what has happened to them.
+fn settling(server: &Server, names: &Names, holder: &str, execute: impl FnOnce()) {
+    let is_dirty = |&&name: &&LockName| server.engine.with_queues(|queues| queues.is_marked(lock(name)));
     let mut state = server.state.borrow_mut();
-    state.settled.clear();
+    state.to_settle = names.iter().filter(is_dirty).copied().collect();
     state.in_command = true;
     let now = state.now().micros();
     if state.role == Role::Primary {
-        state.model.part_pending(name, holder, now);
+        for &name in names.iter() {
+            state.model.part_pending(name, holder, now);
+        }
     }
     drop(state);
     execute();
-    server.state.borrow_mut().in_command = false;
-    let was_settled = server.state.borrow().settled.contains(&name);
-    assert!(!was_dirty || was_settled, "{name:?} was not settled");
+    let state = &mut *server.state.borrow_mut();
+    state.assert_settled();
+    state.in_command = false;
+    // Several locks are settled for as long as one may be.
+    if names.is_one() || state.at_once == EVERYTHING {
+        assert!(state.to_settle.is_empty(), "{:?} were not settled", state.to_settle);
+    }
+    state.to_settle.clear();
 }
 
 fn assert_same(server: &Server) {
@@ -219,26 +236,29 @@ fn assert_same(server: &Server) {
         model.keys
     );
     for (&name, content) in &model.keys {
-        assert!(holds(keys.stored(name), content), "{name:?}: {keys:?}, the model's: {content:?}");
+        let stored = Content::of(state.keys.stored(name));
+        assert_eq!(stored.as_ref(), Some(content), "{name:?}, and the model's");
     }
     let evicted = server.engine.peek(|_, _, evicted| evicted.len());
     assert_eq!(evicted, Some(model.evictions()), "the evicted locks, and the model's");
     assert_eq!(server.engine.with_observer(|observer| Tally::of(observer)), state.tally);
     server.engine.with_queues(|queues| {
         assert_eq!(queues.waiters(), model.waiters.len(), "those who wait, and the model's");
-        for name in waited_for(model) {
+        for name in state.waited_for() {
             let mut queue = queues.queue(lock(name));
             for waiting in model.waiters_for(name) {
-                let (waiter, _) = queue.next().expect("as many wait as in the model");
+                let (waiter, of) = queue.next().expect("as many wait as in the model");
+                let asked = &waiting.asked;
                 let (client, lease) = match &waiter.told {
                     Told::Blocked(client) => ((*client).into(), waiter.ttl),
                     Told::Ticket(ticket) => (ticket.client, waiter.ttl.min(ticket.lasts)),
                 };
                 assert_eq!(client, waiting.client.into(), "{name:?}: who waits, and the model's");
                 assert_eq!(waiter.told.kind(), waiting.kind);
-                assert_eq!(waiter.owner.as_owner().as_bytes(), waiting.owner.as_bytes());
-                assert_eq!(lease.millis(), waiting.ttl);
-                assert_eq!(waiter.share.number(), waiting.share);
+                assert_eq!(waiter.owner.as_owner().as_bytes(), asked.owner.as_bytes());
+                assert_eq!(of, asked.names.len());
+                assert_eq!(lease.millis(), asked.ttl);
+                assert_eq!(waiter.share.number(), asked.share);
                 assert_eq!(waiter.since, Monotonic::from_micros(waiting.since));
                 assert_eq!(waiter.gives_up, waiting.gives_up.map(Monotonic::from_micros));
             }
@@ -254,76 +274,16 @@ fn by_client(answers: &[(Client, Reply)]) -> Vec<(Client, Reply)> {
     answers
 }
 
-impl Server {
-    /// Whether the model, which settles a lock when the engine looks at it, is ahead of the server.
-    fn differs_from_the_model(&self, name: LockName) -> bool {
-        let state = self.state.borrow();
-        let is_same = match state.model.keys.get(&name) {
-            Some(content) => holds(state.keys.stored(name), content),
-            None => matches!(state.keys.stored(name), Stored::Nothing),
-        };
-        let waiters = self.engine.with_queues(|queues| queues.waiters_for(lock(name)));
-        !is_same || waiters != state.model.waiters_for(name).count()
-    }
-}
-
-fn holds(stored: Stored<'_>, content: &Content) -> bool {
-    match (stored, content) {
-        (Stored::OtherType, Content::OtherType) => true,
-        (Stored::Text { value, deadline }, Content::Lock(lock)) => {
-            let is_same = match *lock.holds {
-                [Held { holder, fence, own_end: None, .. }] => says(value, holder, fence),
-                _ => lists(value, &lock.holds),
-            };
-            is_same && deadline.map(|deadline| deadline.millis()) == lock.expiry
-        }
-        _ => false,
-    }
-}
-
-/// A line for each hold. Ended holds have no deadline.
-fn lists(value: &[u8], holds: &[Held]) -> bool {
-    let text = str::from_utf8(value).expect("owners of letters and digits");
-    let lines = text.split_terminator('\n').filter(|line| !line.contains(" 00000000000000 "));
-    let line = |held: &Held| {
-        let Held { holder, fence, own_end, share } = *held;
-        let end = own_end.expect("a hold among others has an end");
-        format!("{fence:016} {end:014} {share:05} {:03}:{holder}", holder.len())
-    };
-    lines.eq(holds.iter().map(line))
-}
-
-/// `fence:holder`, or a foreign lock's holder alone.
-fn says(value: &[u8], holder: &str, fence: u64) -> bool {
-    match value.strip_suffix(holder.as_bytes()) {
-        Some(b"") => fence == 0,
-        Some([digits @ .., b':']) => {
-            str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()) == Some(fence)
-        }
-        _ => false,
-    }
-}
-
-/// L5. Nobody waits for a lock that is its own already either.
+/// L5. Nobody waits for locks that it can have, or that are its own already; or when its patience has ended.
 fn assert_nobody_waits_in_vain(server: &Server) {
     let state = server.state.borrow();
-    let now = state.now().micros();
-    for name in waited_for(&state.model) {
-        let can_be_given = state.model.is_free(name, now) || state.model.turn(name, now).is_some();
-        assert!(
-            !can_be_given || state.is_excused(name),
-            "L5: {name:?} can be had by one who waits, and is not given"
-        );
+    let now = state.wall;
+    for name in state.waited_for() {
+        let Some(next) = state.model.turn(name, now) else { continue };
+        let is_excused = next.asked.names.iter().any(|name| state.is_excused(*name));
+        assert!(is_excused, "L5: {next:?} can have what it waits for, and is not given it");
     }
-}
-
-/// The locks that have waiters.
-fn waited_for(model: &Model) -> Vec<LockName> {
-    let mut names = Vec::new();
-    for waiting in &model.waiters {
-        if !names.contains(&waiting.name) {
-            names.push(waiting.name);
-        }
-    }
-    names
+    let is_late = |end: u64| end <= state.model.elapsed;
+    let late = state.model.waiters.iter().find(|waiting| waiting.gives_up.is_some_and(is_late));
+    assert!(late.is_none(), "the patience of {late:?} has ended");
 }

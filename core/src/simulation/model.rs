@@ -2,23 +2,23 @@
 //!
 //! Written to be read, not to be fast. Nothing is indexed, nothing is stored that could be searched for, and the model
 //! uses none of the code that it is compared with: numbers are plain numbers, and a lock is what a reader would write
-//! on paper. *When* a lock is settled, the server says from outside ([`super`] checks that it is in time). *What*
-//! settling does, the model says.
+//! on paper.
+//!
+//! A request is decided here at the moment when the engine decides it. The engine says which waiter it serves next, and
+//! the model whether it is that waiter's turn; [`super`] checks that no turn is left over.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
-use super::alike::MICROS_PER_MILLI;
 use super::binding::{Bound, Wanted};
 use super::content::{Content, Held, LATEST, Lock, admit, has_run_out, others, own, tolerated};
+use super::names::{LockName, Names};
 use super::tickets::Unheard;
+use super::world::MICROS_PER_MILLI;
 use crate::lock::WaitKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of a connection.
 pub(super) type Client = u32;
-
-/// A database and a key in it.
-pub(super) type LockName = (i32, &'static str);
 
 const LAST_FENCE: u64 = 9_007_199_254_740_991;
 const HORIZON_MICROS: u64 = 24 * 60 * 60 * 1_000 * MICROS_PER_MILLI;
@@ -29,10 +29,11 @@ pub(super) enum Reply {
     /// The fence of a grant, on the channel of its ticket.
     Published(u64),
     Nil,
-    Done,
-    NotHolder,
+    /// How many locks were released, or whether all were extended.
+    Count(usize),
     Replaced,
     QueueFull,
+    NotReplicated,
     NoFenceLeft,
     WrongType,
     TooFarAhead,
@@ -42,17 +43,13 @@ pub(super) enum Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiting {
     pub(super) client: Client,
-    pub(super) name: LockName,
-    pub(super) owner: &'static str,
-    pub(super) ttl: u64,
-    pub(super) share: u32,
+    pub(super) asked: Asked,
     pub(super) kind: WaitKind,
     /// In microseconds, like the following times.
     pub(super) since: u64,
     pub(super) gives_up: Option<u64>,
-    pub(super) bind: Option<Wanted>,
     /// When the owner last asked.
-    pub(super) asked: u64,
+    pub(super) asked_at: u64,
     pub(super) channel: Option<&'static str>,
 }
 
@@ -72,16 +69,28 @@ pub(super) enum State {
     NotALock,
 }
 
-/// A request for a lock.
-#[derive(Clone, Copy, Debug)]
+/// A request for locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
+    pub(super) names: Names,
     pub(super) owner: &'static str,
     pub(super) ttl: u64,
     pub(super) share: u32,
     pub(super) bind: Option<Wanted>,
 }
 
-#[derive(Debug)]
+/// The outcome of a request for locks, or of a waiter's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The owner has all of them by this fence.
+    Again(u64),
+    Granted,
+    /// The owner keeps what it has, and cannot wait for more.
+    Kept,
+    Busy,
+}
+
+#[derive(Clone, Debug)]
 pub(super) struct Model {
     pub(super) keys: BTreeMap<LockName, Content>,
     /// In order of arrival.
@@ -91,8 +100,8 @@ pub(super) struct Model {
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_lock: usize,
     pub(super) most_tickets: usize,
-    /// The client whose ticket the last request gave up.
-    pub(super) gave_up: Option<Client>,
+    /// The clients whose tickets the last request gave up.
+    pub(super) gave_up: Vec<Client>,
     /// The time that has passed, whatever the wall clock says. Patience is measured by this.
     pub(super) elapsed: u64,
     /// Nothing is granted before this time.
@@ -100,6 +109,8 @@ pub(super) struct Model {
     pub(super) last_fence: u64,
     /// Locks with waiters, as they were when last settled and found held.
     pub(super) seen: BTreeMap<LockName, Content>,
+    /// Locks whose waiters include one for several, which may have been looked at on its behalf.
+    pub(super) seen_by_several: BTreeSet<LockName>,
     /// Locks that were evicted while held, until they are written again.
     pub(super) evicted: BTreeMap<LockName, Content>,
     /// Holds that end with connections.
@@ -124,11 +135,12 @@ impl Model {
             most_waiters: usize::MAX,
             most_waiters_per_lock: usize::MAX,
             most_tickets: usize::MAX,
-            gave_up: None,
+            gave_up: Vec::new(),
             elapsed: 0,
             quarantine_ends: 0,
             last_fence: 0,
             seen: BTreeMap::new(),
+            seen_by_several: BTreeSet::new(),
             evicted: BTreeMap::new(),
             bound: Vec::new(),
             may_be_forgotten: Vec::new(),
@@ -144,105 +156,125 @@ impl Model {
     pub(super) fn acquire(
         &mut self,
         client: Client,
-        name: LockName,
         asked: Asked,
         waits: Option<Waits>,
         now: u64,
     ) {
-        let State::Holds(live) = self.look(name, now) else {
+        let Some(live) = self.look_at_all(&asked.names, now) else {
             return self.answer(client, Reply::WrongType);
         };
-        let Asked { owner, ttl, share, bind } = asked;
-        let is_free_for_all = !self.anyone_waits_for(name);
-        let others = others(&live, owner);
-        if own(&live, owner).is_some()
-            || (is_free_for_all && admit(&others, share) && !self.is_quarantined())
-        {
-            return self.serve(client, name, asked, now);
-        }
+        let is_free_for_all = |name: &LockName| !self.anyone_waits_for(*name);
+        let verdict = self.verdict(&asked, &live, is_free_for_all);
+        let (Verdict::Busy, Some(waits)) = (verdict, waits) else {
+            return self.serve(client, asked, verdict, now);
+        };
         let since = self.elapsed;
-        let channel = waits.and_then(Waits::channel);
         let (kind, ttl, gives_up) = match waits {
-            None => return self.answer(client, Reply::Nil),
-            Some(Waits::Block(0)) => (WaitKind::Blocked, ttl, None),
-            Some(Waits::Block(millis)) => (WaitKind::Blocked, ttl, Some(in_millis(since, millis))),
+            Waits::Block(0) => (WaitKind::Blocked, asked.ttl, None),
+            Waits::Block(millis) => {
+                (WaitKind::Blocked, asked.ttl, Some(in_millis(since, millis)))
+            }
             // Nobody may come for the lock, so it is held no longer than the ticket would have lasted.
-            Some(Waits::Ticket(lasts, _)) => {
-                (WaitKind::Ticket, ttl.min(lasts), Some(in_millis(since, lasts)))
+            Waits::Ticket(lasts, _) => {
+                (WaitKind::Ticket, asked.ttl.min(lasts), Some(in_millis(since, lasts)))
             }
         };
-        self.wait(Waiting {
-            client,
-            name,
-            owner,
-            ttl,
-            share,
-            kind,
-            since,
-            gives_up,
-            bind,
-            asked: since,
-            channel,
-        });
+        let (asked, channel) = (Asked { ttl, ..asked }, waits.channel());
+        self.wait(Waiting { client, asked, kind, since, gives_up, asked_at: since, channel });
     }
 
-    /// The owner's turn has come, or it holds the lock already.
-    pub(super) fn serve(&mut self, client: Client, name: LockName, asked: Asked, now: u64) {
-        let State::Holds(live) = self.look(name, now) else { return };
-        let Asked { owner, share, .. } = asked;
-        match own(&live, owner) {
-            Some(own) if tolerated(own.share) <= tolerated(share) || own.fence == 0 => {
-                self.claim(own.fence);
-                self.renew(name, own, asked, now);
-                self.bind(name, owner, own.fence, asked.bind);
-                self.answer(client, Reply::Fence(own.fence));
+    /// The holds of each of these locks that are in force. `None` if one of them is no lock.
+    pub(super) fn look_at_all(&mut self, names: &Names, now: u64) -> Option<Vec<Vec<Held>>> {
+        let live = |name: &LockName| match self.look(*name, now) {
+            State::Holds(live) => Some(live),
+            State::NotALock => None,
+        };
+        names.iter().map(live).collect()
+    }
+
+    /// All of the locks are granted, or none. `is_free_for_all` says whether nobody comes first.
+    pub(super) fn verdict(
+        &self,
+        asked: &Asked,
+        live: &[Vec<Held>],
+        is_free_for_all: impl Fn(&LockName) -> bool,
+    ) -> Verdict {
+        let Asked { owner, share, .. } = *asked;
+        let owns: Vec<_> = live.iter().map(|live| own(live, owner)).collect();
+        let is_foreign = |own: &Option<Held>| own.is_some_and(|own| own.fence == 0);
+        if let [Some(first), ..] = owns[..] {
+            let is_enough = |own: &Option<Held>| {
+                own.is_some_and(|own| {
+                    own.fence == first.fence && tolerated(own.share) <= tolerated(share)
+                })
+            };
+            let is_one_grant = owns.iter().all(is_enough) && first.fence > 0;
+            if is_one_grant || (owns.len() == 1 && first.fence == 0) {
+                return Verdict::Again(first.fence);
             }
-            Some(_) if !admit(&others(&live, owner), share) || self.is_quarantined() => {
-                self.answer(client, Reply::Nil);
+        }
+        let can_be_had = asked.names.iter().zip(live).zip(&owns).all(|((name, live), own)| {
+            (own.is_some() || is_free_for_all(name))
+                && !is_foreign(own)
+                && admit(&others(live, owner), share)
+        });
+        if can_be_had && !self.is_quarantined() {
+            Verdict::Granted
+        } else if owns.iter().any(Option::is_some) {
+            Verdict::Kept
+        } else {
+            Verdict::Busy
+        }
+    }
+
+    /// The request has been decided, or the waiter's turn has come.
+    pub(super) fn serve(&mut self, client: Client, asked: Asked, verdict: Verdict, now: u64) {
+        match verdict {
+            Verdict::Granted => self.grant(client, asked, now),
+            Verdict::Kept | Verdict::Busy => self.answer(client, Reply::Nil),
+            Verdict::Again(fence) => {
+                self.claim(fence);
+                for &name in asked.names.iter() {
+                    if let Some(own) = self.own_live(name, asked.owner, now) {
+                        self.renew(name, own, asked, now);
+                    }
+                    self.bind(name, asked.owner, fence, asked.bind);
+                }
+                self.answer(client, Reply::Fence(fence));
             }
-            former => {
-                former.iter().for_each(|former| self.claim(former.fence));
-                self.grant(client, name, asked, now);
-            }
+        }
+    }
+
+    pub(super) fn own_live(&mut self, name: LockName, owner: &str, now: u64) -> Option<Held> {
+        match self.look(name, now) {
+            State::Holds(live) => own(&live, owner),
+            State::NotALock => None,
         }
     }
 
     pub(super) fn release(
         &mut self,
         client: Client,
-        name: LockName,
+        names: &Names,
         owner: &'static str,
         proof: Option<u64>,
         now: u64,
     ) {
-        let own = self.own_hold(name, owner, proof, now);
-        if proof.is_none() && !matches!(own, Err(Some(_))) {
-            self.gives_up_ticket(name, owner);
-        }
-        match own {
-            Err(reply) => self.answer(client, reply.unwrap_or(Reply::NotHolder)),
-            Ok(own) => {
+        let Some(live) = self.look_at_all(names, now) else {
+            return self.answer(client, Reply::WrongType);
+        };
+        let mut released = 0;
+        for (&name, live) in names.iter().zip(live) {
+            if proof.is_none() {
+                self.gives_up_ticket(name, owner);
+            }
+            if let Some(own) = own(&live, owner).filter(|own| fits(proof, own.fence)) {
                 self.claim(own.fence);
                 self.end(name, own, now);
-                self.answer(client, Reply::Done);
+                released += 1;
             }
         }
-    }
-
-    /// The hold of this owner, if there is one that the proof fits. Otherwise the reply for a key that is no lock.
-    fn own_hold(
-        &mut self,
-        name: LockName,
-        owner: &'static str,
-        proof: Option<u64>,
-        now: u64,
-    ) -> Result<Held, Option<Reply>> {
-        match self.look(name, now) {
-            State::NotALock => Err(Some(Reply::WrongType)),
-            State::Holds(live) => {
-                own(&live, owner).filter(|own| fits(proof, own.fence)).ok_or(None)
-            }
-        }
+        self.answer(client, Reply::Count(released));
     }
 
     /// Ends this hold.
@@ -305,20 +337,24 @@ impl Model {
     pub(super) fn extend(
         &mut self,
         client: Client,
-        name: LockName,
+        names: &Names,
         owner: &'static str,
         proof: Option<u64>,
         ttl: u64,
         now: u64,
     ) {
-        match self.own_hold(name, owner, proof, now) {
-            Err(reply) => self.answer(client, reply.unwrap_or(Reply::NotHolder)),
-            Ok(own) => {
-                self.claim(own.fence);
-                self.lease(name, own, Some(now / MICROS_PER_MILLI + ttl), own.share, now);
-                self.answer(client, Reply::Done);
-            }
+        let Some(live) = self.look_at_all(names, now) else {
+            return self.answer(client, Reply::WrongType);
+        };
+        let owns = live.iter().map(|live| own(live, owner).filter(|own| fits(proof, own.fence)));
+        let Some(owns) = owns.collect::<Option<Vec<_>>>() else {
+            return self.answer(client, Reply::Count(0));
+        };
+        for (&name, own) in names.iter().zip(owns) {
+            self.claim(own.fence);
+            self.lease(name, own, Some(now / MICROS_PER_MILLI + ttl), own.share, now);
         }
+        self.answer(client, Reply::Count(1));
     }
 
     pub(super) fn raise_hold(
@@ -329,29 +365,29 @@ impl Model {
         asked: u64,
         now: u64,
     ) {
-        match self.own_hold(name, owner, None, now) {
-            Err(Some(reply)) => self.answer(client, reply),
-            _ if asked > now + HORIZON_MICROS => self.answer(client, Reply::TooFarAhead),
-            Err(None) => self.answer(client, Reply::Nil),
-            Ok(own) => {
-                self.claim(own.fence);
-                // A foreign lock stays foreign.
-                let fence = if own.fence == 0 { 0 } else { own.fence.max(asked) };
-                self.observe(fence, now);
-                if fence != own.fence {
-                    let lock = self.lock(name);
-                    let end = lock.end(&own);
-                    let held = lock.known_as(own.identity());
-                    held.fence = fence;
-                    if held.own_end.is_some() {
-                        lock.expires_with(Some((owner, fence)), end.unwrap_or(0), now);
-                    }
-                    self.seen.remove(&name);
-                    self.raise_bound(name, owner, own.fence, fence);
-                }
-                self.answer(client, Reply::Fence(fence));
-            }
+        let State::Holds(live) = self.look(name, now) else {
+            return self.answer(client, Reply::WrongType);
+        };
+        if asked > now + HORIZON_MICROS {
+            return self.answer(client, Reply::TooFarAhead);
         }
+        let Some(own) = own(&live, owner) else { return self.answer(client, Reply::Nil) };
+        self.claim(own.fence);
+        // A foreign lock stays foreign.
+        let fence = if own.fence == 0 { 0 } else { own.fence.max(asked) };
+        self.observe(fence, now);
+        if fence != own.fence {
+            let lock = self.lock(name);
+            let end = lock.end(&own);
+            let held = lock.known_as(own.identity());
+            held.fence = fence;
+            if held.own_end.is_some() {
+                lock.expires_with(Some((owner, fence)), end.unwrap_or(0), now);
+            }
+            self.seen.remove(&name);
+            self.raise_bound(name, owner, own.fence, fence);
+        }
+        self.answer(client, Reply::Fence(fence));
     }
 
     /// `is_undone` says that nobody has heard of the grant, and that it is about to be undone.
@@ -407,15 +443,32 @@ impl Model {
         self.end_run_out(name, now);
     }
 
-    fn grant(&mut self, client: Client, name: LockName, asked: Asked, now: u64) {
-        let fence = now.max(self.last_fence + 1);
+    fn grant(&mut self, client: Client, asked: Asked, now: u64) {
+        let fence = self.next_fence(now);
         if fence > LAST_FENCE {
             return self.answer(client, Reply::NoFenceLeft);
         }
         self.last_fence = fence;
+        let Asked { names, owner, bind, .. } = asked;
+        for &name in names.iter() {
+            if let Some(former) = self.own_live(name, owner, now) {
+                self.claim(former.fence);
+                self.unbind(name, owner, former.fence);
+            }
+            self.bind(name, owner, fence, bind);
+            self.hold(name, &asked, fence, now);
+        }
+        self.answer(client, Reply::Fence(fence));
+    }
+
+    pub(super) fn next_fence(&self, now: u64) -> u64 {
+        now.max(self.last_fence + 1)
+    }
+
+    /// One lock of a grant.
+    pub(super) fn hold(&mut self, name: LockName, asked: &Asked, fence: u64, now: u64) {
         self.seen.remove(&name);
-        let Asked { owner: holder, ttl, share, bind } = asked;
-        self.bind_anew(name, holder, fence, bind, now);
+        let Asked { owner: holder, ttl, share, .. } = *asked;
         let deadline = now / MICROS_PER_MILLI + ttl;
         let own_end = (share != 1).then_some(deadline);
         let held = Held { holder, fence, own_end, share };
@@ -432,7 +485,6 @@ impl Model {
                 self.keys.insert(name, Content::Lock(lock));
             }
         }
-        self.answer(client, Reply::Fence(fence));
     }
 
     /// Every later fence is larger than this.

@@ -2,20 +2,21 @@
 
 use super::binding;
 use super::host::{At, LIMITS};
-use super::model::{Asked, Client, LockName, Model, Reply, Waits};
-use super::world::Server;
+use super::model::{Asked, Client, Model, Reply, Waits};
+use super::names::{Names, lock_name};
+use super::schedule::EVERYTHING;
+use super::world::{Server, State};
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Done, Lock, NoRoom, Taken, WaiterGrant};
 use crate::lock::{
     Decision, Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Owner, Renewed, Room,
     Share, Standing, TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
 };
-use std::cell::RefMut;
 
 /// A request of `LOCK.ACQUIRE`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    pub(super) name: LockName,
+    pub(super) names: Names,
     pub(super) owner: &'static str,
     pub(super) ttl: u64,
     pub(super) share: u32,
@@ -24,10 +25,10 @@ pub(super) struct Request {
     pub(super) ephemeral: Option<(usize, u64)>,
 }
 
-/// An owner, and the lock that it claims to hold.
+/// An owner, and the locks that it claims to hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
-    pub(super) name: LockName,
+    pub(super) names: Names,
     pub(super) owner: &'static str,
     pub(super) fence: Option<u64>,
 }
@@ -35,7 +36,7 @@ pub(super) struct Claim {
 /// The request that has been decided and not written yet, and its client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Requested {
-    Acquire(&'static str),
+    Acquire(Asked),
     Release(&'static str, Option<u64>),
     Extend(&'static str),
     Raise(&'static str),
@@ -55,6 +56,7 @@ enum Begun {
 struct Watched<'s, R, M> {
     request: &'s R,
     requested: Requested,
+    names: Names,
     server: &'s Server,
     model: M,
 }
@@ -82,13 +84,20 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         now: Moment,
         fences: &mut FenceClock,
     ) -> Result<Decision<'_>, Error> {
-        let mut state = self.server.state.borrow_mut();
+        let mut borrowed = self.server.state.borrow_mut();
+        let state = &mut *borrowed;
+        state.assert_settled();
+        state.restores_nothing();
+        let is_all = state.at_once == EVERYTHING || self.names.is_one();
+        assert!(state.to_settle.is_empty() || !is_all, "decided before {:?}", state.to_settle);
+        state.written.clear();
+        state.undecided = state.refuses.map(|_| Box::new(state.model.clone()));
         (self.model)(&mut state.model, now.micros());
-        if let Some(client) = state.model.gave_up.take() {
+        for client in std::mem::take(&mut state.model.gave_up) {
             state.history.left(client);
         }
-        state.requested = Some(self.requested);
-        drop(state);
+        state.requested = Some((self.requested, self.names.to_vec()));
+        drop(borrowed);
         let decision = self.request.decide(standings, now, fences);
         if decision.is_err() {
             self.server.state.borrow_mut().requested = None;
@@ -98,57 +107,82 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
 }
 
 impl Server {
+    fn places(&self, names: &Names) -> Vec<At<'_>> {
+        names.iter().map(|&name| self.at(name)).collect()
+    }
+
+    /// A client's command, from its first look to its last write.
+    fn commands<'r, R: Decide, M: Fn(&mut Model, u64)>(
+        &self,
+        client: Client,
+        watched: &'r Watched<'_, R, M>,
+    ) -> Option<Done<'r>> {
+        let outcome = self.engine.change(self, &self.places(&watched.names), watched);
+        let state = &mut *self.state.borrow_mut();
+        state.assert_settled();
+        state.requested = None;
+        match outcome {
+            Ok(done) => Some(done),
+            Err(error) => {
+                state.is_refused(client, error, &watched.model);
+                None
+            }
+        }
+    }
+
     pub(super) fn acquire(&self, client: Client, request: Request) {
-        let Request { name, owner: asker, ttl, share, waits, ephemeral } = request;
-        let (ttl_word, share_word) = (ttl.to_string(), share.to_string());
-        let (option, millis) = match waits {
-            None => (&b""[..], 0),
-            Some(Waits::Block(millis)) => (&b"BLOCK"[..], millis),
-            Some(Waits::Ticket(lasts, _)) => (&b"TICKET"[..], lasts),
+        let Request { names, owner: asker, ttl, share, waits, ephemeral } = request;
+        let mut words = vec![String::new(), names[0].1.into(), asker.into(), ttl.to_string()];
+        let mut option = |name: &str, value: &dyn ToString| {
+            words.extend([name.to_owned(), value.to_string()]);
         };
-        let millis = millis.to_string();
-        let mut words = vec![b"", name.1.as_bytes(), asker.as_bytes(), ttl_word.as_bytes()];
         if share != 1 {
-            words.extend([b"SHARE", share_word.as_bytes()]);
+            option("SHARE", &share);
         }
-        if waits.is_some() {
-            words.extend([option, millis.as_bytes()]);
+        match waits {
+            None => {}
+            Some(Waits::Block(millis)) => option("BLOCK", &millis),
+            Some(Waits::Ticket(lasts, channel)) => {
+                option("TICKET", &lasts);
+                channel.iter().for_each(|channel| option("NOTIFY", channel));
+            }
         }
-        if let Some(Waits::Ticket(_, Some(channel))) = waits {
-            words.extend([b"NOTIFY", channel.as_bytes()]);
+        if let Some((_, grace)) = ephemeral {
+            option("EPHEMERAL", &grace);
         }
-        let grace_word = ephemeral.map(|(_, grace)| grace.to_string());
-        words.extend(grace_word.iter().flat_map(|grace| [&b"EPHEMERAL"[..], grace.as_bytes()]));
+        also(&mut words, &names);
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let bind = self.comes_on(client, ephemeral);
-        let asked = Asked { owner: asker, ttl, share, bind };
+        let asked = Asked { names, owner: asker, ttl, share, bind };
         let page =
             acquire::Request::parse(&words, &LIMITS, || *b"00000000-0000-4000-8000-000000000000")
                 .expect("a good request");
         let watched = Watched {
             request: &page,
-            requested: Requested::Acquire(asker),
+            requested: Requested::Acquire(asked),
+            names,
             server: self,
-            model: |model: &mut Model, now| model.acquire(client, name, asked, waits, now),
+            model: |model: &mut Model, now| model.acquire(client, asked, waits, now),
         };
-        let outcome = self.engine.change(self, &[self.at(name)], &watched);
+        let done = self.commands(client, &watched);
         self.state.borrow_mut().connection = None;
-        match outcome {
-            Ok(Done { decision: decision @ Decision::Wait(wait), .. }) => {
+        match done {
+            Some(Done { decision: decision @ Decision::Wait(wait), .. }) => {
                 match self.wait(client, request, wait, page.grace()) {
                     Begun::Blocked | Begun::Refused => {}
                     Begun::Queued => {
-                        self.hears(client, name, page.reply(&decision).expect("a reply"));
+                        self.hears(client, &names, page.reply(&decision).expect("a reply"));
                         self.state.borrow_mut().model.answer(client, Reply::Nil);
                     }
                     Begun::Over => self.acquire(client, Request { waits: None, ..request }),
                 }
             }
-            Ok(done) => {
-                self.state.borrow_mut().tally.requested(&done);
+            Some(done) => {
+                self.state.borrow_mut().tally.requested(&done, &names);
                 let reply = page.reply(&done.decision).expect("a reply");
-                self.hears(client, name, reply);
+                self.hears(client, &names, reply);
             }
-            Err(error) => self.is_refused(client, error, &watched.model),
+            None => {}
         }
     }
 
@@ -169,8 +203,9 @@ impl Server {
         wait: Wait<'_>,
         grace: Option<Grace>,
     ) -> Begun {
-        let Request { name, owner: asker, ttl, share, .. } = request;
-        let place = self.at(name);
+        let Request { names, owner: asker, ttl, share, .. } = request;
+        let (also, places) = (names.also(), self.places(&names));
+        let engine_names = names.for_the_engine(&also);
         let (since, room) = {
             let state = self.state.borrow();
             (state.monotonic(), state.room)
@@ -186,13 +221,12 @@ impl Server {
             Wait::Ticket(ticket) => {
                 let wanted = Wanted { owner: owner(asker), ttl, share };
                 let request = TicketRequest { ticket, client: client.into(), ephemeral };
-                return self.take_ticket(client, &place, &wanted, &request);
+                return self.take_ticket(client, &names, &wanted, &request);
             }
         };
-        match self.engine.has_room(self, place.name().into(), owner(asker), WaitKind::Blocked, room)
-        {
-            Ok(()) => {}
-            Err(no_room) => return self.has_no_room(client, no_room),
+        let found = self.engine.has_room(self, engine_names, owner(asker), WaitKind::Blocked, room);
+        if let Err(no_room) = found {
+            return self.has_no_room(client, no_room);
         }
         let waiter = Waiter {
             owner: KeptOwner::from(owner(asker)),
@@ -203,20 +237,19 @@ impl Server {
             ephemeral,
             told: Told::Blocked(client),
         };
-        self.joins(client, name, asker);
-        let id = self.engine.join(self, place.name().into(), waiter);
-        let mut state = self.state.borrow_mut();
-        state.joining = None;
-        state.parked.insert(client, id);
-        drop(state);
-        self.engine.settle_joined(self, &place);
+        self.state.borrow_mut().history.joined(client, names, asker);
+        let id = self.engine.join(self, engine_names, waiter);
+        self.state.borrow_mut().parked.insert(client, id);
+        for place in &places {
+            self.engine.settle_joined(self, place);
+        }
         Begun::Blocked
     }
 
     fn take_ticket(
         &self,
         client: Client,
-        place: &At<'_>,
+        names: &Names,
         wanted: &Wanted<'_>,
         request: &TicketRequest<'_>,
     ) -> Begun {
@@ -225,16 +258,17 @@ impl Server {
         // The model has decided already.
         let waiting = self.state.borrow().model.waiter_of(client);
         if let Some(waiting) = waiting {
-            self.joins(client, place.name, waiting.owner);
+            self.state.borrow_mut().history.joined(client, *names, waiting.asked.owner);
         }
-        let taken = match self.engine.renew_ticket(self, place.name().into(), wanted, request) {
+        let also = names.also();
+        let engine_names = names.for_the_engine(&also);
+        let taken = match self.engine.renew_ticket(self, engine_names, wanted, request) {
             Renewed::Yes | Renewed::Sooner => Ok(Taken::Queued),
             Renewed::No => {
-                let (places, names) = (std::slice::from_ref(place), place.name().into());
-                self.engine.take_ticket(self, places, names, wanted, request, room)
+                let places = self.places(names);
+                self.engine.take_ticket(self, &places, engine_names, wanted, request, room)
             }
         };
-        self.state.borrow_mut().joining = None;
         match taken {
             Ok(Taken::Queued) => Begun::Queued,
             Ok(Taken::Over) => Begun::Over,
@@ -250,82 +284,64 @@ impl Server {
         Begun::Refused
     }
 
-    /// Tells the history of a client that is about to join, perhaps in its own place.
-    fn joins(&self, client: Client, name: LockName, asker: &'static str) {
-        let mut state = self.state.borrow_mut();
-        state.joining = Some(client);
-        if !state.history.waits(name, asker) {
-            return state.history.joined(client, name, asker);
-        }
-        let former = state.history.client_of(name, asker.as_bytes());
-        // Nobody is told that its own ticket was replaced.
-        if !state.parked.contains_key(&former) {
-            state.history.took_over(client, former);
-        }
-    }
-
     pub(super) fn release(&self, client: Client, claim: Claim) {
-        let Claim { name, owner: asker, fence } = claim;
-        let fence_word = fence.map(|fence| fence.to_string());
-        let words = shown(claim, None, &fence_word);
+        let Claim { names, owner: asker, fence } = claim;
+        let words = shown(claim, None);
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let page = release::Request::parse(&words).expect("a good request");
         let watched = Watched {
             request: &page,
             requested: Requested::Release(asker, fence),
+            names,
             server: self,
-            model: |model: &mut Model, now| model.release(client, name, asker, fence, now),
+            model: |model: &mut Model, now| model.release(client, &names, asker, fence, now),
         };
-        let outcome = self.engine.change(self, &[self.at(name)], &watched);
-        match outcome {
-            Ok(done) => {
-                self.state.borrow_mut().tally.requested(&done);
-                self.hears_whether(client, release::reply(done.released));
-            }
-            Err(error) => self.is_refused(client, error, &watched.model),
+        if let Some(done) = self.commands(client, &watched) {
+            self.state.borrow_mut().tally.requested(&done, &names);
+            self.hears_how_many(client, release::reply(done.released));
         }
     }
 
     pub(super) fn extend(&self, client: Client, claim: Claim, ttl: u64) {
-        let Claim { name, owner: asker, fence } = claim;
-        let (ttl_word, fence_word) = (ttl.to_string(), fence.map(|fence| fence.to_string()));
-        let words = shown(claim, Some(&ttl_word), &fence_word);
+        let Claim { names, owner: asker, fence } = claim;
+        let words = shown(claim, Some(ttl));
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let page = extend::Request::parse(&words, &LIMITS).expect("a good request");
         let watched = Watched {
             request: &page,
             requested: Requested::Extend(asker),
+            names,
             server: self,
-            model: |model: &mut Model, now| model.extend(client, name, asker, fence, ttl, now),
+            model: |model: &mut Model, now| model.extend(client, &names, asker, fence, ttl, now),
         };
-        match self.engine.change(self, &[self.at(name)], &watched) {
-            Ok(done) => {
-                self.state.borrow_mut().tally.requested(&done);
-                self.hears_whether(client, extend::reply(&done.decision));
-            }
-            Err(error) => self.is_refused(client, error, &watched.model),
+        if let Some(done) = self.commands(client, &watched) {
+            self.state.borrow_mut().tally.requested(&done, &names);
+            self.hears_how_many(client, extend::reply(&done.decision));
         }
     }
 
     pub(super) fn raise(&self, client: Client, claim: Claim, asked: u64) {
-        let Claim { name, owner: asker, .. } = claim;
+        let (name, asker) = (claim.names[0], claim.owner);
         let asked_word = asked.to_string();
         let words = [b"", name.1.as_bytes(), asker.as_bytes(), asked_word.as_bytes()];
         let page = raise::Request::parse(&words).expect("a good request");
         let watched = Watched {
             request: &page,
             requested: Requested::Raise(asker),
+            names: Names::one(name),
             server: self,
             model: |model: &mut Model, now| model.raise_hold(client, name, asker, asked, now),
         };
-        match self.engine.change(self, &[self.at(name)], &watched) {
-            Ok(done) => self.hears(client, name, raise::reply(&done.decision)),
-            Err(error) => self.is_refused(client, error, &watched.model),
+        if let Some(done) = self.commands(client, &watched) {
+            self.hears(client, &watched.names, raise::reply(&done.decision));
         }
     }
 
     pub(super) fn check(&self, client: Client, claim: Claim) {
-        let Claim { name, owner: asker, fence } = claim;
-        let fence_word = fence.map(|fence| fence.to_string());
-        let words = shown(claim, None, &fence_word);
+        let Claim { names, owner: asker, fence } = claim;
+        let (name, names) = (names[0], Names::one(names[0]));
+        let words = shown(Claim { names, ..claim }, None);
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let page = check::Request::parse(&words).expect("a good request");
         let now = self.state.borrow().now().micros();
         let held = self.state.borrow().model.holders(name, now);
@@ -336,10 +352,15 @@ impl Server {
                 || self.state.borrow().model.is_over(name, asker, fence)
         });
         let checked = self.engine.check(self, &place, page.proof());
-        self.state.borrow_mut().model.check(client, name, asker, fence, is_undone, now);
+        let mut state = self.state.borrow_mut();
+        let now = state.now().micros();
+        state.model.check(client, name, asker, fence, is_undone, now);
         match checked {
-            Ok(checked) => self.hears(client, name, check::reply(checked)),
-            Err(error) => self.is_refused(client, error, &|_, _| {}),
+            Ok(checked) => {
+                drop(state);
+                self.hears(client, &names, check::reply(checked));
+            }
+            Err(error) => state.is_refused(client, error, &|_, _| {}),
         }
     }
 
@@ -367,45 +388,29 @@ impl Server {
         let in_flight = std::mem::take(&mut self.state.borrow_mut().in_flight);
         for (_, WaiterGrant { names, fence, .. }) in in_flight {
             self.engine.mark_delivered(fence.number());
-            for name in names.iter().map(|name| super::host::lock_name(name.as_name())) {
+            for name in names.iter().map(|name| lock_name(name.as_name())) {
                 self.state.borrow_mut().history.told(name, fence.number(), true);
             }
         }
     }
 
-    /// A reply that is a fence if the client holds the lock.
-    fn hears(&self, client: Client, name: LockName, reply: command::Reply<'_>) {
-        let mut state: RefMut<'_, _> = self.state.borrow_mut();
+    /// A reply that is a fence if the client holds the locks.
+    fn hears(&self, client: Client, names: &Names, reply: command::Reply<'_>) {
+        let state = &mut *self.state.borrow_mut();
         match reply {
             command::Reply::Integer(fence) => {
                 let fence = u64::try_from(fence).expect("a fence");
                 state.answers.push((client, Reply::Fence(fence)));
-                state.told(name, fence);
+                names.iter().for_each(|name| state.told(*name, fence));
             }
             command::Reply::Nil => state.answers.push((client, Reply::Nil)),
             other => panic!("{client} was told {other:?}"),
         }
     }
 
-    fn hears_whether(&self, client: Client, reply: command::Reply<'_>) {
-        let done = reply == command::Reply::DONE;
-        self.answers(client, if done { Reply::Done } else { Reply::NotHolder });
-    }
-
-    fn is_refused(&self, client: Client, error: Error, model: &impl Fn(&mut Model, u64)) {
-        if error == Error::WrongType {
-            // Nothing is decided about a key that is no lock.
-            let state = &mut *self.state.borrow_mut();
-            let now = state.now().micros();
-            model(&mut state.model, now);
-        }
-        let reply = match error {
-            Error::WrongType => Reply::WrongType,
-            Error::NoFenceLeft => Reply::NoFenceLeft,
-            Error::FenceTooFarAhead => Reply::TooFarAhead,
-            other => panic!("{client} was refused: {other}"),
-        };
-        self.answers(client, reply);
+    fn hears_how_many(&self, client: Client, reply: command::Reply<'_>) {
+        let command::Reply::Integer(count) = reply else { panic!("{client} was told {reply:?}") };
+        self.answers(client, Reply::Count(usize::try_from(count).expect("a few")));
     }
 
     fn answers(&self, client: Client, reply: Reply) {
@@ -413,12 +418,42 @@ impl Server {
     }
 }
 
+impl State {
+    fn is_refused(&mut self, client: Client, error: Error, model: &impl Fn(&mut Model, u64)) {
+        let now = self.now().micros();
+        let reply = match error {
+            // Nothing is decided about a key that is no lock.
+            Error::WrongType => {
+                self.assert_settled();
+                model(&mut self.model, now);
+                Reply::WrongType
+            }
+            Error::NotReplicated => {
+                self.model.answer(client, Reply::NotReplicated);
+                Reply::NotReplicated
+            }
+            Error::NoFenceLeft => Reply::NoFenceLeft,
+            Error::FenceTooFarAhead => Reply::TooFarAhead,
+            other => panic!("{client} was refused: {other}"),
+        };
+        self.answers.push((client, reply));
+    }
+}
+
 /// The words of a request that proves a hold.
-fn shown<'w>(claim: Claim, ttl: Option<&'w String>, fence: &'w Option<String>) -> Vec<&'w [u8]> {
-    let mut words: Vec<&[u8]> = vec![b"", claim.name.1.as_bytes(), claim.owner.as_bytes()];
-    words.extend(ttl.map(String::as_bytes));
-    words.extend(fence.as_ref().map(String::as_bytes));
+fn shown(claim: Claim, ttl: Option<u64>) -> Vec<String> {
+    let mut words = vec![String::new(), claim.names[0].1.into(), claim.owner.into()];
+    words.extend(ttl.map(|ttl| ttl.to_string()));
+    words.extend(claim.fence.map(|fence| fence.to_string()));
+    also(&mut words, &claim.names);
     words
+}
+
+fn also(words: &mut Vec<String>, names: &Names) {
+    if !names.is_one() {
+        words.extend(["ALSO".to_owned(), (names.len() - 1).to_string()]);
+        words.extend(names[1..].iter().map(|name| name.1.to_owned()));
+    }
 }
 
 pub(super) fn owner(name: &'static str) -> Owner<'static> {

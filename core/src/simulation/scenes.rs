@@ -1,12 +1,12 @@
 //! Short stories on the virtual server: what commands see between an event and the timer that follows it.
 
-use super::alike::Role;
-use super::model::{Client, LockName, Reply, Waits};
+use super::model::{Client, Reply, Waits};
+use super::names::{KEYS, LockName, Names, lock};
 use super::requests::{Claim, Request, owner};
 use super::schedule::EVERYTHING;
-use super::world::{Server, lock};
+use super::world::{Role, Server};
 use crate::engine::NoRoom;
-use crate::lock::{Checked, Deadline, Hold, KeptOwner, Proof, Room, WaitKind};
+use crate::lock::{Checked, Deadline, Hold, KeptOwner, Proof, Room, Suspicion, WaitKind};
 
 const K: LockName = (0, "k0");
 const START: u64 = 1_763_000_000_000_000;
@@ -16,12 +16,16 @@ const ALICE: Client = 1;
 const BOB: Client = 2;
 const CAROL: Client = 3;
 
+const A: &str = "owner1";
+const B: &str = "owner2";
+const C: &str = "owner3";
+
 fn server() -> Server {
     Server::new(START, EVERYTHING, 1_000, true)
 }
 
 fn asks(owner: &'static str) -> Request {
-    Request { name: K, owner, ttl: 60_000, share: 1, waits: None, ephemeral: None }
+    Request { names: Names::one(K), owner, ttl: 60_000, share: 1, waits: None, ephemeral: None }
 }
 
 fn waits(owner: &'static str) -> Request {
@@ -34,7 +38,7 @@ fn bound(owner: &'static str, grace: u64) -> Request {
 }
 
 fn releases(server: &Server, client: Client, owner: &'static str) {
-    server.release(client, Claim { name: K, owner, fence: None });
+    server.release(client, Claim { names: Names::one(K), owner, fence: None });
 }
 
 /// The owners that `LOCK.HOLDERS` names, their fences, and the number of waiters.
@@ -59,10 +63,10 @@ fn holds(server: &Server, name: &'static str) -> bool {
 
 /// Grants Bob the lock, and ends his connection before he hears of it. Returns his fence.
 fn granted_unheard(server: &Server) -> u64 {
-    server.acquire(ALICE, asks("a"));
-    server.acquire(BOB, waits("b"));
+    server.acquire(ALICE, asks(A));
+    server.acquire(BOB, waits(B));
     assert_eq!(seen(server).1, 1);
-    releases(server, ALICE, "a");
+    releases(server, ALICE, A);
     let (named, waiters) = seen(server);
     assert_eq!((named.len(), waiters), (1, 0));
     server.dies_unheard(0);
@@ -76,7 +80,7 @@ fn a_grant_that_nobody_has_heard_of_is_none_to_whoever_looks() {
     assert!(server.engine.is_pending_release(lock(K), fence));
     assert!(!server.engine.is_pending_release(lock(K), fence + 1));
     assert_eq!(seen(&server), (vec![], 0));
-    assert!(!holds(&server, "b"));
+    assert!(!holds(&server, B));
     assert!(!server.is_at_rest());
     server.work();
     assert!(holders(&server).is_empty());
@@ -88,34 +92,34 @@ fn a_grant_that_nobody_has_heard_of_is_none_to_whoever_looks() {
 fn a_grant_that_nobody_has_heard_of_is_taken_back_before_a_try() {
     let server = server();
     let _fence = granted_unheard(&server);
-    server.acquire(CAROL, asks("c"));
-    assert_eq!(holders(&server), ["c"]);
+    server.acquire(CAROL, asks(C));
+    assert_eq!(holders(&server), [C]);
 }
 
 #[test]
 fn another_hold_is_seen_beside_a_grant_that_nobody_has_heard_of() {
     let server = server();
     let shared = |request: Request| Request { share: 2, ..request };
-    server.acquire(ALICE, asks("a"));
-    server.acquire(BOB, shared(waits("b")));
-    server.acquire(CAROL, shared(waits("c")));
-    releases(&server, ALICE, "a");
-    assert_eq!(holders(&server), ["b", "c"]);
+    server.acquire(ALICE, asks(A));
+    server.acquire(BOB, shared(waits(B)));
+    server.acquire(CAROL, shared(waits(C)));
+    releases(&server, ALICE, A);
+    assert_eq!(holders(&server), [B, C]);
     server.dies_unheard(0);
-    assert_eq!(holders(&server), ["c"]);
-    assert!(holds(&server, "c") && !holds(&server, "b"));
+    assert_eq!(holders(&server), [C]);
+    assert!(holds(&server, C) && !holds(&server, B));
 }
 
 #[test]
 fn an_owner_that_was_told_of_its_grant_elsewhere_keeps_it() {
     let server = server();
-    server.acquire(ALICE, asks("a"));
-    server.acquire(BOB, waits("b"));
-    releases(&server, ALICE, "a");
-    assert!(holds(&server, "b"), "and he is told so here");
+    server.acquire(ALICE, asks(A));
+    server.acquire(BOB, waits(B));
+    releases(&server, ALICE, A);
+    assert!(holds(&server, B), "and he is told so here");
     server.dies_unheard(0);
     server.work();
-    assert_eq!(holders(&server), ["b"]);
+    assert_eq!(holders(&server), [B]);
 }
 
 #[test]
@@ -136,21 +140,21 @@ fn a_grant_that_nobody_has_heard_of_waits_for_the_end_of_a_pause() {
 fn a_hold_whose_connection_has_ended_is_none_to_whoever_looks() {
     for (grace, is_held) in [(0, false), (50, true)] {
         let server = server();
-        server.acquire(ALICE, bound("a", grace));
-        assert_eq!(holders(&server), ["a"]);
+        server.acquire(ALICE, bound(A, grace));
+        assert_eq!(holders(&server), [A]);
         server.disconnects(0);
         assert!(server.engine.has_bindings() && !server.is_at_rest());
         assert_eq!(holders(&server).len(), usize::from(is_held));
-        assert_eq!(holds(&server, "a"), is_held);
-        server.acquire(BOB, asks("b"));
-        assert_eq!(holders(&server), [if is_held { "a" } else { "b" }]);
+        assert_eq!(holds(&server, A), is_held);
+        server.acquire(BOB, asks(B));
+        assert_eq!(holders(&server), [if is_held { A } else { B }]);
     }
 }
 
 #[test]
 fn a_hold_whose_connection_ended_in_a_pause_ends_soon_after_the_pause() {
     let server = server();
-    server.acquire(ALICE, bound("a", 0));
+    server.acquire(ALICE, bound(A, 0));
     server.becomes(Role::Paused);
     server.disconnects(0);
     server.work();
@@ -166,10 +170,10 @@ fn a_hold_whose_connection_ended_in_a_pause_ends_soon_after_the_pause() {
 fn holds_are_bound_until_they_are_released() {
     let server = server();
     assert!(!server.engine.has_bindings());
-    server.acquire(ALICE, bound("a", 0));
+    server.acquire(ALICE, bound(A, 0));
     assert!(server.engine.has_bindings());
     let _changed = server.engine.take_due_changed();
-    releases(&server, ALICE, "a");
+    releases(&server, ALICE, A);
     assert!(!server.engine.has_bindings());
     assert!(server.engine.take_due_changed(), "the host need not hear of connections any more");
 }
@@ -177,7 +181,7 @@ fn holds_are_bound_until_they_are_released() {
 #[test]
 fn what_was_bound_at_a_primary_is_forgotten_by_a_replica() {
     let server = server();
-    server.acquire(ALICE, bound("a", 0));
+    server.acquire(ALICE, bound(A, 0));
     server.disconnects(0);
     // The server reports later that it has become a replica.
     server.state.borrow_mut().role = Role::Replica;
@@ -190,10 +194,10 @@ fn what_was_bound_at_a_primary_is_forgotten_by_a_replica() {
 #[test]
 fn a_lease_is_over_when_its_deadline_has_passed_and_the_key_says_no_other() {
     let server = server();
-    server.acquire(ALICE, asks("a"));
+    server.acquire(ALICE, asks(A));
     let (named, _) = seen(&server);
     let fence = named[0].1;
-    let kept = KeptOwner::from(owner("a"));
+    let kept = KeptOwner::from(owner(A));
     let is_over = |fence, millis: u64| {
         let deadline = Deadline::from_millis(START / 1_000 + millis);
         server.engine.lease_is_over(&server, &kept, fence, deadline, || server.at(K))
@@ -202,7 +206,7 @@ fn a_lease_is_over_when_its_deadline_has_passed_and_the_key_says_no_other() {
     assert!(!is_over(fence, 60));
     assert!(!is_over(fence, 40), "it was extended");
     assert!(is_over(fence + 1, 40), "that grant has ended");
-    releases(&server, ALICE, "a");
+    releases(&server, ALICE, A);
     assert!(is_over(fence, 40));
     assert!(!is_over(fence, 60), "nobody looks before the deadline");
 }
@@ -210,11 +214,11 @@ fn a_lease_is_over_when_its_deadline_has_passed_and_the_key_says_no_other() {
 #[test]
 fn an_evicted_lock_is_held() {
     let server = server();
-    server.acquire(ALICE, asks("a"));
+    server.acquire(ALICE, asks(A));
     server.evict(K);
     assert_eq!(server.state.borrow().keys.len(), 0);
-    assert_eq!(holders(&server), ["a"]);
-    assert!(holds(&server, "a"));
+    assert_eq!(holders(&server), [A]);
+    assert!(holds(&server, A));
     server.work();
     assert_eq!(server.state.borrow().keys.len(), 1);
 }
@@ -222,8 +226,8 @@ fn an_evicted_lock_is_held() {
 #[test]
 fn every_contended_lock_is_looked_at_when_the_data_has_been_loaded() {
     let server = server();
-    server.acquire(ALICE, asks("a"));
-    server.acquire(BOB, waits("b"));
+    server.acquire(ALICE, asks(A));
+    server.acquire(BOB, waits(B));
     server.work();
     let is_marked = || server.engine.with_queues(|queues| queues.is_marked(lock(K)));
     assert!(!is_marked());
@@ -235,9 +239,9 @@ fn every_contended_lock_is_looked_at_when_the_data_has_been_loaded() {
 #[test]
 fn everybody_is_sent_away_from_a_server_that_has_become_a_replica() {
     let server = server();
-    server.acquire(ALICE, asks("a"));
-    server.acquire(BOB, waits("b"));
-    server.acquire(CAROL, waits("c"));
+    server.acquire(ALICE, asks(A));
+    server.acquire(BOB, waits(B));
+    server.acquire(CAROL, waits(C));
     server.state.borrow_mut().answers.clear();
     server.becomes(Role::Replica);
     let told = [BOB, CAROL].map(|client| (client, Reply::SentAway));
@@ -248,8 +252,8 @@ fn everybody_is_sent_away_from_a_server_that_has_become_a_replica() {
 #[test]
 fn those_who_wait_are_sent_away_when_the_slot_has_gone() {
     let server = server();
-    server.acquire(ALICE, asks("a"));
-    server.acquire(BOB, waits("b"));
+    server.acquire(ALICE, asks(A));
+    server.acquire(BOB, waits(B));
     server.state.borrow_mut().answers.clear();
     server.slot_goes(K);
     assert_eq!(server.state.borrow().answers, [(BOB, Reply::SentAway)]);
@@ -260,15 +264,15 @@ fn those_who_wait_are_sent_away_when_the_slot_has_gone() {
 fn a_lease_that_runs_out_while_somebody_waits_is_counted() {
     let server = server();
     assert_eq!(server.engine.seen(lock(K)), None, "nobody waits");
-    server.acquire(ALICE, asks("a"));
+    server.acquire(ALICE, asks(A));
     assert_eq!(server.engine.seen(lock(K)), None, "nobody waits");
-    server.acquire(BOB, waits("b"));
+    server.acquire(BOB, waits(B));
     server.work();
     let value = server.engine.seen(lock(K)).flatten().map(|seen| seen.value);
-    assert!(value.is_some_and(|value| value.ends_with(b":a")));
+    assert!(value.is_some_and(|value| value.ends_with(b":owner1")));
     server.passes(60_001_000);
     server.work();
-    assert_eq!(holders(&server), ["b"]);
+    assert_eq!(holders(&server), [B]);
     let counters = server.engine.with_observer(|observer| *observer.counters());
     assert_eq!((counters.expiries_with_waiters, counters.hand_offs), (1, 1));
 }
@@ -276,12 +280,12 @@ fn a_lease_that_runs_out_while_somebody_waits_is_counted() {
 #[test]
 fn it_is_told_whether_the_server_or_the_queue_of_the_lock_is_full() {
     let server = server();
-    server.acquire(ALICE, asks("a"));
-    server.acquire(BOB, waits("b"));
+    server.acquire(ALICE, asks(A));
+    server.acquire(BOB, waits(B));
     let has_room = |for_all, per_lock| {
         let room = Room { connections: usize::MAX, for_all, per_lock };
         let names = lock(K).into();
-        server.engine.has_room(&server, names, owner("c"), WaitKind::Blocked, room)
+        server.engine.has_room(&server, names, owner(C), WaitKind::Blocked, room)
     };
     assert_eq!(has_room(2, 2), Ok(()));
     assert_eq!(has_room(2, 1), Err(NoRoom::ForThisLock));
@@ -293,4 +297,46 @@ fn a_request_whose_client_cannot_wait_is_a_try_that_was_refused() {
     let server = server();
     server.engine.cannot_wait(lock(K));
     assert_eq!(server.engine.with_observer(|observer| observer.counters().tries_refused), 1);
+}
+
+fn names(keys: &[&'static str]) -> Names {
+    Names::of(0, keys)
+}
+
+#[test]
+fn where_one_of_many_locks_stays_held_the_others_are_not_asked_for() {
+    let server = server();
+    let [.., last] = KEYS;
+    server.acquire(ALICE, Request { names: names(&[last]), ..asks(A) });
+    server.acquire(BOB, Request { names: names(&KEYS), ..waits(B) });
+    for key in KEYS {
+        server.passes(3_000);
+        server.state.borrow_mut().named = 0;
+        server.touched((0, key), Suspicion::Freed);
+        server.work();
+        // Each lock that was named earlier is looked at once more.
+        assert!(server.state.borrow().named < KEYS.len(), "{key}: others were looked at in vain");
+    }
+    server.release(ALICE, Claim { names: names(&[last]), owner: A, fence: None });
+    let state = server.state.borrow();
+    for key in KEYS {
+        assert_eq!(state.model.holders((0, key), state.wall)[0].0, B);
+    }
+}
+
+#[test]
+fn a_lease_that_ends_while_several_locks_are_looked_at_is_extended_with_the_others() {
+    let server = server();
+    let [first, last] = [KEYS[0], KEYS[1]];
+    for (client, key, ttl) in [(ALICE, first, 5), (BOB, last, 50)] {
+        server.acquire(client, Request { names: names(&[key]), ttl, ..asks(A) });
+    }
+    server.passes(4_500);
+    // The first lease is over if the engine asks for the time once more.
+    server.step_begins(2_000);
+    server.extend(CAROL, Claim { names: names(&[first, last]), owner: A, fence: None }, 30);
+    let state = server.state.borrow();
+    for key in [first, last] {
+        assert_eq!(state.model.holders((0, key), state.wall)[0].0, A, "{key} is not held");
+    }
 }

@@ -4,15 +4,16 @@
 //! schedule in which everything happens all the time would never get anywhere. Names are few and times short, so that
 //! everything meets everything.
 
-use super::alike::{CONNECTIONS, Role};
 use super::chance::{clock_step, pick, weighted, weights};
 use super::content::Content;
-use super::model::{Client, LockName, Waits};
+use super::model::{Client, Waits};
+use super::names::{KEYS, LockName, Names};
 use super::requests::{Claim, Request};
 use super::tickets::CHANNELS;
-use super::world::{KEYS, Server, State};
+use super::world::{CONNECTIONS, Role, Server, State};
 use crate::lock::{Fence, Suspicion, WaitKind};
 use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use std::sync::LazyLock;
 
@@ -66,11 +67,15 @@ pub(super) enum Op {
     Room(usize, usize, usize),
     /// The subscribers of this channel leave, or come back.
     Hear(&'static str, bool),
+    /// The write of a grant with this number, from now on, is refused.
+    RefuseWrite(usize),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) op: Op,
+    /// How much time passes whenever the engine asks for the time, in microseconds.
+    pub(super) drift: u64,
     /// Whether the module is told of the event.
     pub(super) is_heard: bool,
     /// Whether the module works right after. Otherwise something else happens first.
@@ -113,10 +118,11 @@ enum Kind {
     SendAway,
     Room,
     Hear,
+    RefuseWrite,
 }
 
 /// How often each event happens, if at all. What a lock is for is never left out.
-const USUAL: [(Kind, u32, bool); 29] = [
+const USUAL: [(Kind, u32, bool); 30] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
     (Kind::Step, 4, false),
@@ -146,6 +152,7 @@ const USUAL: [(Kind, u32, bool); 29] = [
     (Kind::SendAway, 3, false),
     (Kind::Room, 4, false),
     (Kind::Hear, 20, false),
+    (Kind::RefuseWrite, 20, false),
 ];
 
 /// An owner's name, from `owner` and its number.
@@ -161,6 +168,10 @@ pub(super) struct Schedule {
     has_tickets: bool,
     dbs: i32,
     keys: usize,
+    /// How many locks a request may name.
+    most_names: usize,
+    /// The most microseconds that pass whenever the engine asks for the time.
+    most_drift: u64,
     owners: usize,
     longest_lease: u64,
     longest_patience: u64,
@@ -185,12 +196,19 @@ impl Schedule {
         if is_crowd {
             weights.push((Kind::Wait, 1_500));
         }
+        let most_names = if is_crowd { 1 } else { *pick(&mut rng, &[1, 1, 2, 4]) };
         let has_tickets = weights.iter().any(|(kind, _)| matches!(kind, Kind::Ticket));
         Self {
             has_tickets,
             weights,
             dbs: rng.random_range(1..=2),
-            keys: if is_crowd { 1 } else { rng.random_range(1..=3) },
+            keys: match most_names {
+                _ if is_crowd => 1,
+                1 => rng.random_range(1..=3),
+                _ => rng.random_range(most_names..=KEYS.len()),
+            },
+            most_names,
+            most_drift: *pick(&mut rng, &[0, 0, 0, 2_000]),
             owners: if is_crowd { CROWD } else { rng.random_range(2..=FEW) },
             longest_lease: *pick(&mut rng, &[3, 20, 300]),
             longest_patience: if is_crowd { 3_000 } else { *pick(&mut rng, &[5, 40, 500]) },
@@ -213,7 +231,10 @@ impl Schedule {
             let kind = weighted(&mut self.rng, &self.weights);
             op = self.draw(kind, server);
         }
+        // How long a grant is kept that nobody hears of depends on the moment of the announcement.
+        let is_steady = self.most_drift == 0 || !server.model.deaf.is_empty();
         Step {
+            drift: if is_steady { 0 } else { self.rng.random_range(0..self.most_drift) },
             op: op.expect("one was drawn"),
             is_heard: self.unheard == 0 || !self.rng.random_ratio(self.unheard, 1_000),
             then_works: self.works_late == 0 || !self.rng.random_ratio(self.works_late, 1_000),
@@ -275,6 +296,7 @@ impl Schedule {
             Kind::Swap => Op::Swap(self.db(), self.db()),
             Kind::Evict => Op::Evict(self.name()),
             Kind::RemoveExpired => Op::RemoveExpired,
+            Kind::RefuseWrite => Op::RefuseWrite(self.rng.random_range(0..3)),
         };
         Some(op)
     }
@@ -285,8 +307,8 @@ impl Schedule {
 
     /// An owner of another lock asks like any other owner. One in ten asks again for its own lock.
     fn request(&mut self, server: &State, waits: bool) -> Request {
-        let name = self.name();
-        let holder = self.holder(server, name);
+        let names = self.names();
+        let holder = self.holder(server, names[0]);
         let owner = match holder {
             Some((holder, _)) if self.rng.random_ratio(1, 10) => holder,
             _ => self.owner(),
@@ -296,7 +318,7 @@ impl Schedule {
             if self.rng.random_ratio(1, 5) { 0 } else { self.millis(self.longest_patience) };
         let share = *pick(&mut self.rng, self.shares);
         let (waits, ephemeral) = (waits.then_some(Waits::Block(patience)), self.ephemeral());
-        Request { name, owner, ttl, share, waits, ephemeral }
+        Request { names, owner, ttl, share, waits, ephemeral }
     }
 
     /// Half of these requests come from owners that already wait.
@@ -305,8 +327,8 @@ impl Schedule {
         if self.rng.random_bool(0.5)
             && let Some(at) = self.one_of(server.model.waiters.len())
         {
-            let waiting = server.model.waiters[at];
-            (request.name, request.owner) = (waiting.name, waiting.owner);
+            let asked = server.model.waiters[at].asked;
+            (request.names, request.owner) = (self.again(asked.names), asked.owner);
         }
         let lasts = self.millis(self.longest_patience);
         let channel = self.rng.random_bool(0.7).then(|| self.channel());
@@ -330,6 +352,7 @@ impl Schedule {
     fn claim(&mut self, server: &State) -> Claim {
         let name = self.name();
         let holder = self.holder(server, name);
+        let names = self.granted_with(server, name, holder);
         let (owner, fence) = match holder {
             Some(holder) if self.rng.random_ratio(9, 10) => holder,
             Some((_, fence)) => (self.owner(), fence),
@@ -340,7 +363,39 @@ impl Schedule {
             5 => Some(if fence < Fence::LAST.number() { fence + 1 } else { fence - 1 }),
             _ => Some(fence),
         };
-        Claim { name, owner, fence }
+        Claim { names, owner, fence }
+    }
+
+    /// Usually all locks of a grant, in any order. Sometimes one too many, or only one.
+    fn granted_with(
+        &mut self,
+        server: &State,
+        name: LockName,
+        holder: Option<(&'static str, u64)>,
+    ) -> Names {
+        if self.most_names == 1 {
+            return Names::one(name);
+        }
+        let now = server.clocks().wall.micros();
+        let is_granted = |key: &&'static str| {
+            let holders = server.model.holders((name.0, key), now);
+            holder.is_some_and(|holder| holders.contains(&holder))
+        };
+        let mut keys: Vec<_> = KEYS[..self.keys].iter().copied().filter(is_granted).collect();
+        if keys.is_empty() || self.rng.random_ratio(1, 8) {
+            keys.extend(KEYS[..self.keys].iter().find(|key| !keys.contains(*key)));
+        }
+        self.again(Names::of(name.0, &keys))
+    }
+
+    /// The same locks in any order, and sometimes only one of them.
+    fn again(&mut self, names: Names) -> Names {
+        let mut keys: Vec<_> = names.iter().map(|name| name.1).collect();
+        keys.shuffle(&mut self.rng);
+        if self.rng.random_ratio(1, 8) {
+            keys.truncate(1);
+        }
+        Names::of(names[0].0, &keys)
     }
 
     /// Locks of older clients, locks copied from elsewhere with any fence, and values that are no locks.
@@ -409,6 +464,18 @@ impl Schedule {
 
     fn name(&mut self) -> LockName {
         (self.db(), KEYS[self.rng.random_range(0..self.keys)])
+    }
+
+    /// Some of the locks, in any order.
+    fn names(&mut self) -> Names {
+        let db = self.db();
+        if self.most_names == 1 {
+            return Names::of(db, &[KEYS[self.rng.random_range(0..self.keys)]]);
+        }
+        let mut keys = KEYS[..self.keys].to_vec();
+        keys.shuffle(&mut self.rng);
+        keys.truncate(self.rng.random_range(1..=self.most_names));
+        Names::of(db, &keys)
     }
 
     fn one_of(&mut self, len: usize) -> Option<usize> {

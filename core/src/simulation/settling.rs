@@ -1,16 +1,9 @@
-//! The model, continued: turns, how a lock is settled, and evictions.
+//! The model, continued: turns, what the engine sees of a lock, and evictions.
 
-use super::content::{Content, Held, admit, has_expired, has_run_out, own};
-use super::model::{Asked, Client, LockName, Model, Reply, State, Waiting};
+use super::content::{Content, Held, admit, has_expired, has_run_out, others, own};
+use super::model::{Model, Reply, Verdict, Waiting};
+use super::names::LockName;
 use crate::lock::WaitKind;
-
-/// The client of a ticket is told only of a grant.
-fn by_ticket((client, reply): (Client, Reply)) -> Option<(Client, Reply)> {
-    match reply {
-        Reply::Fence(fence) => Some((client, Reply::Published(fence))),
-        _ => None,
-    }
-}
 
 impl Model {
     /// Whether settling this lock now would write anything.
@@ -22,38 +15,53 @@ impl Model {
     }
 
     /// The waiter that is served next: the first waiter, if it is admitted or holds the lock itself, or, at any place,
-    /// a waiter that holds the lock exclusively.
+    /// a waiter that holds the lock exclusively. A waiter for several locks is first in all their queues and admitted
+    /// to all of them; what it holds gives it no turn.
     pub(super) fn turn(&self, name: LockName, now: u64) -> Option<Waiting> {
-        let live = match self.content(name) {
-            Some(Content::OtherType) => return None,
-            Some(Content::Lock(lock)) => lock.live(now),
-            None => Vec::new(),
-        };
+        let live = self.live(name, now)?;
         let first = self.first_for(name)?;
-        if own(&live, first.owner).is_some() {
+        if first.asked.names.is_one() && own(&live, first.asked.owner).is_some() {
             return Some(first);
         }
         if let [held @ Held { own_end: None, .. }] = *live
             && let Some(itself) = self.waits(name, held.holder)
+            && itself.asked.names.is_one()
         {
             return Some(itself);
         }
-        (admit(&live, first.share) && !self.is_quarantined()).then_some(first)
+        (self.is_admitted_to_all(&first, now) && !self.is_quarantined()).then_some(first)
+    }
+
+    /// The holds in force. `None` if the key is no lock.
+    fn live(&self, name: LockName, now: u64) -> Option<Vec<Held>> {
+        match self.content(name) {
+            Some(Content::OtherType) => None,
+            Some(Content::Lock(lock)) => Some(lock.live(now)),
+            None => Some(Vec::new()),
+        }
+    }
+
+    fn is_admitted_to_all(&self, waiting: &Waiting, now: u64) -> bool {
+        let asked = &waiting.asked;
+        let is_admitted = |name: &LockName| {
+            let live = self.live(*name, now);
+            let is_first = self.first_for(*name).is_some_and(|first| first == *waiting);
+            is_first && live.is_some_and(|live| admit(&others(&live, asked.owner), asked.share))
+        };
+        asked.names.iter().all(is_admitted)
+    }
+
+    pub(super) fn has_turn(&self, waiting: &Waiting, now: u64) -> bool {
+        self.turn(waiting.asked.names[0], now).is_some_and(|next| next == *waiting)
+    }
+
+    /// Whether the key holds no lock, whatever was evicted.
+    pub(super) fn is_free_now(&self, name: LockName, now: u64) -> bool {
+        self.keys.get(&name).is_none_or(|key| has_run_out(key, now))
     }
 
     pub(super) fn is_quarantined(&self) -> bool {
         self.elapsed < self.quarantine_ends
-    }
-
-    /// Whether the key holds no lock, whatever was evicted, and nothing may be granted for a while.
-    pub(super) fn rests(&self, name: LockName, now: u64) -> bool {
-        self.is_quarantined() && self.keys.get(&name).is_none_or(|key| has_run_out(key, now))
-    }
-
-    /// The key is looked at, and found to hold no lock.
-    pub(super) fn sees_nothing(&mut self, name: LockName, now: u64) {
-        self.sees(name, now);
-        self.seen.remove(&name);
     }
 
     /// The key is looked at, and nothing is done.
@@ -66,62 +74,60 @@ impl Model {
         let _state = self.state(self.content(name), now);
     }
 
-    /// Gives the lock to the next waiters, until nobody is served, nobody waits, or `at_most` waiters have left the
-    /// queue.
-    pub(super) fn settle(&mut self, name: LockName, at_most: usize, now: u64) {
-        for _ in 0..at_most {
-            if !self.anyone_waits_for(name) {
-                return;
+    /// The lock has been settled as far as possible: the engine has seen what its key holds.
+    pub(super) fn settled(&mut self, name: LockName, now: u64) {
+        if !self.waiters_for(name).any(|waiting| !waiting.asked.names.is_one()) {
+            self.seen_by_several.remove(&name);
+        }
+        let is_turn = self.turn(name, now).is_some();
+        match self.keys.get(&name) {
+            // More waiters may be admitted, after others have had their turn.
+            Some(content @ Content::Lock(lock))
+                if self.anyone_waits_for(name) && (is_turn || !lock.live(now).is_empty()) =>
+            {
+                self.seen.insert(name, content.clone());
             }
-            let State::Holds(live) = self.look(name, now) else {
+            _ => {
                 self.seen.remove(&name);
-                return;
-            };
-            let Some(next) = self.turn(name, now) else {
-                match self.keys.get(&name) {
-                    Some(content) if !live.is_empty() => {
-                        self.seen.insert(name, content.clone());
-                    }
-                    _ => {
-                        self.seen.remove(&name);
-                    }
-                }
-                return;
-            };
-            self.seen.remove(&name);
-            self.leave(next.client);
-            let Waiting { client, owner, ttl, share, kind, gives_up, bind, .. } = next;
-            let (answered, last_fence) = (self.answers.len(), self.last_fence);
-            if gives_up.is_some_and(|end| end <= self.elapsed) && own(&live, owner).is_none() {
-                self.answer(client, Reply::Nil);
-            } else {
-                self.serve(client, name, Asked { owner, ttl, share, bind }, now);
             }
-            if kind == WaitKind::Ticket {
-                let is_granted = |told: &(_, Reply)| matches!(told.1, Reply::Fence(_));
-                if let Some((connection, _)) = bind
+        }
+    }
+
+    /// It is this waiter's turn: what it is told.
+    pub(super) fn serve_waiter(&mut self, waiting: &Waiting, now: u64) -> Verdict {
+        assert!(self.has_turn(waiting, now), "L1 or L4: it is not the turn of {waiting:?}");
+        let Waiting { client, asked, kind, gives_up, .. } = *waiting;
+        let live = self.look_at_all(&asked.names, now).expect("it has its turn");
+        let (answered, last_fence) = (self.answers.len(), self.last_fence);
+        self.leave(client);
+        let owns_any = live.iter().any(|live| own(live, asked.owner).is_some());
+        let is_late = gives_up.is_some_and(|end| end <= self.elapsed) && !owns_any;
+        let verdict = if is_late { Verdict::Busy } else { self.verdict(&asked, &live, |_| true) };
+        for name in asked.names.iter() {
+            self.seen.remove(name);
+        }
+        self.serve(client, asked, verdict, now);
+        if kind == WaitKind::Ticket {
+            let told = self.answers.split_off(answered);
+            let granted = told.into_iter().filter_map(|(client, reply)| match reply {
+                Reply::Fence(fence) => Some((client, fence)),
+                _ => None,
+            });
+            // The client of a ticket is told only of a grant.
+            for (client, fence) in granted {
+                if let Some((connection, _)) = asked.bind
                     && self.ended.contains_key(&connection)
-                    && self.answers.last().is_some_and(is_granted)
                 {
                     // The grace counts from the grant.
                     self.ended.insert(connection, self.elapsed);
                 }
-                if let Some(&(_, Reply::Fence(fence))) = self.answers.get(answered)
-                    && fence == self.last_fence
-                    && fence > last_fence
-                {
-                    self.announce(&next, fence, now);
+                if fence > last_fence && fence == self.last_fence {
+                    self.announce(waiting, fence, now);
                 }
-                let told = self.answers.split_off(answered);
-                self.answers.extend(told.into_iter().filter_map(by_ticket));
+                self.answers.push((client, Reply::Published(fence)));
             }
         }
-        // More waiters may be admitted, after others have had their turn.
-        if self.anyone_waits_for(name)
-            && let Some(content @ Content::Lock(_)) = self.keys.get(&name)
-        {
-            self.seen.insert(name, content.clone());
-        }
+        verdict
     }
 
     /// The server evicts a key. If the key held this lock, and the lease lasts, the lock is written again later.
@@ -145,9 +151,10 @@ impl Model {
         }
     }
 
-    /// The last known value of a lock with waiters.
-    pub(super) fn seen(&self, name: LockName) -> Option<Content> {
-        self.seen.get(&name).cloned()
+    /// The last known value of a lock with waiters. The outer `None` means that nobody can say what was seen last.
+    pub(super) fn seen(&self, name: LockName) -> Option<Option<Content>> {
+        let is_known = !self.seen_by_several.contains(&name);
+        is_known.then(|| self.seen.get(&name).cloned())
     }
 
     pub(super) fn evicted(&self, name: LockName) -> Option<Content> {

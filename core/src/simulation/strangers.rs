@@ -1,10 +1,9 @@
 //! What others do to the keys of the virtual server, and what the server does to them by itself.
 
-use super::alike::Role;
-use super::content::{Content, Held, Lock};
+use super::content::Content;
 use super::keyspace::{Kept, swap_entries};
-use super::model::LockName;
-use super::world::{KEYS, Server, State, lock};
+use super::names::{KEYS, LockName, lock};
+use super::world::{Role, Server, State};
 use crate::lock::{Holds, Seen, Stored, Suspicion, learn_from};
 
 impl Server {
@@ -24,7 +23,7 @@ impl Server {
                 state.unheard(name);
             }
             Content::Lock(lock) => {
-                state.keys.put(name, &value_of(&lock), lock.expiry);
+                state.keys.put(name, &lock.value(), lock.expiry);
                 drop(state);
                 self.touched(
                     name,
@@ -40,7 +39,7 @@ impl Server {
     /// A replica reads the grants that it is sent, and must be above them when it becomes a primary.
     fn follow(&self, state: &mut State, content: &Content) {
         if let Content::Lock(lock) = content {
-            let (value, now, monotonic) = (value_of(lock), state.now(), state.monotonic());
+            let (value, now, monotonic) = (lock.value(), state.now(), state.monotonic());
             self.engine.with_fences(|| monotonic, |fences| learn_from(&value, now, fences));
             for fence in Holds::all(&value).filter_map(|hold| hold.fence) {
                 state.model.observe(fence.number(), state.wall);
@@ -130,7 +129,8 @@ impl Server {
         } else {
             let seen = self.engine.seen(place).flatten();
             let seen = seen.as_ref().map_or(Stored::Nothing, Seen::as_stored);
-            (self.engine.evicted(place, seen, now), state.model.seen(name))
+            let is_due = self.engine.evicted(place, seen, now);
+            (is_due, state.model.seen(name).unwrap_or_else(|| Content::of(seen)))
         };
         let is_kept = self.is_kept(name);
         assert_eq!(is_due, is_kept || is_contended);
@@ -158,20 +158,4 @@ impl Server {
         drop(state);
         expired.into_iter().for_each(|name| self.delete(name));
     }
-}
-
-/// The value as the module writes it, or as an older client does.
-fn value_of(lock: &Lock) -> Vec<u8> {
-    let mut value = String::new();
-    for Held { holder, fence, own_end, share } in &lock.holds {
-        match own_end {
-            None if *fence == 0 => value.push_str(holder),
-            None => value.push_str(&format!("{fence:016}:{holder}")),
-            Some(end) => {
-                let len = holder.len();
-                value.push_str(&format!("{fence:016} {end:014} {share:05} {len:03}:{holder}\n"));
-            }
-        }
-    }
-    value.into_bytes()
 }

@@ -1,5 +1,6 @@
 //! Counts what clients were told, for comparison with the counters that an operator sees.
 
+use super::names::Names;
 use crate::engine::{Answer, Done};
 use crate::lock::{Decision, WaitKind};
 use crate::observe::Observer;
@@ -41,14 +42,17 @@ impl Tally {
     }
 
     /// Counts the outcome of a request whose client does not wait.
-    pub(super) fn requested(&mut self, done: &Done<'_>) {
+    pub(super) fn requested(&mut self, done: &Done<'_>, names: &Names) {
+        let locks = count(names.len());
         match done.decision {
-            Decision::Granted(_) => self.grants += 1,
-            Decision::Again { .. } => self.retries += 1,
+            Decision::Granted(_) => self.grants += locks,
+            Decision::Again { .. } => self.retries += locks,
             Decision::Busy { .. } | Decision::NotUpgraded { .. } => self.tries_refused += 1,
-            Decision::Released(_) if done.released > 0 => self.releases += 1,
-            Decision::Released(_) => self.releases_refused += 1,
-            Decision::Extended { .. } => self.extends += 1,
+            Decision::Released(_) => {
+                self.releases += count(done.released);
+                self.releases_refused += locks - count(done.released);
+            }
+            Decision::Extended { .. } => self.extends += locks,
             Decision::NotExtended { .. } => self.extends_refused += 1,
             Decision::NoFenceLeft | Decision::Wait(_) | Decision::Raised(_) => {}
         }
@@ -57,13 +61,13 @@ impl Tally {
     /// Counts the outcome of a wait.
     pub(super) fn answered(&mut self, kind: WaitKind, answer: &Answer) {
         match (answer, kind) {
-            (Answer::Granted { .. }, _) => {
-                self.grants += 1;
-                self.hand_offs += 1;
+            (Answer::Granted { names, .. }, _) => {
+                self.grants += count(names.iter().count());
+                self.hand_offs += count(names.iter().count());
                 self.waits_granted += 1;
             }
-            (Answer::Again { .. }, _) => {
-                self.retries += 1;
+            (Answer::Again { names, .. }, _) => {
+                self.retries += count(names.iter().count());
                 self.waits_granted += 1;
             }
             (Answer::GaveUp, WaitKind::Blocked) => self.waits_timed_out += 1,
@@ -76,4 +80,8 @@ impl Tally {
     pub(super) fn had_no_room(&mut self) {
         self.queue_full += 1;
     }
+}
+
+fn count(locks: usize) -> u64 {
+    u64::try_from(locks).expect("a few")
 }

@@ -1,10 +1,8 @@
 //! Tickets that end, whose clients are told only of a grant, and channels without subscribers.
 
-use super::alike::MICROS_PER_MILLI;
-use super::model::{Client, LockName, Model, Reply, Waiting, Waits};
-use super::world::Server;
-use crate::engine::Answer;
-use crate::lock::KeptTicket;
+use super::model::{Asked, Client, Model, Waiting, Waits};
+use super::names::Names;
+use super::world::MICROS_PER_MILLI;
 
 /// Where grants may be published.
 pub(super) const CHANNELS: [&str; 2] = ["one", "two"];
@@ -27,7 +25,7 @@ impl Waits {
 /// A grant that was published on a channel without subscribers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unheard {
-    pub(super) name: LockName,
+    pub(super) names: Names,
     pub(super) fence: u64,
     channel: &'static str,
     due: u64,
@@ -39,13 +37,13 @@ impl Model {
         let Some(channel) = waiting.channel.filter(|channel| self.deaf.contains(channel)) else {
             return;
         };
-        let Waiting { name, owner, ttl, .. } = *waiting;
+        let Asked { names, owner, ttl, .. } = waiting.asked;
         let left = ttl.min(self.window_millis);
-        if left < ttl {
+        for &name in names.iter().filter(|_| left < ttl) {
             self.give_end(name, owner, fence, now / MICROS_PER_MILLI + left, now);
         }
         let due = self.elapsed + left * MICROS_PER_MILLI;
-        self.unheard.push(Unheard { name, fence, channel, due });
+        self.unheard.push(Unheard { names, fence, channel, due });
     }
 
     pub(super) fn claim(&mut self, fence: u64) {
@@ -71,7 +69,7 @@ impl Model {
     }
 
     /// Whether this client's channel has no subscriber.
-    fn is_deaf(&self, client: Client) -> bool {
+    pub(super) fn is_deaf(&self, client: Client) -> bool {
         let channel = self.waiter_of(client).and_then(|waiting| waiting.channel);
         channel.is_some_and(|channel| self.found_deaf.contains_key(channel))
     }
@@ -80,40 +78,10 @@ impl Model {
     pub(super) fn assert_deaf_are_gone(&mut self) {
         for (&channel, &since) in &self.found_deaf {
             let is_left =
-                |waiting: &&Waiting| waiting.channel == Some(channel) && waiting.asked < since;
+                |waiting: &&Waiting| waiting.channel == Some(channel) && waiting.asked_at < since;
             let left = self.waiters.iter().find(is_left);
             assert!(left.is_none(), "nobody hears on {channel}: {left:?}");
         }
         self.found_deaf.clear();
-    }
-}
-
-impl Server {
-    /// A ticket has ended.
-    pub(super) fn ticket_is_over(&self, name: LockName, ticket: &KeptTicket, answer: &Answer) {
-        let client = Client::try_from(ticket.client).expect("a small number");
-        let state = &mut *self.state.borrow_mut();
-        match answer {
-            Answer::Granted { fence, .. } => {
-                state.answers.push((client, Reply::Published(fence.number())));
-            }
-            Answer::Again { fence_number, .. } => {
-                state.answers.push((client, Reply::Published(*fence_number)));
-                state.history.left(client);
-            }
-            Answer::GaveUp => {
-                state.history.left(client);
-                if state.model.is_waiting(client) {
-                    let may_leave =
-                        state.model.is_first_to_give_up(client) || state.model.is_deaf(client);
-                    assert!(may_leave, "{client} lost its place in {name:?} before its time");
-                    state.model.leave(client);
-                }
-            }
-            Answer::Refused(_) => {
-                state.history.left(client);
-                state.model.leave(client);
-            }
-        }
     }
 }

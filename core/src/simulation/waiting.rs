@@ -1,47 +1,72 @@
 //! The model, continued: the waiters, their order, and how they leave.
 
-use super::model::{Client, LockName, Model, Reply, Waiting};
+use super::model::{Asked, Client, Model, Reply, Waiting};
+use super::names::LockName;
 use crate::lock::WaitKind;
 
 impl Model {
+    /// An owner waits once for a lock: in its former place for the same locks, or anew for others.
     pub(super) fn wait(&mut self, new: Waiting) {
-        let is_same = |old: &Waiting| old.name == new.name && old.owner == new.owner;
-        let at = self.waiters.iter().position(is_same);
-        let old = at.map(|at| self.waiters[at]);
-        if old.is_none_or(|old| old.kind != new.kind) && !self.has_room(&new) {
+        let formers = self.formers(&new.asked);
+        let former = formers.first().filter(|former| new.asked.names.are(&former.asked.names));
+        let former = former.filter(|_| formers.len() == 1).copied();
+        if former.is_none_or(|former| former.kind != new.kind) && !self.has_room(&new) {
             return self.answer(new.client, Reply::QueueFull);
         }
-        let (Some(at), Some(old)) = (at, old) else { return self.waiters.push(new) };
-        if old.kind == WaitKind::Blocked {
-            self.answer(old.client, Reply::Replaced);
+        for former in formers.iter().filter(|former| former.kind == WaitKind::Blocked) {
+            self.answer(former.client, Reply::Replaced);
         }
-        self.waiters[at] = Waiting { since: old.since, ..new };
+        if let Some(Waiting { client, since, .. }) = former {
+            let at = self.waiters.iter().position(|waiting| waiting.client == client);
+            self.waiters[at.expect("it waits")] = Waiting { since, ..new };
+            return;
+        }
+        for former in formers {
+            self.leave(former.client);
+        }
+        if !new.asked.names.is_one() {
+            self.seen_by_several.extend(new.asked.names.iter());
+        }
+        self.waiters.push(new);
     }
 
-    /// Waiters on connections and waiters with tickets have separate limits.
+    /// The waiters of this owner for any of these locks.
+    fn formers(&self, asked: &Asked) -> Vec<Waiting> {
+        let is_former = |other: &&Waiting| {
+            other.asked.owner == asked.owner && other.asked.names.meet(&asked.names)
+        };
+        self.waiters.iter().filter(is_former).copied().collect()
+    }
+
+    /// Waiters on connections and waiters with tickets have separate limits. Each lock that one waits for counts.
     fn has_room(&self, new: &Waiting) -> bool {
-        let all = self.waiters.iter().filter(|other| other.kind == new.kind);
-        let of_lock = all.clone().filter(|other| other.name == new.name);
-        match new.kind {
-            WaitKind::Ticket => all.count() < self.most_tickets,
-            WaitKind::Blocked => {
-                all.count() < self.most_waiters && of_lock.count() < self.most_waiters_per_lock
-            }
-        }
+        let all = || self.waiters.iter().filter(|other| other.kind == new.kind);
+        let places: usize = all().map(|other| other.asked.names.len()).sum();
+        let of_lock = |name| all().filter(|other| other.asked.names.contains(name)).count();
+        let (for_all, per_lock) = match new.kind {
+            WaitKind::Ticket => (self.most_tickets, self.most_tickets),
+            WaitKind::Blocked => (self.most_waiters, self.most_waiters_per_lock),
+        };
+        places + new.asked.names.len() <= for_all
+            && new.asked.names.iter().all(|name| of_lock(name) < per_lock)
     }
 
     /// A release without a fence gives up its owner's ticket.
     pub(super) fn gives_up_ticket(&mut self, name: LockName, owner: &str) {
         let ticket = self.waits(name, owner).filter(|waiting| waiting.kind == WaitKind::Ticket);
-        self.gave_up = ticket.and_then(|ticket| self.leave(ticket.client)).map(|left| left.client);
+        let left = ticket.and_then(|ticket| self.leave(ticket.client));
+        self.gave_up.extend(left.map(|left| left.client));
     }
 
     /// A client leaves its queue. Another function says what the client is told, if anything.
     pub(super) fn leave(&mut self, client: Client) -> Option<Waiting> {
         let at = self.waiters.iter().position(|waiting| waiting.client == client)?;
         let gone = self.waiters.remove(at);
-        if !self.anyone_waits_for(gone.name) {
-            self.seen.remove(&gone.name);
+        for name in gone.asked.names.iter() {
+            if !self.anyone_waits_for(*name) {
+                self.seen.remove(name);
+                self.seen_by_several.remove(name);
+            }
         }
         Some(gone)
     }
@@ -50,13 +75,10 @@ impl Model {
         self.waiters.iter().find(|waiting| waiting.client == client).copied()
     }
 
-    pub(super) fn is_waiting(&self, client: Client) -> bool {
-        self.waiters.iter().any(|waiting| waiting.client == client)
-    }
-
-    /// Whether this waiter, which has left, came after another waiter for the same lock.
+    /// Whether this waiter for one lock, which has left, came after another waiter for the same lock.
     pub(super) fn waits_behind(&self, gone: &Waiting) -> bool {
-        self.waiters_for(gone.name).any(|waiting| waiting.since < gone.since)
+        gone.asked.names.is_one()
+            && self.waiters_for(gone.asked.names[0]).any(|waiting| waiting.since < gone.since)
     }
 
     /// Whether this client may give up now: its patience has ended, and no patience of the same kind of wait ended
@@ -70,7 +92,7 @@ impl Model {
     }
 
     pub(super) fn waiters_for(&self, name: LockName) -> impl Iterator<Item = &Waiting> {
-        self.waiters.iter().filter(move |waiting| waiting.name == name)
+        self.waiters.iter().filter(move |waiting| waiting.asked.names.contains(&name))
     }
 
     pub(super) fn first_for(&self, name: LockName) -> Option<Waiting> {
@@ -78,7 +100,7 @@ impl Model {
     }
 
     pub(super) fn waits(&self, name: LockName, owner: &str) -> Option<Waiting> {
-        self.waiters_for(name).find(|waiting| waiting.owner == owner).copied()
+        self.waiters_for(name).find(|waiting| waiting.asked.owner == owner).copied()
     }
 
     pub(super) fn anyone_waits_for(&self, name: LockName) -> bool {

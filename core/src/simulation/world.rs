@@ -4,23 +4,55 @@
 //! Every event of a key also happens to the model's key, and the engine is told of it in the way of the real server's
 //! events.
 
-use super::alike::{
-    CONNECTIONS, FENCE_MARGIN_MILLIS, MICROS_PER_MILLI, PAUSE_MICROS, RECHECK_MICROS,
-    REFUSAL_MICROS, Role,
-};
 use super::content::Content;
 use super::history::History;
 use super::keyspace::Keyspace;
-use super::model::{Client, LockName, Model, Reply};
+use super::model::{Client, Model, Reply, Waiting};
+use super::names::{LockName, lock};
 use super::requests::Requested;
+use super::schedule::EVERYTHING;
 use super::tally::Tally;
 use crate::command::Error;
-use crate::engine::{Engine, WaiterGrant};
-use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Name, Now, Room, Suspicion, WaiterId};
+use crate::engine::{Authority, Engine, WaiterGrant};
+use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Now, Room, Suspicion, WaiterId};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
+pub(super) const MICROS_PER_MILLI: u64 = 1_000;
+
+/// How much later than the event a lock may be settled if nobody told the module of the event.
+const RECHECK_MICROS: u64 = 1_000 * MICROS_PER_MILLI;
+const PAUSE_MICROS: u64 = 10 * MICROS_PER_MILLI;
+const REFUSAL_MICROS: u64 = 100 * MICROS_PER_MILLI;
+
+/// How far the clock of an old primary may be ahead of the server that replaces it.
+const FENCE_MARGIN_MILLIS: u64 = 5_000;
+
+/// How many connections with bound holds are open at a time.
+pub(super) const CONNECTIONS: usize = 3;
+
+/// How often the timer may ring until all is done for those who wait for several locks.
+const MOST_RINGS: usize = 500;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Primary,
+    /// A primary under `CLIENT PAUSE`.
+    Paused,
+    /// A primary that refuses writes, because too few replicas are in sync.
+    Refusing,
+    Replica,
+}
+
+impl Role {
+    pub(super) fn authority(self) -> Authority {
+        match self {
+            Self::Primary | Self::Refusing => Authority::Yes,
+            Self::Paused => Authority::NotNow,
+            Self::Replica => Authority::Replica,
+        }
+    }
+}
 
 pub(super) struct Server {
     pub(super) engine: Engine<Client>,
@@ -44,15 +76,26 @@ pub(super) struct State {
     pub(super) connection: Option<u64>,
     /// The connections that the holds of these clients are bound to.
     pub(super) connection_of: BTreeMap<Client, u64>,
-    /// The client that is about to join a queue.
-    pub(super) joining: Option<Client>,
-    pub(super) requested: Option<Requested>,
+    /// The request that has been decided, and the locks that it has not written yet.
+    pub(super) requested: Option<(Requested, Vec<LockName>)>,
+    /// The locks that have been written for a grant, and its fence.
+    pub(super) written: Vec<(LockName, u64)>,
+    /// Which of the next writes of a grant is refused.
+    pub(super) refuses: Option<usize>,
+    /// The fence of a grant that was refused.
+    pub(super) refused: Option<u64>,
+    /// The model before the request was decided, if a write may be refused.
+    pub(super) undecided: Option<Box<Model>>,
+    /// The lock that is being settled, and since when.
+    pub(super) settling: Option<(LockName, u64)>,
+    /// How often the engine has named a lock beside the lock that it settles.
+    pub(super) named: usize,
     /// Whether the next client that is told of its grant has already left.
     pub(super) dies_at_once: bool,
     /// Whether a command that may change a lock is being executed.
     pub(super) in_command: bool,
     /// An evicted lock that the engine must write again now.
-    returning: Option<(LockName, Content)>,
+    pub(super) returning: Option<(LockName, Content)>,
     pub(super) is_open: bool,
     pub(super) role: Role,
     pub(super) room: Room,
@@ -62,14 +105,19 @@ pub(super) struct State {
     pub(super) at_once: usize,
     /// How far the clock of key expiry is behind: in a transaction it stands still.
     pub(super) lag_millis: u64,
-    /// The locks that the engine has settled in this step.
-    pub(super) settled: Vec<LockName>,
+    /// The locks of this command that must still be settled, because something has happened to them.
+    pub(super) to_settle: Vec<LockName>,
     /// Whether the module is told of what happens to keys.
     pub(super) is_heard: bool,
     pub(super) keys: Keyspace,
     /// Time that has passed, in microseconds. The wall clock may differ.
     elapsed: u64,
     pub(super) wall: u64,
+    /// How much time passes for the engine whenever it asks for the time, in microseconds. The server reads its own clock
+    /// once for each command, and expires keys by that.
+    pub(super) drift: u64,
+    /// When the engine has asked for the time in this step.
+    pub(super) asked_at: Vec<u64>,
     /// Until when, in elapsed time, a lock may be found unsettled.
     excused: BTreeMap<LockName, u64>,
     /// Until when, in elapsed time, any lock may be found unsettled, because writes were not allowed, or nothing was
@@ -82,8 +130,15 @@ pub(super) struct State {
 }
 
 impl State {
+    /// The last moment that anybody was told.
     pub(super) fn now(&self) -> Moment {
-        Moment::from_micros(self.wall)
+        Moment::from_micros(self.asked_at.last().copied().unwrap_or(self.wall))
+    }
+
+    pub(super) fn tells_the_time(&mut self) -> Moment {
+        let passed = self.asked_at.last().map_or(0, |last| last + self.drift - self.wall);
+        self.asked_at.push(self.wall + passed);
+        Moment::from_micros(self.wall + passed)
     }
 
     pub(super) fn monotonic(&self) -> Monotonic {
@@ -91,7 +146,7 @@ impl State {
     }
 
     pub(super) fn clocks(&self) -> Now {
-        Now { wall: self.now(), monotonic: self.monotonic() }
+        Now { wall: Moment::from_micros(self.wall), monotonic: self.monotonic() }
     }
 
     pub(super) fn wall_millis(&self) -> u64 {
@@ -102,9 +157,31 @@ impl State {
         self.role == Role::Primary
     }
 
+    /// The request that this write of the engine carries out.
+    pub(super) fn takes_requested(&mut self, name: LockName) -> Option<Requested> {
+        let (requested, names) = self.requested.as_mut()?;
+        let at = names.iter().position(|other| *other == name)?;
+        names.remove(at);
+        Some(*requested)
+    }
+
+    /// The locks that have waiters.
+    pub(super) fn waited_for(&self) -> BTreeSet<LockName> {
+        let names = self.model.waiters.iter().flat_map(|waiting| waiting.asked.names.to_vec());
+        names.collect()
+    }
+
+    /// The engine has turned to something else: everybody whose turn it was has been served.
+    pub(super) fn assert_settled(&mut self) {
+        let Some((name, since)) = self.settling.take() else { return };
+        let left = self.model.turn(name, since).filter(|next| next.asked.names.is_one());
+        assert!(left.is_none() || self.at_once < EVERYTHING, "L5: {name:?}: {left:?} was not served");
+        self.model.settled(name, since);
+    }
+
     /// The engine looks at a lock, or is about to defer it.
     pub(super) fn settles(&mut self, name: LockName) {
-        self.settled.push(name);
+        self.to_settle.retain(|other| *other != name);
         if self.model.anyone_waits_for(name) {
             self.told_at = self.told_at.max(self.wall);
         }
@@ -116,29 +193,25 @@ impl State {
         self.history.told(name, fence, is_learned);
     }
 
-    /// The engine has opened the key to write it. An evicted lock is written again now, or never.
-    pub(super) fn puts_back(&mut self, name: LockName, now: u64) {
-        let Some(lock) = self.model.evicted(name) else { return };
-        let was_there = self.model.keys.contains_key(&name);
-        self.model.put_back(name, now);
-        if !was_there && self.model.keys.contains_key(&name) {
-            self.returning = Some((name, lock));
-        } else {
-            self.history.evictions_forgotten(|evicted| evicted == name);
-        }
-    }
-
-    /// The engine writes an evicted lock again.
+    /// The engine writes an evicted lock again, if its key holds nothing and the lease lasts.
     pub(super) fn restores(&mut self, name: LockName, value: &[u8], deadline: Option<Deadline>) {
         let has_run_out = deadline.is_some_and(|deadline| deadline.has_passed(self.now()));
         assert!(!has_run_out, "{name:?} was put back, but its lease has run out");
-        match self.returning.take() {
-            Some((returning, lock @ Content::Lock(_))) if returning == name => {
-                self.history.restored(name, &lock);
-            }
-            other => panic!("{name:?} was put back, but was {other:?}"),
-        }
+        let (returning, lock) = self.returning.take().expect("it was evicted");
+        assert_eq!(returning, name);
+        self.history.restored(name, &lock);
+        self.model.put_back(name, self.now().micros());
         self.keys.put(name, value, deadline.map(Deadline::millis));
+    }
+
+    /// The engine has opened the key of an evicted lock, and does something else with it.
+    pub(super) fn restores_nothing(&mut self) {
+        let Some((name, _)) = self.returning.take() else { return };
+        let was_there = self.model.keys.contains_key(&name);
+        self.model.put_back(name, self.now().micros());
+        let must_return = !was_there && self.model.keys.contains_key(&name);
+        assert!(!must_return, "{name:?} was evicted, and is not put back");
+        self.history.evictions_forgotten(|evicted| evicted == name);
     }
 }
 
@@ -161,8 +234,13 @@ impl Server {
             next_connection: u64::try_from(CONNECTIONS).expect("a few"),
             connection: None,
             connection_of: BTreeMap::new(),
-            joining: None,
             requested: None,
+            written: Vec::new(),
+            refuses: None,
+            refused: None,
+            undecided: None,
+            settling: None,
+            named: 0,
             in_command: false,
             dies_at_once: false,
             returning: None,
@@ -172,11 +250,13 @@ impl Server {
             gone: None,
             at_once,
             lag_millis: 0,
-            settled: Vec::new(),
+            to_settle: Vec::new(),
             is_heard: true,
             keys: Keyspace::default(),
             elapsed: 0,
             wall,
+            drift: 0,
+            asked_at: Vec::new(),
             excused: BTreeMap::new(),
             paused_until: 0,
             quarantine_millis,
@@ -187,6 +267,7 @@ impl Server {
 
     pub(super) fn passes(&self, micros: u64) {
         let state = &mut *self.state.borrow_mut();
+        state.drifts();
         state.elapsed += micros;
         state.model.elapsed = state.elapsed;
         state.wall += micros;
@@ -195,14 +276,19 @@ impl Server {
     /// Somebody sets the wall clock.
     pub(super) fn steps(&self, micros: i64) {
         let state = &mut *self.state.borrow_mut();
+        state.drifts();
         state.wall = state.wall.saturating_add_signed(micros);
         // The clock was set back, but not to before the queues were last told the time: they cannot know, and are late
         // by as much.
         if micros < 0 && state.wall >= state.told_at {
-            let late = micros.unsigned_abs();
-            state.paused_until += late;
-            state.excused.values_mut().for_each(|until| *until += late);
+            state.is_late(micros.unsigned_abs());
         }
+    }
+
+    pub(super) fn step_begins(&self, drift: u64) {
+        let state = &mut *self.state.borrow_mut();
+        state.drifts();
+        state.drift = drift;
     }
 
     /// Does what is due, as the timer does.
@@ -210,10 +296,13 @@ impl Server {
         let mut state = self.state.borrow_mut();
         state.told_at = state.wall;
         for other in state.model.give_up_unheard() {
-            state.history.left_unheard(other.name, other.fence);
+            for &name in other.names.iter() {
+                state.history.left_unheard(name, other.fence);
+            }
         }
         drop(state);
         self.engine.work(self);
+        self.state.borrow_mut().assert_settled();
         if self.is_at_rest() {
             self.state.borrow_mut().model.assert_deaf_are_gone();
         }
@@ -221,8 +310,6 @@ impl Server {
         if state.role == Role::Replica {
             state.history.may_stay_unheard(|_| true);
         }
-        drop(state);
-        assert!(self.state.borrow().returning.is_none(), "an evicted lock was not put back");
     }
 
     /// Whether [`Server::work`] has done everything that was due.
@@ -332,6 +419,31 @@ impl Server {
 }
 
 impl State {
+    /// The time that has passed for the engine has passed for everybody.
+    fn drifts(&mut self) {
+        let passed = self.now().micros() - self.wall;
+        self.asked_at.clear();
+        self.elapsed += passed;
+        self.model.elapsed = self.elapsed;
+        self.wall += passed;
+        self.is_late(passed);
+    }
+
+    /// How often the timer must ring, after the first time, until all is done. A grant may prove undeliverable, or belong
+    /// to a ticket whose connection has ended.
+    pub(super) fn rings(&self, dies_at_once: bool) -> usize {
+        let for_several = |waiting: &Waiting| !waiting.asked.names.is_one();
+        if self.model.waiters.iter().any(for_several) {
+            return MOST_RINGS;
+        }
+        usize::from(dies_at_once) + self.model.gone_tickets()
+    }
+
+    fn is_late(&mut self, micros: u64) {
+        self.paused_until += micros;
+        self.excused.values_mut().for_each(|until| *until += micros);
+    }
+
     pub(super) fn unheard(&mut self, name: LockName) {
         self.excused.insert(name, self.elapsed + RECHECK_MICROS);
     }
@@ -354,9 +466,4 @@ impl State {
     pub(super) fn is_excused(&self, name: LockName) -> bool {
         self.is_paused() || self.excused.get(&name).is_some_and(|&until| self.elapsed <= until)
     }
-}
-
-/// The name as the module knows it.
-pub(super) fn lock(name: LockName) -> Name<'static> {
-    Name::new(name.0, name.1.as_bytes())
 }
