@@ -135,7 +135,7 @@ impl Model {
         let of_others: Vec<_> = short.into_iter().filter(|bound| bound.holder != holder).collect();
         bound.extend(&of_others);
         self.bound = bound;
-        self.may_be_forgotten = of_others;
+        self.may_be_forgotten.extend(of_others);
     }
 
     /// Whether a hold is over, or ends within `left` milliseconds.

@@ -120,6 +120,8 @@ impl History {
         if let Some(turn) = turn {
             assert_eq!(turn.owner, owner, "L4: granted what it waits for");
         }
+        // Whoever asks for more knows of its other locks by now.
+        self.known.extend(own.filter(|_| turn.is_none()).map(|own| own.fence));
         let holds = self.holds.entry(name).or_default();
         if is_alone {
             holds.clear();
@@ -202,6 +204,8 @@ impl History {
         let is_holder = shown.is_none_or(|shown| shown == hold.fence);
         assert!(is_holder, "L3: {owner} released {name:?}: {hold:?}");
         (hold.is_over, hold.was_released) = (true, true);
+        let fence = hold.fence;
+        self.known.insert(fence);
     }
 
     /// The module reports that this hold ended, but not by a release or a raised fence.

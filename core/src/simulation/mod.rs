@@ -91,7 +91,7 @@ fn run(seed: u64, mut trace: Trace<'_>) {
             assert_nobody_waits_in_vain(&server);
             let state = server.state.borrow();
             if !state.is_paused() {
-                state.history.assert_none_is_unheard(state.clocks().wall);
+                state.history.assert_none_is_unheard(state.now());
             }
         }
         let mut state = server.state.borrow_mut();
@@ -113,10 +113,8 @@ fn take(server: &Server, client: Client, step: Step) {
     if step.then_works {
         let rings = server.state.borrow().rings(step.dies_at_once);
         server.work();
-        for _ in 0..rings {
-            if !server.is_at_rest() {
-                server.work();
-            }
+        for _ in (0..rings).take_while(|_| !server.is_at_rest()) {
+            server.work();
         }
         let may_have_left_some = server.state.borrow().at_once < EVERYTHING;
         assert!(server.is_at_rest() || may_have_left_some, "never done");
