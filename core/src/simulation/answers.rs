@@ -1,6 +1,7 @@
 //! What waiters are told. Each is served here by the model, too, as of the moment of its grant.
 
 use super::content::Content;
+use super::history::fences_in;
 use super::model::{Asked, Client, Reply, Verdict, Waiting};
 use super::names::lock_name;
 use super::world::{MICROS_PER_MILLI, Server, State};
@@ -131,7 +132,7 @@ impl State {
     /// A client that is told of its grant before it is written may use a lock before holding it.
     fn assert_is_written(&self, names: &KeptNames, fence: u64) {
         for name in names.iter().map(|name| lock_name(name.as_name())) {
-            let is_written = self.fences_in(name).contains(&fence);
+            let is_written = fences_in(&self.keys, name).contains(&fence);
             assert!(is_written, "{name:?}: a grant is told before it is written");
         }
     }

@@ -172,11 +172,13 @@ impl Model {
         now: u64,
     ) -> Option<&'static str> {
         let is_it = |bound: &&Bound| {
+            // If time passes between the look and the write, the end may come out later instead.
+            let left = self.left(bound).filter(|_| bound.name == name && bound.fence == fence);
+            let is_what_is_left = left.is_some_and(|left| end == now / MICROS_PER_MILLI + left)
+                && self.waits(name, bound.holder).is_none();
             let later = |then: Option<u64>| then.is_none_or(|then| then > end);
-            bound.name == name
-                && bound.fence == fence
-                && self.left(bound).is_some()
-                && self.end_of(name, bound.holder, fence, now).is_some_and(later)
+            let then = self.end_of(name, bound.holder, fence, now);
+            left.is_some() && then.is_some_and(|then| later(then) || is_what_is_left)
         };
         Some(self.bound.iter().find(is_it)?.holder)
     }

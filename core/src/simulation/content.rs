@@ -104,7 +104,11 @@ impl Lock {
         self.holds.iter().filter(|held| self.lasts(held, now)).copied().collect()
     }
 
-    pub(super) fn known_as(&mut self, identity: Identity) -> &mut Held {
+    pub(super) fn known_as(&self, identity: Identity) -> Option<&Held> {
+        self.holds.iter().find(|held| held.identity() == identity)
+    }
+
+    pub(super) fn to_change(&mut self, identity: Identity) -> &mut Held {
         self.holds.iter_mut().find(|held| held.identity() == identity).expect("a hold in force")
     }
 

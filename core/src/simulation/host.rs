@@ -3,8 +3,7 @@
 //! The model takes a grant back when the engine deletes the key on its own account, and serves a waiter when the engine
 //! does (see [`answers`](super::answers)). The history is told what the engine writes, and which clients it answers.
 
-use super::content::MOST_HOLDERS;
-use super::history::Granted;
+use super::content::{Content, Held, Lock as LockContent, MOST_HOLDERS, admit, others, own};
 use super::keyspace::Kept;
 use super::model::Client;
 use super::names::{LockName, lock, lock_name};
@@ -16,8 +15,8 @@ use crate::engine::{
     Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning,
 };
 use crate::lock::{
-    Deadline, Edit, Fence, Holds, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name,
-    Owner, Share, Stored, Ttl, Value, WaitKind, Write,
+    Deadline, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name, Owner, Stored, Ttl,
+    Value, WaitKind, Write,
 };
 use crate::observe::Event;
 
@@ -193,7 +192,7 @@ impl Lock for At<'_> {
                 }
             }
             Mode::Write => {
-                state.returning = state.model.evicted(self.name).map(|lock| (self.name, lock));
+                state.returning = state.model.evicted(self.name).map(|_| self.name);
                 if state.settling.is_some() {
                     state.model.sees(self.name, now);
                 }
@@ -213,7 +212,7 @@ impl Lock for At<'_> {
 
     fn note_loss(&self, lost: &Lost) {
         let state = self.server.state.borrow();
-        state.history.lost(self.name, lost, state.now());
+        state.history.lost(self.name, lost, &state.keys, state.now());
     }
 }
 
@@ -256,10 +255,21 @@ impl Key for Opened<'_> {
             Role::Refusing | Role::Replica => false,
         };
         assert!(may_write, "L6: {write:?} on a server that is {:?}", state.role);
-        if let Some(fence) = state.granted_by(self.name, requested, &write) {
+        let (name, now) = (self.name, state.now().micros());
+        if let Write::Restore(seen) = write {
+            state.restores(name, &seen.value, seen.deadline);
+            self.content = state.keys.copy(name);
+            return Ok(());
+        }
+        let (before, content) = (lock_in(self.content.as_ref()), written(self.content.as_ref(), &write));
+        let after = lock_in(content.as_ref());
+        let is_grant = |held: &&Held| before.known_as(held.identity()).is_none();
+        if let Some(grant) = after.holds.iter().find(is_grant)
+            && !matches!(requested, Some(Requested::Raise(_)))
+        {
             if state.refuses == Some(0) {
                 state.refuses = None;
-                state.refused = Some(fence);
+                state.refused = Some(grant.fence);
                 if let Some(Requested::Acquire(asked)) = requested {
                     state.model = *state.undecided.take().expect("as it was before");
                     state.is_undone(asked);
@@ -267,161 +277,133 @@ impl Key for Opened<'_> {
                 return Err(Error::NotReplicated);
             }
             state.refuses = state.refuses.map(|more| more - 1);
-            state.written.push((self.name, fence));
+            state.written.push((name, grant.fence));
         }
-        match write {
-            Write::Keep => {}
-            Write::Hold { owner, fence, deadline, share } => {
-                state.writes_hold(self.name, requested, owner, fence, deadline, share);
-            }
-            Write::Edit(edit) => state.edits(self.name, requested, &edit),
-            Write::Expire(deadline) => state.moves_end(self.name, requested, deadline),
-            Write::Restore(seen) => state.restores(self.name, &seen.value, seen.deadline),
-            Write::Delete => state.deletes(self.name, requested),
+        state.model.forgets_run_out(name, &before, &after, now);
+        state.changes(name, requested, &before, &after);
+        match &content {
+            Some(kept) => drop(state.keys.kept.insert(name, kept.clone())),
+            None => state.keys.remove(name),
         }
-        self.content = state.keys.copy(self.name);
+        self.content = content;
         Ok(())
     }
 }
 
+/// The lock as anyone can read it.
+fn lock_in(content: Option<&Kept>) -> LockContent {
+    match content.and_then(|kept| Content::of(kept.stored())) {
+        Some(Content::Lock(lock)) => lock,
+        Some(Content::OtherType) => panic!("it is no lock"),
+        None => LockContent { holds: Vec::new(), expiry: None },
+    }
+}
+
+/// What a key holds after this write.
+fn written(content: Option<&Kept>, write: &Write<'_>) -> Option<Kept> {
+    let text = |value: &[u8], deadline: Option<Deadline>| Kept::Text {
+        value: value.into(),
+        deadline: deadline.map(Deadline::millis),
+    };
+    let former = match content.map(Kept::stored) {
+        Some(Stored::Text { value, .. }) => value.to_vec(),
+        _ => Vec::new(),
+    };
+    match write {
+        Write::Keep | Write::Restore(_) => content.cloned(),
+        Write::Delete => None,
+        Write::Hold { owner, fence, deadline, share } => {
+            let value = Value::of_hold(*fence, *owner, *deadline, *share);
+            Some(text(value.as_bytes(), *deadline))
+        }
+        Write::Expire(deadline) => Some(text(&former, Some(*deadline))),
+        Write::Edit(edit) => {
+            let rewritten = edit.rewritten(&former);
+            let mut value = former;
+            edit.patch(&mut value);
+            value.extend(edit.appended().iter().flat_map(|line| line.as_bytes().to_vec()));
+            Some(text(&rewritten.unwrap_or(value), Some(edit.expiry)))
+        }
+    }
+}
+
 impl State {
-    /// The fence, if this write makes a grant.
-    fn granted_by(
-        &self,
-        name: LockName,
-        requested: Option<Requested>,
-        write: &Write<'_>,
-    ) -> Option<u64> {
-        match write {
-            _ if matches!(requested, Some(Requested::Raise(_))) => None,
-            Write::Hold { fence, .. } => {
-                Some(fence.number()).filter(|fence| !self.fences_in(name).contains(fence))
-            }
-            Write::Edit(edit) => Some(number(&edit.appended()?.as_bytes()[..16])),
-            _ => None,
-        }
-    }
-
-    pub(super) fn fences_in(&self, name: LockName) -> Vec<u64> {
-        match self.keys.stored(name) {
-            Stored::Text { value, .. } => {
-                Holds::all(value).map(|hold| hold.fence_number()).collect()
-            }
-            Stored::Nothing | Stored::OtherType => Vec::new(),
-        }
-    }
-
-    fn writes_hold(
+    /// Judges what the engine has written: at a client's request, or on its own account.
+    fn changes(
         &mut self,
         name: LockName,
         requested: Option<Requested>,
-        owner: Owner<'_>,
-        fence: Fence,
-        deadline: Option<Deadline>,
-        share: Share,
+        before: &LockContent,
+        after: &LockContent,
     ) {
-        let (now, until) = (self.now(), deadline.map(Deadline::millis));
-        match requested {
-            Some(Requested::Raise(asker)) => self.history.raised(name, asker, fence, now),
-            _ if self.fences_in(name).contains(&fence.number()) => {
-                let end = until.expect("a hold that tolerates others has an end");
-                self.history.renewed(name, fence.number(), end, share.number());
-            }
-            _ => {
-                let deadline = until.expect("a grant has an end");
-                let (fence, share) = (fence.number(), share.number());
-                let granted = Granted { fence, deadline, share, is_alone: true };
-                self.grants(name, requested, owner.as_bytes(), granted);
+        let now = self.now().micros();
+        let granted = after.holds.iter().find(|held| before.known_as(held.identity()).is_none());
+        if let Some(granted) = granted {
+            self.grants(name, requested, before, after, granted);
+        }
+        for held in &before.holds {
+            let Held { holder, fence, .. } = *held;
+            let Some(kept) = after.known_as(held.identity()) else {
+                match requested {
+                    Some(Requested::Release(asker, shown)) if before.lasts(held, now) => {
+                        let is_its_own = holder == asker && shown.is_none_or(|shown| shown == fence);
+                        assert!(is_its_own, "L3: {asker} released {name:?}, {shown:?}: {held:?}");
+                        self.history.released(name, fence);
+                    }
+                    None if granted.is_none() && before.lasts(held, now) => {
+                        self.ends_by_itself(name, holder, fence);
+                    }
+                    _ => {}
+                }
+                continue;
+            };
+            match requested {
+                Some(Requested::Extend(asker)) if holder == asker => self.history.known(fence),
+                Some(_) => {}
+                None => self.may_shorten(name, before, held, after, kept),
             }
         }
-        let value = Value::of_hold(fence, owner, deadline, share);
-        self.keys.put(name, value.as_bytes(), until);
-        self.history.moved(name, until);
     }
 
+    /// L1 to L4, as of the key itself.
     fn grants(
         &mut self,
         name: LockName,
         requested: Option<Requested>,
-        owner: &[u8],
-        granted: Granted,
+        before: &LockContent,
+        after: &LockContent,
+        granted: &Held,
     ) {
-        let now = self.now();
-        let (asker, waiter) = match requested {
-            Some(Requested::Acquire(asked)) => (asked.owner, None),
-            None => {
-                let client = self.history.client_of(name, owner);
-                (self.history.owner_of(client), Some(client))
+        let Held { holder, fence, share, .. } = *granted;
+        let live = before.live(self.now().micros());
+        let former = own(&live, holder);
+        let waiter = match requested {
+            Some(Requested::Raise(asker)) => {
+                let former = former.filter(|former| holder == asker && fence > former.fence);
+                let former = former.unwrap_or_else(|| panic!("L2 or L3: {asker} raised {name:?}"));
+                return self.history.raised(name, former.fence, fence);
             }
+            Some(Requested::Acquire(asked)) => {
+                assert_eq!(asked.owner, holder, "L4: {name:?} is another owner's");
+                None
+            }
+            None => Some(self.history.client_of(name, holder)),
             other => panic!("{other:?} came to a grant"),
         };
-        self.history.granted(name, asker, granted, waiter, now);
-    }
-
-    /// One of several holds changes.
-    fn edits(&mut self, name: LockName, requested: Option<Requested>, edit: &Edit<'_>) {
-        let Stored::Text { value, .. } = self.keys.stored(name) else { panic!("nothing to edit") };
-        let (mut value, now) = (value.to_vec(), self.now());
-        let rewritten = edit.rewritten(&value);
-        if rewritten.is_some() {
-            self.model.compact(name, now.micros());
-            self.history.rewritten(name, now);
-        }
-        if edit.ends(&value).next().is_some() {
-            self.model.end_run_out(name, now.micros());
-            self.history.run_out_ended(name, now);
-        }
-        if let Some((at, patch)) = edit.over() {
-            let bytes = patch.as_bytes();
-            let line_at = at - if bytes.len() == Fence::DIGITS { 0 } else { 17 };
-            let fence = number(&value[line_at..][..16]);
-            match (requested, bytes.len()) {
-                (Some(Requested::Raise(asker)), Fence::DIGITS) => {
-                    let fence = Fence::new(number(bytes)).expect("a fence");
-                    self.history.raised(name, asker, fence, now);
-                }
-                // In an upgrade the new hold replaces the old one.
-                (_, 14) if edit.appended().is_some() => {}
-                (Some(Requested::Release(asker, shown)), 14) => {
-                    self.history.released(name, asker, shown, now);
-                }
-                (None, 14) => self.ends_by_itself(name, owner_at(&value, line_at), fence),
-                (_, 20) => {
-                    let share = u32::try_from(number(&bytes[15..])).expect("a share");
-                    let end = number(&bytes[..14]);
-                    self.history.renewed(name, fence, end, share);
-                    if requested.is_none() {
-                        self.shortens(name, fence, end);
-                    }
-                    if let Some(Requested::Extend(asker)) = requested {
-                        self.history.extended(name, asker, now);
-                    }
-                }
-                (other, len) => panic!("{other:?} overwrote {len} bytes"),
-            }
-        }
-        edit.patch(&mut value);
-        if let Some(line) = edit.appended() {
-            value.extend_from_slice(line.as_bytes());
-            let line = line.as_bytes();
-            let granted = Granted {
-                fence: number(&line[..16]),
-                deadline: number(&line[17..31]),
-                share: u32::try_from(number(&line[32..37])).expect("a share"),
-                is_alone: false,
-            };
-            self.grants(name, requested, &line[42..line.len() - 1], granted);
-        }
-        let until = Some(edit.expiry.millis());
-        self.keys.put(name, &rewritten.unwrap_or(value), until);
-        self.history.moved(name, until);
+        let others = others(&live, holder);
+        let is_kept = others.iter().all(|other| after.known_as(other.identity()).is_some());
+        assert!(
+            is_kept && admit(&others, share),
+            "L1: {name:?} was granted to {holder}, who tolerates {share}, beside {others:?}"
+        );
+        self.history.granted(name, holder, fence, former.map(|former| former.fence), waiter);
     }
 
     /// The engine ends a hold on its own account: its connection has ended, or nobody has heard of the grant.
     fn ends_by_itself(&mut self, name: LockName, holder: &str, fence: u64) {
         let now = self.now().micros();
         if self.model.is_over(name, holder, fence) {
-            self.history.parted(name, fence);
+            self.history.released(name, fence);
             self.model.part(name, holder, fence, now);
         } else {
             self.history.given_back(name, fence);
@@ -429,53 +411,23 @@ impl State {
         }
     }
 
-    /// The engine gives a hold another end on its own account. If the new end is earlier, the hold's connection has
+    /// The engine may give a hold another end on its own account. If the new end is earlier, the hold's connection has
     /// ended.
-    fn shortens(&mut self, name: LockName, fence: u64, end: u64) {
+    fn may_shorten(
+        &mut self,
+        name: LockName,
+        before: &LockContent,
+        held: &Held,
+        after: &LockContent,
+        kept: &Held,
+    ) {
         let now = self.now().micros();
-        if let Some(holder) = self.model.shortened(name, fence, end, now) {
-            self.model.shorten(name, holder, fence, end, now);
-        }
-    }
-
-    fn moves_end(&mut self, name: LockName, requested: Option<Requested>, deadline: Deadline) {
-        let (now, until) = (self.now(), Some(deadline.millis()));
-        if requested.is_none()
-            && let [(_, fence)] = self.model.holders(name, now.micros())[..]
+        let end = after.end(kept);
+        if end != before.end(held)
+            && let Some(end) = end
+            && let Some(holder) = self.model.shortened(name, held.fence, end, now)
         {
-            self.shortens(name, fence, deadline.millis());
-        }
-        self.keys.expire_at(name, until);
-        self.history.moved(name, until);
-        if let Some(Requested::Extend(asker)) = requested {
-            self.history.extended(name, asker, now);
+            self.model.shorten(name, holder, held.fence, end, now);
         }
     }
-
-    fn deletes(&mut self, name: LockName, requested: Option<Requested>) {
-        let now = self.now();
-        match requested {
-            Some(Requested::Release(asker, fence)) => {
-                self.history.released(name, asker, fence, now)
-            }
-            _ => {
-                let live = self.model.holders(name, now.micros());
-                let [(holder, fence)] = live[..] else { panic!("{live:?} were taken back") };
-                self.ends_by_itself(name, holder, fence);
-            }
-        }
-        // Holds that have run out are gone too.
-        self.history.over(name);
-        self.keys.remove(name);
-    }
-}
-
-/// The owner of the line that begins there.
-fn owner_at(value: &[u8], line_at: usize) -> &str {
-    let len = usize::try_from(number(&value[line_at + 38..][..3])).expect("a short name");
-    str::from_utf8(&value[line_at + 42..][..len]).expect("letters and digits")
-}
-
-fn number(digits: &[u8]) -> u64 {
-    str::from_utf8(digits).expect("digits").parse().expect("a number")
 }

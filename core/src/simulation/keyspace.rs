@@ -52,12 +52,6 @@ impl Keyspace {
         self.kept.insert(name, Kept::Text { value: value.into(), deadline });
     }
 
-    pub(super) fn expire_at(&mut self, name: LockName, until: Option<u64>) {
-        if let Some(Kept::Text { deadline, .. }) = self.kept.get_mut(&name) {
-            *deadline = until;
-        }
-    }
-
     pub(super) fn remove(&mut self, name: LockName) {
         self.kept.remove(&name);
     }

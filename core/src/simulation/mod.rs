@@ -5,7 +5,7 @@
 //!   seed ─► schedule ─┤  every step      │
 //!                     │                  ▼
 //!                     └──────────────► model ◄── equal? ──► keys, queues, answers
-//!                                        history: L1 to L4         L5: nobody waits for a free lock
+//!                                        history: L1 to L5         L5: nobody waits for a free lock
 //! ```
 //!
 //! A request has one name or several; all of its locks are granted by one fence, or none is.
@@ -91,7 +91,7 @@ fn run(seed: u64, mut trace: Trace<'_>) {
             assert_nobody_waits_in_vain(&server);
             let state = server.state.borrow();
             if !state.is_paused() {
-                state.history.assert_none_is_unheard(state.now());
+                state.history.assert_none_is_unheard(&state.keys, state.now());
             }
         }
         let mut state = server.state.borrow_mut();

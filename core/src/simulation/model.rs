@@ -313,7 +313,7 @@ impl Model {
         self.seen.remove(&name);
         let lock = self.lock(name);
         let end = end.unwrap_or(LATEST);
-        let held = lock.known_as(own.identity());
+        let held = lock.to_change(own.identity());
         (held.own_end, held.share) = (Some(end), share);
         if own.own_end.is_none() {
             lock.expiry = Some(end);
@@ -379,7 +379,7 @@ impl Model {
         if fence != own.fence {
             let lock = self.lock(name);
             let end = lock.end(&own);
-            let held = lock.known_as(own.identity());
+            let held = lock.to_change(own.identity());
             held.fence = fence;
             if held.own_end.is_some() {
                 lock.expires_with(Some((owner, fence)), end.unwrap_or(0), now);
@@ -421,26 +421,22 @@ impl Model {
         }
     }
 
-    /// The server has ended the holds that have run out. The model may have seen this already.
-    pub(super) fn end_run_out(&mut self, name: LockName, now: u64) {
-        for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
-            if let Content::Lock(lock) = content {
-                lock.holds
-                    .retain(|held| held.own_end.is_none_or(|end| now / MICROS_PER_MILLI <= end));
-            }
-        }
-    }
-
-    /// The server has rewritten the value, without the holds that have run out.
-    pub(super) fn compact(&mut self, name: LockName, now: u64) {
+    /// The engine has written the value without some holds that had run out, or with the ends that the key's expiry
+    /// gives the others.
+    pub(super) fn forgets_run_out(&mut self, name: LockName, before: &Lock, after: &Lock, now: u64) {
         for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
             let Content::Lock(lock) = content else { continue };
-            let limit = lock.expiry;
-            for held in &mut lock.holds {
-                held.own_end = held.own_end.map(|end| limit.map_or(end, |limit| limit.min(end)));
+            for held in &before.holds {
+                match after.known_as(held.identity()) {
+                    None if !before.lasts(held, now) => lock.holds.retain(|other| other != held),
+                    Some(kept) if held.own_end.is_some() && kept.own_end == before.end(held) => {
+                        let same = lock.holds.iter_mut().filter(|other| *other == held);
+                        same.for_each(|other| other.own_end = kept.own_end);
+                    }
+                    _ => {}
+                }
             }
         }
-        self.end_run_out(name, now);
     }
 
     fn grant(&mut self, client: Client, asked: Asked, now: u64) {

@@ -16,7 +16,7 @@ impl Server {
             self.follow(&mut state, &content);
         }
         state.model.keys.insert(name, content.clone());
-        state.history.wrote(name, &content);
+        state.history.wrote(name);
         match content {
             Content::OtherType => {
                 state.keys.kept.insert(name, Kept::OtherType);
@@ -51,7 +51,6 @@ impl Server {
         let mut state = self.state.borrow_mut();
         if state.keys.kept.remove(&name).is_some() {
             state.model.keys.remove(&name);
-            state.history.over(name);
             drop(state);
             self.touched(name, Suspicion::Freed);
         }
@@ -69,7 +68,6 @@ impl Server {
             if let Some(Content::Lock(lock)) = state.model.keys.get_mut(&name) {
                 lock.expiry = until;
             }
-            state.history.moved(name, until);
             drop(state);
             self.touched(name, Suspicion::Freed);
         }
@@ -92,7 +90,6 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         state.keys.kept.retain(|name, _| db.is_some_and(|db| db != name.0));
         state.model.keys.retain(|name, _| db.is_some_and(|db| db != name.0));
-        state.history.flushed(db);
         state.model.forget_evictions(|name| db.is_none_or(|db| db == name.0));
         self.engine.flushed(db);
     }
@@ -134,7 +131,6 @@ impl Server {
         };
         let is_kept = self.is_kept(name);
         assert_eq!(is_due, is_kept || is_contended);
-        state.history.evicted(name, is_kept && lock == held);
         state.model.evict(name, lock.clone(), now.micros());
         assert_eq!(is_kept, state.model.evicted(name).is_some(), "{name:?}: {lock:?}");
     }

@@ -4,7 +4,6 @@
 //! Every event of a key also happens to the model's key, and the engine is told of it in the way of the real server's
 //! events.
 
-use super::content::Content;
 use super::history::History;
 use super::keyspace::Keyspace;
 use super::model::{Client, Model, Reply, Waiting};
@@ -95,7 +94,7 @@ pub(super) struct State {
     /// Whether a command that may change a lock is being executed.
     pub(super) in_command: bool,
     /// An evicted lock that the engine must write again now.
-    pub(super) returning: Option<(LockName, Content)>,
+    pub(super) returning: Option<LockName>,
     pub(super) is_open: bool,
     pub(super) role: Role,
     pub(super) room: Room,
@@ -197,21 +196,18 @@ impl State {
     pub(super) fn restores(&mut self, name: LockName, value: &[u8], deadline: Option<Deadline>) {
         let has_run_out = deadline.is_some_and(|deadline| deadline.has_passed(self.now()));
         assert!(!has_run_out, "{name:?} was put back, but its lease has run out");
-        let (returning, lock) = self.returning.take().expect("it was evicted");
-        assert_eq!(returning, name);
-        self.history.restored(name, &lock);
+        assert_eq!(self.returning.take(), Some(name), "it was not evicted");
         self.model.put_back(name, self.now().micros());
         self.keys.put(name, value, deadline.map(Deadline::millis));
     }
 
     /// The engine has opened the key of an evicted lock, and does something else with it.
     pub(super) fn restores_nothing(&mut self) {
-        let Some((name, _)) = self.returning.take() else { return };
+        let Some(name) = self.returning.take() else { return };
         let was_there = self.model.keys.contains_key(&name);
         self.model.put_back(name, self.now().micros());
         let must_return = !was_there && self.model.keys.contains_key(&name);
         assert!(!must_return, "{name:?} was evicted, and is not put back");
-        self.history.evictions_forgotten(|evicted| evicted == name);
     }
 }
 
@@ -338,7 +334,6 @@ impl Server {
             state.model.bound.clear();
             state.model.unheard.clear();
             state.model.found_deaf.clear();
-            state.history.evictions_forgotten(|_| true);
         }
         match role {
             Role::Replica => self.engine.send_all_away(self, Error::Demoted),
@@ -374,7 +369,6 @@ impl Server {
         if !is_kept {
             // The other node has heard of the deletion.
             state.model.forget_evictions(|evicted| evicted == name);
-            state.history.evictions_forgotten(|evicted| evicted == name);
         }
     }
 
