@@ -28,6 +28,8 @@ pub(super) struct History {
     tickets: u64,
     /// Grants whose clients have left before they heard of them.
     unheard: BTreeMap<LockName, BTreeSet<u64>>,
+    /// The fences of all such grants.
+    undone: BTreeSet<u64>,
     /// All fences that a client was told of or has shown, for any lock.
     known: BTreeSet<u64>,
     /// The fences of each lock's holds that ended as they should, since the lock was last held by nobody.
@@ -105,13 +107,16 @@ impl History {
             !self.known.contains(&fence),
             "L1: {name:?} was given back, but somebody counts on {fence}"
         );
-        let is_unheard = self.unheard.get_mut(&name).is_some_and(|all| all.remove(&fence));
-        assert!(is_unheard, "L1: {fence}, another grant of {name:?}, was given back");
+        assert!(self.undone.contains(&fence), "L1: {name:?}: {fence} was given back");
+        if let Some(unheard) = self.unheard.get_mut(&name) {
+            unheard.remove(&fence);
+        }
     }
 
     /// The client of this grant left before it heard of the grant.
     pub(super) fn left_unheard(&mut self, name: LockName, fence: u64) {
         self.unheard.entry(name).or_default().insert(fence);
+        self.undone.insert(fence);
     }
 
     /// Unheard grants of these locks may stay until their leases end.

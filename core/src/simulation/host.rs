@@ -207,6 +207,8 @@ impl Lock for At<'_> {
     fn publish(&self, event: Event) {
         let state = &mut *self.server.state.borrow_mut();
         assert!(!state.is_open, "an event is published while a key is open");
+        let left = state.requested.as_ref().map_or(&state.half, |(_, left)| left);
+        assert!(left.is_empty(), "{event:?} is published before {left:?} are written");
         state.history.published(self.name, event);
     }
 
@@ -274,7 +276,11 @@ impl Key for Opened<'_> {
                     state.model = *state.undecided.take().expect("as it was before");
                     state.is_undone(asked);
                 }
+                state.half.clear();
                 return Err(Error::NotReplicated);
+            }
+            if requested.is_none() {
+                state.is_handed_on(name, grant.holder);
             }
             state.refuses = state.refuses.map(|more| more - 1);
             state.written.push((name, grant.fence));
@@ -349,6 +355,7 @@ impl State {
                         let is_its_own = holder == asker && shown.is_none_or(|shown| shown == fence);
                         assert!(is_its_own, "L3: {asker} released {name:?}, {shown:?}: {held:?}");
                         self.history.released(name, fence);
+                        self.history.known(fence);
                     }
                     None if granted.is_none() && before.lasts(held, now) => {
                         self.ends_by_itself(name, holder, fence);
@@ -363,6 +370,15 @@ impl State {
                 None => self.may_shorten(name, before, held, after, kept),
             }
         }
+    }
+
+    /// One of the locks of a waiter is written, and the others must follow.
+    fn is_handed_on(&mut self, name: LockName, owner: &str) {
+        if self.half.is_empty() {
+            let waiting = self.model.waiter_of(self.history.client_of(name, owner));
+            self.half = waiting.expect("it waits").asked.names.to_vec();
+        }
+        self.half.retain(|other| *other != name);
     }
 
     /// L1 to L4, as of the key itself.

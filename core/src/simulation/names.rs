@@ -1,6 +1,8 @@
 //! The locks that a request names.
 
 use crate::lock::{Name, Names as EngineNames};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
 
@@ -9,17 +11,23 @@ pub(super) type LockName = (i32, &'static str);
 
 pub(super) const KEYS: [&str; 6] = ["k0", "k1", "k2", "k3", "k4", "k5"];
 
+thread_local! {
+    static KNOWN: RefCell<BTreeSet<&'static [LockName]>> = const { RefCell::new(BTreeSet::new()) };
+}
+
 /// One lock or several, all of one database, in the order of the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Names {
-    all: [LockName; KEYS.len()],
-    count: usize,
-}
+pub(super) struct Names(&'static [LockName]);
 
 impl Names {
     pub(super) fn of(db: i32, keys: &[&'static str]) -> Self {
-        let all = std::array::from_fn(|at| (db, *keys.get(at).unwrap_or(&keys[0])));
-        Self { all, count: keys.len() }
+        let names: Vec<_> = keys.iter().map(|&key| (db, key)).collect();
+        KNOWN.with_borrow_mut(|known| {
+            if !known.contains(&names[..]) {
+                known.insert(names.clone().leak());
+            }
+            Self(known.get(&names[..]).expect("it is there"))
+        })
     }
 
     pub(super) fn one(name: LockName) -> Self {
@@ -27,7 +35,7 @@ impl Names {
     }
 
     pub(super) fn is_one(&self) -> bool {
-        self.count == 1
+        self.len() == 1
     }
 
     pub(super) fn meet(&self, others: &Self) -> bool {
@@ -36,7 +44,7 @@ impl Names {
 
     /// Whether these are the same locks, in any order.
     pub(super) fn are(&self, others: &[LockName]) -> bool {
-        self.count == others.len() && self.iter().all(|name| others.contains(name))
+        self.len() == others.len() && self.iter().all(|name| others.contains(name))
     }
 
     /// The keys after the first, as the engine knows them.
@@ -53,7 +61,7 @@ impl Deref for Names {
     type Target = [LockName];
 
     fn deref(&self) -> &[LockName] {
-        &self.all[..self.count]
+        self.0
     }
 }
 

@@ -201,7 +201,7 @@ impl Schedule {
         Self {
             has_tickets,
             weights,
-            dbs: rng.random_range(1..=2),
+            dbs: if most_names > 1 && rng.random_bool(0.7) { 1 } else { rng.random_range(1..=2) },
             keys: match most_names {
                 _ if is_crowd => 1,
                 1 => rng.random_range(1..=3),
@@ -232,9 +232,9 @@ impl Schedule {
             op = self.draw(kind, server);
         }
         // How long a grant is kept that nobody hears of depends on the moment of the announcement.
-        let is_steady = self.most_drift == 0 || !server.model.deaf.is_empty();
+        let is_deaf = !server.model.deaf.is_empty() || matches!(op, Some(Op::Hear(..)));
         Step {
-            drift: if is_steady { 0 } else { self.rng.random_range(0..self.most_drift) },
+            drift: if is_deaf { 0 } else { self.rng.random_range(0..=self.most_drift) },
             op: op.expect("one was drawn"),
             is_heard: self.unheard == 0 || !self.rng.random_ratio(self.unheard, 1_000),
             then_works: self.works_late == 0 || !self.rng.random_ratio(self.works_late, 1_000),

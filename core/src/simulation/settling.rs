@@ -45,14 +45,14 @@ impl Model {
         let asked = &waiting.asked;
         let is_admitted = |name: &LockName| {
             let live = self.live(*name, now);
-            let is_first = self.first_for(*name).is_some_and(|first| first == *waiting);
+            let is_first = self.first_for(*name).is_some_and(|first| first.client == waiting.client);
             is_first && live.is_some_and(|live| admit(&others(&live, asked.owner), asked.share))
         };
         asked.names.iter().all(is_admitted)
     }
 
     pub(super) fn has_turn(&self, waiting: &Waiting, now: u64) -> bool {
-        self.turn(waiting.asked.names[0], now).is_some_and(|next| next == *waiting)
+        self.turn(waiting.asked.names[0], now).is_some_and(|next| next.client == waiting.client)
     }
 
     /// Whether the key holds no lock, whatever was evicted.

@@ -116,6 +116,7 @@ impl Server {
         let Some(kept) = state.keys.kept.remove(&name) else { return };
         let is_contended = state.model.anyone_waits_for(name);
         assert_eq!(self.engine.is_contended(place), is_contended);
+        let is_marked = self.engine.with_queues(|queues| queues.is_marked(place));
         let held = state.model.keys.get(&name).cloned();
         let (is_due, lock) = if state.tells_what_it_evicts {
             let is_a_lock = |content: &Content| match content {
@@ -131,6 +132,9 @@ impl Server {
         };
         let is_kept = self.is_kept(name);
         assert_eq!(is_due, is_kept || is_contended);
+        let is_known = is_contended && !is_marked && !state.is_excused(name);
+        let is_held = !state.model.holders(name, now.micros()).is_empty();
+        assert!(is_kept || !is_held || !is_known, "{name:?} is forgotten: {held:?}");
         state.model.evict(name, lock.clone(), now.micros());
         assert_eq!(is_kept, state.model.evicted(name).is_some(), "{name:?}: {lock:?}");
     }

@@ -15,7 +15,7 @@ use crate::command::Error;
 use crate::engine::{Authority, Engine, WaiterGrant};
 use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Now, Room, Suspicion, WaiterId};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub(super) const MICROS_PER_MILLI: u64 = 1_000;
 
@@ -77,6 +77,8 @@ pub(super) struct State {
     pub(super) connection_of: BTreeMap<Client, u64>,
     /// The request that has been decided, and the locks that it has not written yet.
     pub(super) requested: Option<(Requested, Vec<LockName>)>,
+    /// The locks of a grant to a waiter that have not been written yet, although others have.
+    pub(super) half: Vec<LockName>,
     /// The locks that have been written for a grant, and its fence.
     pub(super) written: Vec<(LockName, u64)>,
     /// Which of the next writes of a grant is refused.
@@ -165,9 +167,14 @@ impl State {
     }
 
     /// The locks that have waiters.
-    pub(super) fn waited_for(&self) -> BTreeSet<LockName> {
-        let names = self.model.waiters.iter().flat_map(|waiting| waiting.asked.names.to_vec());
-        names.collect()
+    pub(super) fn waited_for(&self) -> Vec<LockName> {
+        let mut all = Vec::new();
+        for name in self.model.waiters.iter().flat_map(|waiting| waiting.asked.names.iter()) {
+            if !all.contains(name) {
+                all.push(*name);
+            }
+        }
+        all
     }
 
     /// The engine has turned to something else: everybody whose turn it was has been served.
@@ -231,6 +238,7 @@ impl Server {
             connection: None,
             connection_of: BTreeMap::new(),
             requested: None,
+            half: Vec::new(),
             written: Vec::new(),
             refuses: None,
             refused: None,
