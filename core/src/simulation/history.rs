@@ -36,6 +36,8 @@ pub(super) struct History {
     released: BTreeMap<LockName, BTreeSet<u64>>,
     /// The fences that were raised in that time, and what to.
     raised: BTreeMap<LockName, BTreeMap<u64, u64>>,
+    /// The locks that have changed hands, and no event says so yet.
+    unpublished: Vec<LockName>,
     /// The lock whose grant was published last, until a key is opened again.
     published: Option<LockName>,
 }
@@ -142,17 +144,25 @@ impl History {
         if let Event::Acquired | Event::HandedOff = event {
             self.published = Some(name);
         }
+        if event != Event::Lost {
+            self.unpublished.retain(|other| *other != name);
+        }
     }
 
-    pub(super) fn opened(&mut self) {
+    pub(super) fn changed_hands(&mut self, name: LockName) {
+        self.unpublished.push(name);
+    }
+
+    /// The rest of the grant was refused, so nobody is told of these locks.
+    pub(super) fn is_refused(&mut self) {
+        self.unpublished.clear();
+    }
+
+    /// A key is opened, of which something else may be told next. `half` has not been written yet.
+    pub(super) fn opened(&mut self, half: &[LockName]) {
+        let is_told = self.unpublished.is_empty() || !half.is_empty();
+        assert!(is_told, "nothing was published about {:?}", self.unpublished);
         self.published = None;
-    }
-
-    /// The databases of two locks of the same key are swapped. The other database may have a copy with the same fence
-    /// that was not released.
-    pub(super) fn swapped(&mut self, one: LockName, other: LockName) {
-        self.wrote(one);
-        self.wrote(other);
     }
 
     /// A client counts on this grant.

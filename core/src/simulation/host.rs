@@ -174,7 +174,7 @@ impl Lock for At<'_> {
         let state = &mut *self.server.state.borrow_mut();
         assert!(!state.is_open, "a key is opened while another is open");
         state.is_open = true;
-        state.history.opened();
+        state.history.opened(&state.half);
         let now = state.now().micros();
         if mode != Mode::Write {
             state.assert_settled();
@@ -207,7 +207,7 @@ impl Lock for At<'_> {
     fn publish(&self, event: Event) {
         let state = &mut *self.server.state.borrow_mut();
         assert!(!state.is_open, "an event is published while a key is open");
-        let left = state.requested.as_ref().map_or(&state.half, |(_, left)| left);
+        let left = &state.half;
         assert!(left.is_empty(), "{event:?} is published before {left:?} are written");
         state.history.published(self.name, event);
     }
@@ -277,6 +277,7 @@ impl Key for Opened<'_> {
                     state.is_undone(asked);
                 }
                 state.half.clear();
+                state.history.is_refused();
                 return Err(Error::NotReplicated);
             }
             if requested.is_none() {
@@ -356,6 +357,7 @@ impl State {
                         assert!(is_its_own, "L3: {asker} released {name:?}, {shown:?}: {held:?}");
                         self.history.released(name, fence);
                         self.history.known(fence);
+                        self.history.changed_hands(name);
                     }
                     None if granted.is_none() && before.lasts(held, now) => {
                         self.ends_by_itself(name, holder, fence);
@@ -413,11 +415,13 @@ impl State {
             "L1: {name:?} was granted to {holder}, who tolerates {share}, beside {others:?}"
         );
         self.history.granted(name, holder, fence, former.map(|former| former.fence), waiter);
+        self.history.changed_hands(name);
     }
 
     /// The engine ends a hold on its own account: its connection has ended, or nobody has heard of the grant.
     fn ends_by_itself(&mut self, name: LockName, holder: &str, fence: u64) {
         let now = self.now().micros();
+        self.history.changed_hands(name);
         if self.model.is_over(name, holder, fence) {
             self.history.released(name, fence);
             self.model.part(name, holder, fence, now);

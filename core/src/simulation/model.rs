@@ -90,7 +90,7 @@ pub(super) enum Verdict {
     Busy,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) keys: BTreeMap<LockName, Content>,
     /// In order of arrival.
@@ -128,27 +128,13 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn new() -> Self {
+        let (window_millis, most) = (1_000, usize::MAX);
         Self {
-            keys: BTreeMap::new(),
-            waiters: Vec::new(),
-            answers: Vec::new(),
-            most_waiters: usize::MAX,
-            most_waiters_per_lock: usize::MAX,
-            most_tickets: usize::MAX,
-            gave_up: Vec::new(),
-            elapsed: 0,
-            quarantine_ends: 0,
-            last_fence: 0,
-            seen: BTreeMap::new(),
-            seen_by_several: BTreeSet::new(),
-            evicted: BTreeMap::new(),
-            bound: Vec::new(),
-            may_be_forgotten: Vec::new(),
-            ended: BTreeMap::new(),
-            deaf: BTreeSet::new(),
-            found_deaf: BTreeMap::new(),
-            unheard: Vec::new(),
-            window_millis: 1_000,
+            most_waiters: most,
+            most_waiters_per_lock: most,
+            most_tickets: most,
+            window_millis,
+            ..Self::default()
         }
     }
 

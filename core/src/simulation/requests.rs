@@ -9,8 +9,7 @@ use super::world::{Server, State};
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Done, Lock, NoRoom, Taken, WaiterGrant};
 use crate::lock::{
-    Decision, Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Owner, Renewed, Room,
-    Share, Standing, TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
+    Decision, Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Owner, Renewed, Share, Standing, TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
 };
 
 /// A request of `LOCK.ACQUIRE`.
@@ -96,7 +95,7 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         for client in std::mem::take(&mut state.model.gave_up) {
             state.history.left(client);
         }
-        state.requested = Some((self.requested, self.names.to_vec()));
+        (state.requested, state.half) = (Some(self.requested), self.names.to_vec());
         drop(borrowed);
         let decision = self.request.decide(standings, now, fences);
         if decision.is_err() {
@@ -120,7 +119,7 @@ impl Server {
         let outcome = self.engine.change(self, &self.places(&watched.names), watched);
         let state = &mut *self.state.borrow_mut();
         state.assert_settled();
-        state.requested = None;
+        (state.requested, state.half) = (None, Vec::new());
         match outcome {
             Ok(done) => Some(done),
             Err(error) => {
@@ -206,10 +205,7 @@ impl Server {
         let Request { names, owner: asker, ttl, share, .. } = request;
         let (also, places) = (names.also(), self.places(&names));
         let engine_names = names.for_the_engine(&also);
-        let (since, room) = {
-            let state = self.state.borrow();
-            (state.monotonic(), state.room)
-        };
+        let since = self.state.borrow().monotonic();
         let (ttl, share) = (Ttl::from_millis(ttl).expect("a short lease"), Share::new(share));
         let share = share.expect("a small share");
         let ephemeral = grace.map(|grace| {
@@ -224,6 +220,7 @@ impl Server {
                 return self.take_ticket(client, &names, &wanted, &request);
             }
         };
+        let room = self.state.borrow().model.room(WaitKind::Blocked);
         let found = self.engine.has_room(self, engine_names, owner(asker), WaitKind::Blocked, room);
         if let Err(no_room) = found {
             return self.has_no_room(client, no_room);
@@ -253,8 +250,7 @@ impl Server {
         wanted: &Wanted<'_>,
         request: &TicketRequest<'_>,
     ) -> Begun {
-        let most = self.state.borrow().model.most_tickets;
-        let room = Room { connections: usize::MAX, for_all: most, per_lock: most };
+        let room = self.state.borrow().model.room(WaitKind::Ticket);
         // The model has decided already.
         let waiting = self.state.borrow().model.waiter_of(client);
         if let Some(waiting) = waiting {

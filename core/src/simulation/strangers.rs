@@ -103,7 +103,9 @@ impl Server {
             let (one, other) = ((one, key), (other, key));
             state.keys.swap(one, other);
             swap_entries(&mut state.model.keys, one, other);
-            state.history.swapped(one, other);
+            // The other database may have a copy with the same fence that was not released.
+            state.history.wrote(one);
+            state.history.wrote(other);
         }
         state.model.swap_evictions(one, other);
         state.model.swap_bound(one, other);

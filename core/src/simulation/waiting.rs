@@ -2,7 +2,7 @@
 
 use super::model::{Asked, Client, Model, Reply, Waiting};
 use super::names::LockName;
-use crate::lock::WaitKind;
+use crate::lock::{Room, WaitKind};
 
 impl Model {
     /// An owner waits once for a lock: in its former place for the same locks, or anew for others.
@@ -43,12 +43,17 @@ impl Model {
         let all = || self.waiters.iter().filter(|other| other.kind == new.kind);
         let places: usize = all().map(|other| other.asked.names.len()).sum();
         let of_lock = |name| all().filter(|other| other.asked.names.contains(name)).count();
-        let (for_all, per_lock) = match new.kind {
+        let Room { for_all, per_lock, .. } = self.room(new.kind);
+        places + new.asked.names.len() <= for_all
+            && new.asked.names.iter().all(|name| of_lock(name) < per_lock)
+    }
+
+    pub(super) fn room(&self, kind: WaitKind) -> Room {
+        let (for_all, per_lock) = match kind {
             WaitKind::Ticket => (self.most_tickets, self.most_tickets),
             WaitKind::Blocked => (self.most_waiters, self.most_waiters_per_lock),
         };
-        places + new.asked.names.len() <= for_all
-            && new.asked.names.iter().all(|name| of_lock(name) < per_lock)
+        Room { connections: usize::MAX, for_all, per_lock }
     }
 
     /// A release without a fence gives up its owner's ticket.

@@ -13,7 +13,7 @@ use super::schedule::EVERYTHING;
 use super::tally::Tally;
 use crate::command::Error;
 use crate::engine::{Authority, Engine, WaiterGrant};
-use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Now, Room, Suspicion, WaiterId};
+use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Now, Suspicion, WaiterId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -33,8 +33,9 @@ pub(super) const CONNECTIONS: usize = 3;
 /// How often the timer may ring until all is done for those who wait for several locks.
 const MOST_RINGS: usize = 500;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Role {
+    #[default]
     Primary,
     /// A primary under `CLIENT PAUSE`.
     Paused,
@@ -58,6 +59,7 @@ pub(super) struct Server {
     pub(super) state: RefCell<State>,
 }
 
+#[derive(Default)]
 pub(super) struct State {
     /// Whether the server announces an eviction while the value still exists.
     pub(super) tells_what_it_evicts: bool,
@@ -75,9 +77,9 @@ pub(super) struct State {
     pub(super) connection: Option<u64>,
     /// The connections that the holds of these clients are bound to.
     pub(super) connection_of: BTreeMap<Client, u64>,
-    /// The request that has been decided, and the locks that it has not written yet.
-    pub(super) requested: Option<(Requested, Vec<LockName>)>,
-    /// The locks of a grant to a waiter that have not been written yet, although others have.
+    /// The request that has been decided and not written yet.
+    pub(super) requested: Option<Requested>,
+    /// The locks that it, or a grant to a waiter, has not written yet.
     pub(super) half: Vec<LockName>,
     /// The locks that have been written for a grant, and its fence.
     pub(super) written: Vec<(LockName, u64)>,
@@ -99,7 +101,6 @@ pub(super) struct State {
     pub(super) returning: Option<LockName>,
     pub(super) is_open: bool,
     pub(super) role: Role,
-    pub(super) room: Room,
     /// A lock whose slot is being migrated to another node.
     pub(super) gone: Option<LockName>,
     /// How much is done before other clients get their turn.
@@ -111,8 +112,6 @@ pub(super) struct State {
     /// Whether the module is told of what happens to keys.
     pub(super) is_heard: bool,
     pub(super) keys: Keyspace,
-    /// Time that has passed, in microseconds. The wall clock may differ.
-    elapsed: u64,
     pub(super) wall: u64,
     /// How much time passes for the engine whenever it asks for the time, in microseconds. The server reads its own clock
     /// once for each command, and expires keys by that.
@@ -143,7 +142,7 @@ impl State {
     }
 
     pub(super) fn monotonic(&self) -> Monotonic {
-        Monotonic::from_micros(self.elapsed)
+        Monotonic::from_micros(self.model.elapsed)
     }
 
     pub(super) fn clocks(&self) -> Now {
@@ -160,10 +159,11 @@ impl State {
 
     /// The request that this write of the engine carries out.
     pub(super) fn takes_requested(&mut self, name: LockName) -> Option<Requested> {
-        let (requested, names) = self.requested.as_mut()?;
-        let at = names.iter().position(|other| *other == name)?;
-        names.remove(at);
-        Some(*requested)
+        let requested = self.requested?;
+        let at = self.half.iter().position(|other| *other == name)?;
+        self.half.remove(at);
+        self.requested = self.requested.filter(|_| !self.half.is_empty());
+        Some(requested)
     }
 
     /// The locks that have waiters.
@@ -228,43 +228,14 @@ impl Server {
         let state = State {
             tells_what_it_evicts,
             model: Model::new(),
-            history: History::default(),
-            answers: Vec::new(),
-            tally: Tally::default(),
-            parked: BTreeMap::new(),
-            in_flight: Vec::new(),
             connections: std::array::from_fn(|slot| u64::try_from(slot).expect("a few")),
             next_connection: u64::try_from(CONNECTIONS).expect("a few"),
-            connection: None,
-            connection_of: BTreeMap::new(),
-            requested: None,
-            half: Vec::new(),
-            written: Vec::new(),
-            refuses: None,
-            refused: None,
-            undecided: None,
-            settling: None,
-            named: 0,
-            in_command: false,
-            dies_at_once: false,
-            returning: None,
-            is_open: false,
-            role: Role::Primary,
-            room: Room { connections: usize::MAX, for_all: usize::MAX, per_lock: usize::MAX },
-            gone: None,
             at_once,
-            lag_millis: 0,
-            to_settle: Vec::new(),
             is_heard: true,
-            keys: Keyspace::default(),
-            elapsed: 0,
             wall,
-            drift: 0,
-            asked_at: Vec::new(),
-            excused: BTreeMap::new(),
-            paused_until: 0,
             quarantine_millis,
             told_at: wall,
+            ..State::default()
         };
         Self { engine: Engine::new(), state: RefCell::new(state) }
     }
@@ -272,8 +243,7 @@ impl Server {
     pub(super) fn passes(&self, micros: u64) {
         let state = &mut *self.state.borrow_mut();
         state.drifts();
-        state.elapsed += micros;
-        state.model.elapsed = state.elapsed;
+        state.model.elapsed += micros;
         state.wall += micros;
     }
 
@@ -355,7 +325,7 @@ impl Server {
                     fences.quarantine(monotonic, millis);
                 };
                 self.engine.with_fences(|| monotonic, begin);
-                state.model.quarantine_ends = state.elapsed + millis * MICROS_PER_MILLI;
+                state.model.quarantine_ends = state.model.elapsed + millis * MICROS_PER_MILLI;
                 state.paused_until = state.paused_until.max(state.model.quarantine_ends);
                 state.model.raise(floor.micros());
             }
@@ -391,7 +361,6 @@ impl Server {
 
     pub(super) fn makes_room(&self, for_all: usize, per_lock: usize, tickets: usize) {
         let state = &mut *self.state.borrow_mut();
-        state.room = Room { connections: usize::MAX, for_all, per_lock };
         state.model.most_waiters = for_all;
         state.model.most_waiters_per_lock = per_lock;
         state.model.most_tickets = tickets;
@@ -413,7 +382,7 @@ impl Server {
             let gap_millis = suspicion.gap_millis();
             let latest = clocks.wall.plus_millis(gap_millis);
             assert!(next.is_some_and(|next| next <= latest), "touched, and not looked at");
-            let until = state.elapsed + gap_millis * MICROS_PER_MILLI;
+            let until = state.model.elapsed + gap_millis * MICROS_PER_MILLI;
             let excused = state.excused.entry(name).or_insert(until);
             *excused = until.max(*excused);
         }
@@ -425,8 +394,7 @@ impl State {
     fn drifts(&mut self) {
         let passed = self.now().micros() - self.wall;
         self.asked_at.clear();
-        self.elapsed += passed;
-        self.model.elapsed = self.elapsed;
+        self.model.elapsed += passed;
         self.wall += passed;
         self.is_late(passed);
     }
@@ -447,7 +415,7 @@ impl State {
     }
 
     pub(super) fn unheard(&mut self, name: LockName) {
-        self.excused.insert(name, self.elapsed + RECHECK_MICROS);
+        self.excused.insert(name, self.model.elapsed + RECHECK_MICROS);
     }
 
     /// Called after every step. Records until when a waiter may be found waiting for a free lock.
@@ -457,15 +425,15 @@ impl State {
             Role::Paused | Role::Replica => PAUSE_MICROS,
             Role::Refusing => REFUSAL_MICROS,
         };
-        self.paused_until = self.paused_until.max(self.elapsed + micros);
+        self.paused_until = self.paused_until.max(self.model.elapsed + micros);
     }
 
     /// Whether the module may still defer its work.
     pub(super) fn is_paused(&self) -> bool {
-        self.elapsed <= self.paused_until
+        self.model.elapsed <= self.paused_until
     }
 
     pub(super) fn is_excused(&self, name: LockName) -> bool {
-        self.is_paused() || self.excused.get(&name).is_some_and(|&until| self.elapsed <= until)
+        self.is_paused() || self.excused.get(&name).is_some_and(|&until| self.model.elapsed <= until)
     }
 }
