@@ -4,7 +4,7 @@
 //! on its own account, [`host`](super::host) asks whether the reason is the end of a connection.
 
 use super::content::{Content, own};
-use super::model::{Client, Model, Reply, State, Waiting};
+use super::model::{Client, Model, Reply, Waiting};
 use super::names::{LockName, lock_name};
 use super::schedule::owner_named;
 use super::world::{MICROS_PER_MILLI, Server};
@@ -55,18 +55,16 @@ impl Model {
         end: u64,
         now: u64,
     ) {
-        if let State::Holds(live) = self.look(name, now)
-            && let Some(own) = own(&live, holder).filter(|own| own.fence == fence)
-        {
+        let own = self.own_live(name, holder, now);
+        if let Some(own) = own.filter(|own| own.fence == fence) {
             self.lease(name, own, Some(end), own.share, now);
         }
     }
 
     /// Ends a hold with its connection.
     pub(super) fn part(&mut self, name: LockName, holder: &str, fence: u64, now: u64) {
-        if let State::Holds(live) = self.look(name, now)
-            && let Some(own) = own(&live, holder).filter(|own| own.fence == fence)
-        {
+        let own = self.own_live(name, holder, now);
+        if let Some(own) = own.filter(|own| own.fence == fence) {
             self.end(name, own, now);
         }
     }

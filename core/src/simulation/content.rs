@@ -84,7 +84,8 @@ impl Lock {
                 None => value.push_str(&format!("{fence:016}:{holder}")),
                 Some(end) => {
                     let len = holder.len();
-                    value.push_str(&format!("{fence:016} {end:014} {share:05} {len:03}:{holder}\n"));
+                    value
+                        .push_str(&format!("{fence:016} {end:014} {share:05} {len:03}:{holder}\n"));
                 }
             }
         }
@@ -176,5 +177,14 @@ pub(super) fn has_expired(content: &Content, now: u64) -> bool {
     match content {
         Content::Lock(lock) => lock.expiry.is_some_and(|end| now / MICROS_PER_MILLI > end),
         Content::OtherType => false,
+    }
+}
+
+/// The holds in force. `None` if the key is no lock.
+pub(super) fn live_in(content: Option<&Content>, now: u64) -> Option<Vec<Held>> {
+    match content {
+        None => Some(Vec::new()),
+        Some(Content::Lock(lock)) => Some(lock.live(now)),
+        Some(Content::OtherType) => None,
     }
 }

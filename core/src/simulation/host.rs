@@ -11,9 +11,7 @@ use super::requests::Requested;
 use super::tickets::channel_named;
 use super::world::{Role, Server, State};
 use crate::command::Error;
-use crate::engine::{
-    Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning,
-};
+use crate::engine::{Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::lock::{
     Deadline, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name, Owner, Stored, Ttl,
     Value, WaitKind, Write,
@@ -181,10 +179,10 @@ impl Lock for At<'_> {
         }
         match mode {
             Mode::Read => {}
-            Mode::Peek => state.model.peeks(self.name, now),
+            Mode::Peek => state.model.learn(state.model.content(self.name), now),
             Mode::Look => {
                 state.settles(self.name);
-                state.model.sees(self.name, now);
+                state.model.learn(state.model.keys.get(&self.name).cloned(), now);
                 if state.model.is_quarantined() && state.model.is_free_now(self.name, now) {
                     state.model.seen.remove(&self.name);
                 } else if state.role != Role::Refusing || !state.model.has_work(self.name, now) {
@@ -194,7 +192,7 @@ impl Lock for At<'_> {
             Mode::Write => {
                 state.returning = state.model.evicted(self.name).map(|_| self.name);
                 if state.settling.is_some() {
-                    state.model.sees(self.name, now);
+                    state.model.learn(state.model.keys.get(&self.name).cloned(), now);
                 }
             }
         }
@@ -263,7 +261,8 @@ impl Key for Opened<'_> {
             self.content = state.keys.copy(name);
             return Ok(());
         }
-        let (before, content) = (lock_in(self.content.as_ref()), written(self.content.as_ref(), &write));
+        let (before, content) =
+            (lock_in(self.content.as_ref()), written(self.content.as_ref(), &write));
         let after = lock_in(content.as_ref());
         let is_grant = |held: &&Held| before.known_as(held.identity()).is_none();
         if let Some(grant) = after.holds.iter().find(is_grant)
@@ -353,7 +352,8 @@ impl State {
             let Some(kept) = after.known_as(held.identity()) else {
                 match requested {
                     Some(Requested::Release(asker, shown)) if before.lasts(held, now) => {
-                        let is_its_own = holder == asker && shown.is_none_or(|shown| shown == fence);
+                        let is_its_own =
+                            holder == asker && shown.is_none_or(|shown| shown == fence);
                         assert!(is_its_own, "L3: {asker} released {name:?}, {shown:?}: {held:?}");
                         self.history.released(name, fence);
                         self.history.known(fence);

@@ -197,7 +197,8 @@ fn acquire(server: &Server, client: Client, request: Request) {
 
 /// A command that may change locks first applies what has happened to them.
 fn settling(server: &Server, names: &Names, holder: &str, execute: impl FnOnce()) {
-    let is_dirty = |&&name: &&LockName| server.engine.with_queues(|queues| queues.is_marked(lock(name)));
+    let is_dirty =
+        |&&name: &&LockName| server.engine.with_queues(|queues| queues.is_marked(lock(name)));
     let mut state = server.state.borrow_mut();
     state.to_settle = names.iter().filter(is_dirty).copied().collect();
     state.in_command = true;

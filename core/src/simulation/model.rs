@@ -10,7 +10,9 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 use super::binding::{Bound, Wanted};
-use super::content::{Content, Held, LATEST, Lock, admit, has_run_out, others, own, tolerated};
+use super::content::{
+    Content, Held, LATEST, Lock, admit, has_run_out, live_in, others, own, tolerated,
+};
 use super::names::{LockName, Names};
 use super::tickets::Unheard;
 use super::world::MICROS_PER_MILLI;
@@ -60,13 +62,6 @@ pub(super) enum Waits {
     Block(u64),
     /// By a ticket that lasts this long, whose grant is published on this channel.
     Ticket(u64, Option<&'static str>),
-}
-
-/// The holds in force at some moment, or none because the key holds something else.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Holds(Vec<Held>),
-    NotALock,
 }
 
 /// A request for locks.
@@ -139,13 +134,7 @@ impl Model {
     }
 
     /// A client with a ticket is told so when the ticket is found to have kept its place.
-    pub(super) fn acquire(
-        &mut self,
-        client: Client,
-        asked: Asked,
-        waits: Option<Waits>,
-        now: u64,
-    ) {
+    pub(super) fn acquire(&mut self, client: Client, asked: Asked, waits: Option<Waits>, now: u64) {
         let Some(live) = self.look_at_all(&asked.names, now) else {
             return self.answer(client, Reply::WrongType);
         };
@@ -157,9 +146,7 @@ impl Model {
         let since = self.elapsed;
         let (kind, ttl, gives_up) = match waits {
             Waits::Block(0) => (WaitKind::Blocked, asked.ttl, None),
-            Waits::Block(millis) => {
-                (WaitKind::Blocked, asked.ttl, Some(in_millis(since, millis)))
-            }
+            Waits::Block(millis) => (WaitKind::Blocked, asked.ttl, Some(in_millis(since, millis))),
             // Nobody may come for the lock, so it is held no longer than the ticket would have lasted.
             Waits::Ticket(lasts, _) => {
                 (WaitKind::Ticket, asked.ttl.min(lasts), Some(in_millis(since, lasts)))
@@ -171,11 +158,7 @@ impl Model {
 
     /// The holds of each of these locks that are in force. `None` if one of them is no lock.
     pub(super) fn look_at_all(&mut self, names: &Names, now: u64) -> Option<Vec<Vec<Held>>> {
-        let live = |name: &LockName| match self.look(*name, now) {
-            State::Holds(live) => Some(live),
-            State::NotALock => None,
-        };
-        names.iter().map(live).collect()
+        names.iter().map(|name| self.look(*name, now)).collect()
     }
 
     /// All of the locks are granted, or none. `is_free_for_all` says whether nobody comes first.
@@ -232,10 +215,7 @@ impl Model {
     }
 
     pub(super) fn own_live(&mut self, name: LockName, owner: &str, now: u64) -> Option<Held> {
-        match self.look(name, now) {
-            State::Holds(live) => own(&live, owner),
-            State::NotALock => None,
-        }
+        own(&self.look(name, now)?, owner)
     }
 
     pub(super) fn release(
@@ -351,7 +331,7 @@ impl Model {
         asked: u64,
         now: u64,
     ) {
-        let State::Holds(live) = self.look(name, now) else {
+        let Some(live) = self.look(name, now) else {
             return self.answer(client, Reply::WrongType);
         };
         if asked > now + HORIZON_MICROS {
@@ -386,7 +366,8 @@ impl Model {
         is_undone: bool,
         now: u64,
     ) {
-        let State::Holds(live) = self.state(self.content(name), now) else {
+        self.learn(self.content(name), now);
+        let Some(live) = self.live(name, now) else {
             return self.answer(client, Reply::WrongType);
         };
         match own(&live, owner).filter(|own| fits(proof, own.fence) && !is_undone) {
@@ -400,7 +381,7 @@ impl Model {
 
     /// Undoes a grant that nobody heard of, if it is still in force.
     pub(super) fn take_back(&mut self, name: LockName, fence: u64, now: u64) {
-        if let State::Holds(live) = self.look(name, now)
+        if let Some(live) = self.look(name, now)
             && let Some(own) = live.into_iter().find(|held| held.fence == fence)
         {
             self.end(name, own, now);
@@ -409,7 +390,13 @@ impl Model {
 
     /// The engine has written the value without some holds that had run out, or with the ends that the key's expiry
     /// gives the others.
-    pub(super) fn forgets_run_out(&mut self, name: LockName, before: &Lock, after: &Lock, now: u64) {
+    pub(super) fn forgets_run_out(
+        &mut self,
+        name: LockName,
+        before: &Lock,
+        after: &Lock,
+        now: u64,
+    ) {
         for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
             let Content::Lock(lock) = content else { continue };
             for held in &before.holds {
@@ -488,12 +475,7 @@ impl Model {
     }
 
     pub(super) fn holders(&self, name: LockName, now: u64) -> Vec<(&'static str, u64)> {
-        match self.content(name) {
-            Some(Content::Lock(lock)) => {
-                lock.live(now).into_iter().map(|held| (held.holder, held.fence)).collect()
-            }
-            _ => Vec::new(),
-        }
+        self.live(name, now).unwrap_or_default().iter().map(Held::identity).collect()
     }
 
     /// Also the content of an evicted lock that is not written again yet.
@@ -501,20 +483,18 @@ impl Model {
         self.keys.get(&name).or_else(|| self.evicted.get(&name)).cloned()
     }
 
-    /// The state of a lock that may be changed: an evicted lock is written again first.
-    pub(super) fn look(&mut self, name: LockName, now: u64) -> State {
+    /// The holds in force of a lock that may be changed: an evicted lock is written again first. `None` if the key is no
+    /// lock.
+    pub(super) fn look(&mut self, name: LockName, now: u64) -> Option<Vec<Held>> {
         self.put_back(name, now);
-        self.state(self.keys.get(&name).cloned(), now)
+        self.learn(self.keys.get(&name).cloned(), now);
+        live_in(self.keys.get(&name), now)
     }
 
-    pub(super) fn state(&mut self, content: Option<Content>, now: u64) -> State {
-        match content {
-            None => State::Holds(Vec::new()),
-            Some(Content::OtherType) => State::NotALock,
-            Some(Content::Lock(lock)) => {
-                lock.holds.iter().for_each(|held| self.observe(held.fence, now));
-                State::Holds(lock.live(now))
-            }
+    /// A key is looked at.
+    pub(super) fn learn(&mut self, content: Option<Content>, now: u64) {
+        if let Some(Content::Lock(lock)) = content {
+            lock.holds.iter().for_each(|held| self.observe(held.fence, now));
         }
     }
 

@@ -4,12 +4,13 @@ use super::binding;
 use super::host::{At, LIMITS};
 use super::model::{Asked, Client, Model, Reply, Waits};
 use super::names::{Names, lock_name};
-use super::schedule::EVERYTHING;
+use super::schedule::{EVERYTHING, owner_named};
 use super::world::{Server, State};
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Done, Lock, NoRoom, Taken, WaiterGrant};
 use crate::lock::{
-    Decision, Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Owner, Renewed, Share, Standing, TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
+    Decision, Ephemeral, FenceClock, Grace, Holders, Moment, Owner, Renewed, Standing,
+    TicketRequest, Told, Wait, WaitKind, Waiter, Wanted,
 };
 
 /// A request of `LOCK.ACQUIRE`.
@@ -167,7 +168,7 @@ impl Server {
         self.state.borrow_mut().connection = None;
         match done {
             Some(Done { decision: decision @ Decision::Wait(wait), .. }) => {
-                match self.wait(client, request, wait, page.grace()) {
+                match self.wait(client, &names, &page, wait) {
                     Begun::Blocked | Begun::Refused => {}
                     Begun::Queued => {
                         self.hears(client, &names, page.reply(&decision).expect("a reply"));
@@ -198,35 +199,35 @@ impl Server {
     fn wait(
         &self,
         client: Client,
-        request: Request,
+        names: &Names,
+        page: &acquire::Request<'_>,
         wait: Wait<'_>,
-        grace: Option<Grace>,
     ) -> Begun {
-        let Request { names, owner: asker, ttl, share, .. } = request;
-        let (also, places) = (names.also(), self.places(&names));
+        let (also, places) = (names.also(), self.places(names));
         let engine_names = names.for_the_engine(&also);
-        let since = self.state.borrow().monotonic();
-        let (ttl, share) = (Ttl::from_millis(ttl).expect("a short lease"), Share::new(share));
-        let share = share.expect("a small share");
-        let ephemeral = grace.map(|grace| {
+        let wanted = page.wanted().expect("a good request");
+        let ephemeral = page.grace().map(|grace| {
             let connection = self.state.borrow().connection_of[&client];
             Ephemeral { connection, grace }
         });
         let patience = match wait {
             Wait::Block(patience) => patience,
             Wait::Ticket(ticket) => {
-                let wanted = Wanted { owner: owner(asker), ttl, share };
                 let request = TicketRequest { ticket, client: client.into(), ephemeral };
-                return self.take_ticket(client, &names, &wanted, &request);
+                return self.take_ticket(client, names, &wanted, &request);
             }
         };
-        let room = self.state.borrow().model.room(WaitKind::Blocked);
-        let found = self.engine.has_room(self, engine_names, owner(asker), WaitKind::Blocked, room);
+        let Wanted { owner, ttl, share } = wanted;
+        let (room, since) = {
+            let state = self.state.borrow();
+            (state.model.room(WaitKind::Blocked), state.monotonic())
+        };
+        let found = self.engine.has_room(self, engine_names, owner, WaitKind::Blocked, room);
         if let Err(no_room) = found {
             return self.has_no_room(client, no_room);
         }
         let waiter = Waiter {
-            owner: KeptOwner::from(owner(asker)),
+            owner: owner.into(),
             ttl,
             share,
             since,
@@ -234,7 +235,8 @@ impl Server {
             ephemeral,
             told: Told::Blocked(client),
         };
-        self.state.borrow_mut().history.joined(client, names, asker);
+        let asker = owner_named(owner.as_bytes());
+        self.state.borrow_mut().history.joined(client, *names, asker);
         let id = self.engine.join(self, engine_names, waiter);
         self.state.borrow_mut().parked.insert(client, id);
         for place in &places {

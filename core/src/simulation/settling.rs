@@ -1,6 +1,6 @@
 //! The model, continued: turns, what the engine sees of a lock, and evictions.
 
-use super::content::{Content, Held, admit, has_expired, has_run_out, others, own};
+use super::content::{Content, Held, admit, has_expired, has_run_out, live_in, others, own};
 use super::model::{Model, Reply, Verdict, Waiting};
 use super::names::LockName;
 use crate::lock::WaitKind;
@@ -32,20 +32,17 @@ impl Model {
         (self.is_admitted_to_all(&first, now) && !self.is_quarantined()).then_some(first)
     }
 
-    /// The holds in force. `None` if the key is no lock.
-    fn live(&self, name: LockName, now: u64) -> Option<Vec<Held>> {
-        match self.content(name) {
-            Some(Content::OtherType) => None,
-            Some(Content::Lock(lock)) => Some(lock.live(now)),
-            None => Some(Vec::new()),
-        }
+    /// The holds in force, also of an evicted lock. `None` if the key is no lock.
+    pub(super) fn live(&self, name: LockName, now: u64) -> Option<Vec<Held>> {
+        live_in(self.content(name).as_ref(), now)
     }
 
     fn is_admitted_to_all(&self, waiting: &Waiting, now: u64) -> bool {
         let asked = &waiting.asked;
         let is_admitted = |name: &LockName| {
             let live = self.live(*name, now);
-            let is_first = self.first_for(*name).is_some_and(|first| first.client == waiting.client);
+            let is_first =
+                self.first_for(*name).is_some_and(|first| first.client == waiting.client);
             is_first && live.is_some_and(|live| admit(&others(&live, asked.owner), asked.share))
         };
         asked.names.iter().all(is_admitted)
@@ -62,16 +59,6 @@ impl Model {
 
     pub(super) fn is_quarantined(&self) -> bool {
         self.elapsed < self.quarantine_ends
-    }
-
-    /// The key is looked at, and nothing is done.
-    pub(super) fn sees(&mut self, name: LockName, now: u64) {
-        let _state = self.state(self.keys.get(&name).cloned(), now);
-    }
-
-    /// A lock that may have been evicted is looked at, and nothing is done.
-    pub(super) fn peeks(&mut self, name: LockName, now: u64) {
-        let _state = self.state(self.content(name), now);
     }
 
     /// The lock has been settled as far as possible: the engine has seen what its key holds.

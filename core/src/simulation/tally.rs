@@ -5,42 +5,28 @@ use crate::engine::{Answer, Done};
 use crate::lock::{Decision, WaitKind};
 use crate::observe::Observer;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    grants: u64,
-    retries: u64,
-    hand_offs: u64,
-    waits_granted: u64,
-    waits_timed_out: u64,
-    waits_refused: u64,
-    tries_refused: u64,
-    releases: u64,
-    releases_refused: u64,
-    extends: u64,
-    extends_refused: u64,
-    queue_full: u64,
+macro_rules! tally {
+    ($($counter:ident)*) => {
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(super) struct Tally {
+            $($counter: u64,)*
+        }
+
+        impl Tally {
+            /// What the module has counted itself.
+            pub(super) fn of(observer: &Observer) -> Self {
+                Self { $($counter: observer.counters().$counter,)* }
+            }
+        }
+    };
+}
+
+tally! {
+    grants retries hand_offs waits_granted waits_timed_out waits_refused tries_refused
+    releases releases_refused extends extends_refused queue_full
 }
 
 impl Tally {
-    /// What the module has counted itself.
-    pub(super) fn of(observer: &Observer) -> Self {
-        let counters = observer.counters();
-        Self {
-            grants: counters.grants,
-            retries: counters.retries,
-            hand_offs: counters.hand_offs,
-            waits_granted: counters.waits_granted,
-            waits_timed_out: counters.waits_timed_out,
-            waits_refused: counters.waits_refused,
-            tries_refused: counters.tries_refused,
-            releases: counters.releases,
-            releases_refused: counters.releases_refused,
-            extends: counters.extends,
-            extends_refused: counters.extends_refused,
-            queue_full: counters.queue_full,
-        }
-    }
-
     /// Counts the outcome of a request whose client does not wait.
     pub(super) fn requested(&mut self, done: &Done<'_>, names: &Names) {
         let locks = count(names.len());

@@ -181,7 +181,10 @@ impl State {
     pub(super) fn assert_settled(&mut self) {
         let Some((name, since)) = self.settling.take() else { return };
         let left = self.model.turn(name, since).filter(|next| next.asked.names.is_one());
-        assert!(left.is_none() || self.at_once < EVERYTHING, "L5: {name:?}: {left:?} was not served");
+        assert!(
+            left.is_none() || self.at_once < EVERYTHING,
+            "L5: {name:?}: {left:?} was not served"
+        );
         self.model.settled(name, since);
     }
 
@@ -434,6 +437,7 @@ impl State {
     }
 
     pub(super) fn is_excused(&self, name: LockName) -> bool {
-        self.is_paused() || self.excused.get(&name).is_some_and(|&until| self.model.elapsed <= until)
+        self.is_paused()
+            || self.excused.get(&name).is_some_and(|&until| self.model.elapsed <= until)
     }
 }
