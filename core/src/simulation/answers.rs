@@ -46,10 +46,9 @@ impl State {
         };
         self.answers.extend(is_told(reply).map(|reply| (client, reply)));
         if reply == Reply::Replaced {
-            // The model and the history know already.
+            // The model knows already.
             return;
         }
-        self.history.left(client);
         let waiting = self.model.waiter_of(client).expect("it waits");
         let now = self.now().micros();
         match answer {

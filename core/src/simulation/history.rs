@@ -1,4 +1,4 @@
-//! What really happened to the locks, and whether it was allowed: L2, L4 and L5, each checked in the one place where it
+//! What really happened to the locks, and whether it was allowed: L2 and L5, each checked in the one place where it
 //! could be broken. L1 and L3 need no history: [`host`](super::host) checks them by what the key holds.
 //!
 //! Neither the queues nor the model are asked: the history records what the engine did to the keys and what clients were
@@ -6,26 +6,15 @@
 
 use super::content::Content;
 use super::keyspace::Keyspace;
-use super::model::Client;
-use super::names::{LockName, Names};
+use super::names::LockName;
 use crate::lock::{Fence, Lost, LostBy, Moment};
 use crate::observe::Event;
 use std::collections::{BTreeMap, BTreeSet};
-
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    names: Names,
-    owner: &'static str,
-    /// A smaller ticket came earlier.
-    ticket: u64,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// The largest fence that any client was told of, per lock.
     told: BTreeMap<LockName, u64>,
-    turns: BTreeMap<Client, Turn>,
-    tickets: u64,
     /// Grants whose clients have left before they heard of them.
     unheard: BTreeMap<LockName, BTreeSet<u64>>,
     /// The fences of all such grants.
@@ -43,29 +32,13 @@ pub(super) struct History {
 }
 
 impl History {
-    /// A new grant: to a client that waited, or to a request that was answered at once.
-    pub(super) fn granted(
-        &mut self,
-        name: LockName,
-        owner: &'static str,
-        fence: u64,
-        former: Option<u64>,
-        waiter: Option<Client>,
-    ) {
+    /// A new grant. `former` is the owner's hold that it replaces, at the owner's own request.
+    pub(super) fn granted(&mut self, name: LockName, fence: u64, former: Option<u64>) {
         let told = self.told.get(&name).copied().unwrap_or(0);
         assert!(fence > told, "L2: {name:?}: fence {fence} after {told}");
-        let turn = waiter.map(|client| self.turns[&client]);
-        let is_before = |other: &Turn| turn.is_none_or(|turn| other.ticket < turn.ticket);
-        let before = self.turns.iter().find(|(client, other)| {
-            waiter != Some(**client) && other.names.contains(&name) && is_before(other)
-        });
-        // A holder may take a tighter share ahead of the waiters.
-        assert!(
-            before.is_none() || former.is_some(),
-            "L4: {name:?} was granted to {owner}; {before:?} came before"
-        );
         // Whoever asks for more knows of its other locks by now.
-        self.known.extend(former.filter(|_| waiter.is_none()));
+        self.known.extend(former);
+        self.unpublished.push(name);
     }
 
     /// The key holds something else now, by whatever means.
@@ -177,33 +150,6 @@ impl History {
             let told = self.told.entry(name).or_default();
             *told = fence.max(*told);
         }
-    }
-
-    /// The client joins the queues, in the places of a former request of its owner if that was for the same locks.
-    pub(super) fn joined(&mut self, client: Client, names: Names, owner: &'static str) {
-        let is_former = |turn: &Turn| turn.owner == owner && turn.names.meet(&names);
-        let formers: Vec<_> = self.turns.values().filter(|turn| is_former(turn)).copied().collect();
-        self.turns.retain(|_, turn| !is_former(turn));
-        let ticket = match formers[..] {
-            [former] if former.names.are(&names) => former.ticket,
-            _ => {
-                self.tickets += 1;
-                self.tickets
-            }
-        };
-        self.turns.insert(client, Turn { names, owner, ticket });
-    }
-
-    /// The client that waits for the lock as this owner. An owner waits only once for a lock.
-    pub(super) fn client_of(&self, name: LockName, owner: &str) -> Client {
-        let is_it = |turn: &Turn| turn.names.contains(&name) && turn.owner == owner;
-        let mut turns = self.turns.iter();
-        *turns.find(|(_, turn)| is_it(turn)).expect("L4: who is granted the lock waits").0
-    }
-
-    /// The client does not wait any more.
-    pub(super) fn left(&mut self, client: Client) {
-        assert!(self.turns.remove(&client).is_some(), "{client} left, but did not wait");
     }
 }
 

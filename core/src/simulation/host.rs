@@ -377,8 +377,8 @@ impl State {
     /// One of the locks of a waiter is written, and the others must follow.
     fn is_handed_on(&mut self, name: LockName, owner: &str) {
         if self.half.is_empty() {
-            let waiting = self.model.waiter_of(self.history.client_of(name, owner));
-            self.half = waiting.expect("it waits").asked.names.to_vec();
+            let waiting = self.model.waits(name, owner);
+            self.half = waiting.expect("L4: who is granted the lock waits").asked.names.to_vec();
         }
         self.half.retain(|other| *other != name);
     }
@@ -395,7 +395,7 @@ impl State {
         let Held { holder, fence, share, .. } = *granted;
         let live = before.live(self.now().micros());
         let former = own(&live, holder);
-        let waiter = match requested {
+        match requested {
             Some(Requested::Raise(asker)) => {
                 let former = former.filter(|former| holder == asker && fence > former.fence);
                 let former = former.unwrap_or_else(|| panic!("L2 or L3: {asker} raised {name:?}"));
@@ -403,19 +403,18 @@ impl State {
             }
             Some(Requested::Acquire(asked)) => {
                 assert_eq!(asked.owner, holder, "L4: {name:?} is another owner's");
-                None
             }
-            None => Some(self.history.client_of(name, holder)),
+            None => {}
             other => panic!("{other:?} came to a grant"),
-        };
+        }
         let others = others(&live, holder);
         let is_kept = others.iter().all(|other| after.known_as(other.identity()).is_some());
         assert!(
             is_kept && admit(&others, share),
             "L1: {name:?} was granted to {holder}, who tolerates {share}, beside {others:?}"
         );
-        self.history.granted(name, holder, fence, former.map(|former| former.fence), waiter);
-        self.history.changed_hands(name);
+        let former = former.filter(|_| requested.is_some()).map(|former| former.fence);
+        self.history.granted(name, fence, former);
     }
 
     /// The engine ends a hold on its own account: its connection has ended, or nobody has heard of the grant.

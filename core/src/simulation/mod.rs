@@ -42,12 +42,12 @@ mod world;
 use crate::lock::{Monotonic, Told};
 use content::Content;
 use model::{Client, Reply};
-use names::{LockName, Names, lock};
-use requests::{Claim, Request};
+use names::lock;
+use requests::Request;
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use seeds::Trace;
 use tally::Tally;
-use world::{Role, Server};
+use world::Server;
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 2_000;
@@ -146,22 +146,13 @@ fn happen(server: &Server, client: Client, op: Op) {
             server.steps(-micros);
         }
         Op::TryInTransaction(request, lag_millis) => {
-            settling(server, &request.names, request.owner, || {
-                server.state.borrow_mut().lag_millis = lag_millis;
-                server.acquire(client, request);
-                server.state.borrow_mut().lag_millis = 0;
-            })
+            server.state.borrow_mut().lag_millis = lag_millis;
+            server.acquire(client, request);
+            server.state.borrow_mut().lag_millis = 0;
         }
-        Op::Release(claim) => {
-            settling(server, &claim.names, claim.owner, || server.release(client, claim))
-        }
-        Op::Extend(claim, ttl) => {
-            settling(server, &claim.names, claim.owner, || server.extend(client, claim, ttl))
-        }
-        Op::Raise(claim, fence) => {
-            let claim = Claim { names: Names::one(claim.names[0]), ..claim };
-            settling(server, &claim.names, claim.owner, || server.raise(client, claim, fence))
-        }
+        Op::Release(claim) => server.release(client, claim),
+        Op::Extend(claim, ttl) => server.extend(client, claim, ttl),
+        Op::Raise(claim, fence) => server.raise(client, claim, fence),
         Op::Check(claim) => server.check(client, claim),
         Op::Disconnect(slot) => server.disconnects(slot),
         Op::Leave(client) => server.leaves(client),
@@ -185,7 +176,7 @@ fn happen(server: &Server, client: Client, op: Op) {
 }
 
 fn acquire(server: &Server, client: Client, request: Request) {
-    settling(server, &request.names, request.owner, || server.acquire(client, request));
+    server.acquire(client, request);
     let is_unseen = |&name| server.engine.with_queues(|queues| queues.is_marked(lock(name)));
     let waits = server.state.borrow().parked.contains_key(&client);
     // A lock stays marked while it can admit more waiters than one turn may serve.
@@ -193,31 +184,6 @@ fn acquire(server: &Server, client: Client, request: Request) {
     // Of several locks, one may expire while the others are looked at.
     let joined_blindly = waits && request.names.is_one() && request.names.iter().any(is_unseen);
     assert!(!joined_blindly || may_have_left_some, "joined blindly");
-}
-
-/// A command that may change locks first applies what has happened to them.
-fn settling(server: &Server, names: &Names, holder: &str, execute: impl FnOnce()) {
-    let is_dirty =
-        |&&name: &&LockName| server.engine.with_queues(|queues| queues.is_marked(lock(name)));
-    let mut state = server.state.borrow_mut();
-    state.to_settle = names.iter().filter(is_dirty).copied().collect();
-    state.in_command = true;
-    let now = state.now().micros();
-    if state.role == Role::Primary {
-        for &name in names.iter() {
-            state.model.part_pending(name, holder, now);
-        }
-    }
-    drop(state);
-    execute();
-    let state = &mut *server.state.borrow_mut();
-    state.assert_settled();
-    state.in_command = false;
-    // Several locks are settled for as long as one may be.
-    if names.is_one() || state.at_once == EVERYTHING {
-        assert!(state.to_settle.is_empty(), "{:?} were not settled", state.to_settle);
-    }
-    state.to_settle.clear();
 }
 
 fn assert_same(server: &Server) {

@@ -95,8 +95,6 @@ pub(super) struct Model {
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_lock: usize,
     pub(super) most_tickets: usize,
-    /// The clients whose tickets the last request gave up.
-    pub(super) gave_up: Vec<Client>,
     /// The time that has passed, whatever the wall clock says. Patience is measured by this.
     pub(super) elapsed: u64,
     /// Nothing is granted before this time.

@@ -3,9 +3,9 @@
 use super::binding;
 use super::host::{At, LIMITS};
 use super::model::{Asked, Client, Model, Reply, Waits};
-use super::names::{Names, lock_name};
+use super::names::{LockName, Names, lock, lock_name};
 use super::schedule::{EVERYTHING, owner_named};
-use super::world::{Server, State};
+use super::world::{Role, Server, State};
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Done, Lock, NoRoom, Taken, WaiterGrant};
 use crate::lock::{
@@ -88,14 +88,10 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         let state = &mut *borrowed;
         state.assert_settled();
         state.restores_nothing();
-        let is_all = state.at_once == EVERYTHING || self.names.is_one();
-        assert!(state.to_settle.is_empty() || !is_all, "decided before {:?}", state.to_settle);
+        assert!(!state.must_settle(&self.names), "decided before {:?}", state.to_settle);
         state.written.clear();
         state.undecided = state.refuses.map(|_| Box::new(state.model.clone()));
         (self.model)(&mut state.model, now.micros());
-        for client in std::mem::take(&mut state.model.gave_up) {
-            state.history.left(client);
-        }
         (state.requested, state.half) = (Some(self.requested), self.names.to_vec());
         drop(borrowed);
         let decision = self.request.decide(standings, now, fences);
@@ -117,16 +113,31 @@ impl Server {
         client: Client,
         watched: &'r Watched<'_, R, M>,
     ) -> Option<Done<'r>> {
+        self.begins(&watched.names, watched.owner().expect("an owner"));
         let outcome = self.engine.change(self, &self.places(&watched.names), watched);
         let state = &mut *self.state.borrow_mut();
         state.assert_settled();
-        (state.requested, state.half) = (None, Vec::new());
+        assert!(!state.must_settle(&watched.names), "{:?} were not settled", state.to_settle);
+        (state.requested, state.half, state.in_command) = (None, Vec::new(), false);
         match outcome {
             Ok(done) => Some(done),
             Err(error) => {
                 state.is_refused(client, error, &watched.model);
                 None
             }
+        }
+    }
+
+    /// A command that may change locks first applies what has happened to them.
+    fn begins(&self, names: &Names, asker: Owner<'_>) {
+        let is_dirty =
+            |&&name: &&LockName| self.engine.with_queues(|queues| queues.is_marked(lock(name)));
+        let state = &mut *self.state.borrow_mut();
+        state.to_settle = names.iter().filter(is_dirty).copied().collect();
+        state.in_command = true;
+        let now = state.now().micros();
+        for &name in names.iter().filter(|_| state.role == Role::Primary) {
+            state.model.part_pending(name, owner_named(asker.as_bytes()), now);
         }
     }
 
@@ -168,7 +179,9 @@ impl Server {
         self.state.borrow_mut().connection = None;
         match done {
             Some(Done { decision: decision @ Decision::Wait(wait), .. }) => {
-                match self.wait(client, &names, &page, wait) {
+                let begun = self.wait(client, &names, &page, wait);
+                self.state.borrow_mut().assert_settled();
+                match begun {
                     Begun::Blocked | Begun::Refused => {}
                     Begun::Queued => {
                         self.hears(client, &names, page.reply(&decision).expect("a reply"));
@@ -235,8 +248,6 @@ impl Server {
             ephemeral,
             told: Told::Blocked(client),
         };
-        let asker = owner_named(owner.as_bytes());
-        self.state.borrow_mut().history.joined(client, *names, asker);
         let id = self.engine.join(self, engine_names, waiter);
         self.state.borrow_mut().parked.insert(client, id);
         for place in &places {
@@ -253,11 +264,6 @@ impl Server {
         request: &TicketRequest<'_>,
     ) -> Begun {
         let room = self.state.borrow().model.room(WaitKind::Ticket);
-        // The model has decided already.
-        let waiting = self.state.borrow().model.waiter_of(client);
-        if let Some(waiting) = waiting {
-            self.state.borrow_mut().history.joined(client, *names, waiting.asked.owner);
-        }
         let also = names.also();
         let engine_names = names.for_the_engine(&also);
         let taken = match self.engine.renew_ticket(self, engine_names, wanted, request) {
@@ -319,26 +325,27 @@ impl Server {
     }
 
     pub(super) fn raise(&self, client: Client, claim: Claim, asked: u64) {
-        let (name, asker) = (claim.names[0], claim.owner);
+        let (names, asker) = (claim.names, claim.owner);
+        let name = names[0];
         let asked_word = asked.to_string();
         let words = [b"", name.1.as_bytes(), asker.as_bytes(), asked_word.as_bytes()];
         let page = raise::Request::parse(&words).expect("a good request");
         let watched = Watched {
             request: &page,
             requested: Requested::Raise(asker),
-            names: Names::one(name),
+            names,
             server: self,
             model: |model: &mut Model, now| model.raise_hold(client, name, asker, asked, now),
         };
         if let Some(done) = self.commands(client, &watched) {
-            self.hears(client, &watched.names, raise::reply(&done.decision));
+            self.hears(client, &names, raise::reply(&done.decision));
         }
     }
 
     pub(super) fn check(&self, client: Client, claim: Claim) {
         let Claim { names, owner: asker, fence } = claim;
-        let (name, names) = (names[0], Names::one(names[0]));
-        let words = shown(Claim { names, ..claim }, None);
+        let name = names[0];
+        let words = shown(claim, None);
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let page = check::Request::parse(&words).expect("a good request");
         let now = self.state.borrow().now().micros();
@@ -366,7 +373,6 @@ impl Server {
     pub(super) fn leaves(&self, client: Client) {
         let mut state = self.state.borrow_mut();
         let id = state.parked.remove(&client).expect("it waits");
-        state.history.left(client);
         state.model.leave(client);
         drop(state);
         assert_eq!(self.engine.leave(self, id), Some(client));
@@ -417,6 +423,11 @@ impl Server {
 }
 
 impl State {
+    /// Whether some of the locks must still be settled. Several are settled for as long as one may be.
+    fn must_settle(&self, names: &Names) -> bool {
+        !self.to_settle.is_empty() && (names.is_one() || self.at_once == EVERYTHING)
+    }
+
     fn is_refused(&mut self, client: Client, error: Error, model: &impl Fn(&mut Model, u64)) {
         let now = self.now().micros();
         let reply = match error {

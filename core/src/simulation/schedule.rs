@@ -285,8 +285,10 @@ impl Schedule {
             }
             Kind::Release => Op::Release(self.claim(server)),
             Kind::Extend => Op::Extend(self.claim(server), self.millis(self.longest_lease)),
-            Kind::Raise => Op::Raise(self.claim(server), self.fence_of_another_server(server)),
-            Kind::Check => Op::Check(self.claim(server)),
+            Kind::Raise => {
+                Op::Raise(self.claim_of_one(server), self.fence_of_another_server(server))
+            }
+            Kind::Check => Op::Check(self.claim_of_one(server)),
             Kind::Put => Op::Put(self.name(), self.content(server)),
             Kind::Delete => Op::Delete(self.name()),
             Kind::ExpireAt => Op::ExpireAt(self.name(), self.deadline(server)),
@@ -364,6 +366,11 @@ impl Schedule {
             _ => Some(fence),
         };
         Claim { names, owner, fence }
+    }
+
+    fn claim_of_one(&mut self, server: &State) -> Claim {
+        let claim = self.claim(server);
+        Claim { names: Names::of(claim.names[0].0, &[claim.names[0].1]), ..claim }
     }
 
     /// Usually all locks of a grant, in any order. Sometimes one too many, or only one.

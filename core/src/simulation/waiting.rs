@@ -59,8 +59,7 @@ impl Model {
     /// A release without a fence gives up its owner's ticket.
     pub(super) fn gives_up_ticket(&mut self, name: LockName, owner: &str) {
         let ticket = self.waits(name, owner).filter(|waiting| waiting.kind == WaitKind::Ticket);
-        let left = ticket.and_then(|ticket| self.leave(ticket.client));
-        self.gave_up.extend(left.map(|left| left.client));
+        ticket.map(|ticket| self.leave(ticket.client));
     }
 
     /// A client leaves its queue. Another function says what the client is told, if anything.
