@@ -5,8 +5,7 @@
 
 use super::content::{Content, own};
 use super::model::{Client, Model, Reply, Waiting};
-use super::names::{LockName, lock_name};
-use super::schedule::owner_named;
+use super::names::{LockName, lock_name, owner_named};
 use super::world::{MICROS_PER_MILLI, Server};
 use crate::lock::{Ephemeral, Name, Owner, WaitKind};
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
-use super::schedule::owner_named;
+use super::names::owner_named;
 use super::world::MICROS_PER_MILLI;
 use crate::lock::Stored;
 

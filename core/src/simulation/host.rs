@@ -196,7 +196,7 @@ impl Lock for At<'_> {
                 }
             }
         }
-        let content = state.keys.copy(self.name);
+        let content = state.keys.kept.get(&self.name).cloned();
         Opened { server: self.server, name: self.name, content }
     }
 
@@ -258,7 +258,7 @@ impl Key for Opened<'_> {
         let (name, now) = (self.name, state.now().micros());
         if let Write::Restore(seen) = write {
             state.restores(name, &seen.value, seen.deadline);
-            self.content = state.keys.copy(name);
+            self.content = state.keys.kept.get(&name).cloned();
             return Ok(());
         }
         let (before, content) =
@@ -287,10 +287,8 @@ impl Key for Opened<'_> {
         }
         state.model.forgets_run_out(name, &before, &after, now);
         state.changes(name, requested, &before, &after);
-        match &content {
-            Some(kept) => drop(state.keys.kept.insert(name, kept.clone())),
-            None => state.keys.remove(name),
-        }
+        state.keys.kept.remove(&name);
+        state.keys.kept.extend(content.clone().map(|kept| (name, kept)));
         self.content = content;
         Ok(())
     }

@@ -44,33 +44,13 @@ impl Keyspace {
         self.kept.get(&name).map_or(Stored::Nothing, Kept::stored)
     }
 
-    pub(super) fn copy(&self, name: LockName) -> Option<Kept> {
-        self.kept.get(&name).cloned()
-    }
-
     pub(super) fn put(&mut self, name: LockName, value: &[u8], deadline: Option<u64>) {
         self.kept.insert(name, Kept::Text { value: value.into(), deadline });
-    }
-
-    pub(super) fn remove(&mut self, name: LockName) {
-        self.kept.remove(&name);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.kept.len()
-    }
-
-    pub(super) fn names(&self) -> Vec<LockName> {
-        self.kept.keys().copied().collect()
     }
 
     pub(super) fn has_expired(&self, name: LockName, at_millis: u64) -> bool {
         let kept = self.kept.get(&name);
         matches!(kept, Some(Kept::Text { deadline: Some(deadline), .. }) if at_millis > *deadline)
-    }
-
-    pub(super) fn swap(&mut self, one: LockName, other: LockName) {
-        swap_entries(&mut self.kept, one, other);
     }
 }
 

@@ -50,7 +50,6 @@ use tally::Tally;
 use world::Server;
 
 const SEEDS: u64 = 2_000;
-const STEPS: usize = 2_000;
 
 #[test]
 fn the_queues_do_what_the_model_says_and_l1_to_l5_hold() {
@@ -68,7 +67,7 @@ fn run(seed: u64, mut trace: Trace<'_>) {
             trace(line.to_string());
         }
     };
-    for number in 0..STEPS {
+    for number in 0..schedule.steps {
         let step = schedule.next(&server);
         server.step_begins(step.drift);
         let micros = server.state.borrow().wall;
@@ -195,7 +194,7 @@ fn assert_same(server: &Server) {
         "the answers, and the model's"
     );
     assert_eq!(
-        keys.len(),
+        keys.kept.len(),
         model.keys.len(),
         "the keys, and the model's: {keys:?} {:?}",
         model.keys

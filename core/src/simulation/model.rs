@@ -386,30 +386,6 @@ impl Model {
         }
     }
 
-    /// The engine has written the value without some holds that had run out, or with the ends that the key's expiry
-    /// gives the others.
-    pub(super) fn forgets_run_out(
-        &mut self,
-        name: LockName,
-        before: &Lock,
-        after: &Lock,
-        now: u64,
-    ) {
-        for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
-            let Content::Lock(lock) = content else { continue };
-            for held in &before.holds {
-                match after.known_as(held.identity()) {
-                    None if !before.lasts(held, now) => lock.holds.retain(|other| other != held),
-                    Some(kept) if held.own_end.is_some() && kept.own_end == before.end(held) => {
-                        let same = lock.holds.iter_mut().filter(|other| *other == held);
-                        same.for_each(|other| other.own_end = kept.own_end);
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-
     fn grant(&mut self, client: Client, asked: Asked, now: u64) {
         let fence = self.next_fence(now);
         if fence > LAST_FENCE {

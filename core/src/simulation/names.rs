@@ -1,10 +1,11 @@
-//! The locks that a request names.
+//! The locks that a request names, and the names of owners.
 
 use crate::lock::{Name, Names as EngineNames};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::LazyLock;
 
 /// A database and a key in it.
 pub(super) type LockName = (i32, &'static str);
@@ -79,4 +80,16 @@ pub(super) fn lock(name: LockName) -> Name<'static> {
 pub(super) fn lock_name(name: Name<'_>) -> LockName {
     let key = KEYS.into_iter().find(|key| key.as_bytes() == name.key);
     (name.db, key.expect("a key that there is"))
+}
+
+pub(super) const CROWD: usize = 400;
+
+pub(super) static OWNERS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| (0..CROWD).map(|number| &*format!("owner{number}").leak()).collect());
+
+/// An owner's name, from `owner` and its number.
+pub(super) fn owner_named(name: &[u8]) -> &'static str {
+    let number =
+        str::from_utf8(name).ok().and_then(|name| name.strip_prefix("owner")?.parse().ok());
+    OWNERS[number.unwrap_or(usize::MAX)]
 }

@@ -3,8 +3,8 @@
 use super::binding;
 use super::host::{At, LIMITS};
 use super::model::{Asked, Client, Model, Reply, Waits};
-use super::names::{LockName, Names, lock, lock_name};
-use super::schedule::{EVERYTHING, owner_named};
+use super::names::{LockName, Names, lock, lock_name, owner_named};
+use super::schedule::EVERYTHING;
 use super::world::{Role, Server, State};
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Done, Lock, NoRoom, Taken, WaiterGrant};

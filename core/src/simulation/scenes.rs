@@ -158,11 +158,11 @@ fn a_hold_whose_connection_ended_in_a_pause_ends_soon_after_the_pause() {
     server.becomes(Role::Paused);
     server.disconnects(0);
     server.work();
-    assert_eq!(server.state.borrow().keys.len(), 1);
+    assert_eq!(server.state.borrow().keys.kept.len(), 1);
     server.becomes(Role::Primary);
     server.passes(20_000);
     server.work();
-    assert_eq!(server.state.borrow().keys.len(), 0);
+    assert_eq!(server.state.borrow().keys.kept.len(), 0);
     assert!(!server.engine.has_bindings() && server.is_at_rest());
 }
 
@@ -188,7 +188,7 @@ fn what_was_bound_at_a_primary_is_forgotten_by_a_replica() {
     server.state.borrow_mut().model.bound.clear();
     server.work();
     assert!(!server.engine.has_bindings());
-    assert_eq!(server.state.borrow().keys.len(), 1, "its primary decides");
+    assert_eq!(server.state.borrow().keys.kept.len(), 1, "its primary decides");
 }
 
 #[test]
@@ -216,11 +216,11 @@ fn an_evicted_lock_is_held() {
     let server = server();
     server.acquire(ALICE, asks(A));
     server.evict(K);
-    assert_eq!(server.state.borrow().keys.len(), 0);
+    assert_eq!(server.state.borrow().keys.kept.len(), 0);
     assert_eq!(holders(&server), [A]);
     assert!(holds(&server, A));
     server.work();
-    assert_eq!(server.state.borrow().keys.len(), 1);
+    assert_eq!(server.state.borrow().keys.kept.len(), 1);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! What happens next: random, but all from one seed.
 //!
-//! Every seed has its own habits: how many locks and owners, how long the leases, which events happen and how often. A
-//! schedule in which everything happens all the time would never get anywhere. Names are few and times short, so that
-//! everything meets everything.
+//! Every seed has its own habits: how many steps, locks and owners, whether requests name several locks, how long the
+//! leases, which events happen and how often. A schedule in which everything happens all the time would never get
+//! anywhere. Names are few and times short, so that everything meets everything.
 
 use super::chance::{clock_step, pick, weighted, weights};
 use super::content::Content;
 use super::model::{Client, Waits};
-use super::names::{KEYS, LockName, Names};
+use super::names::{CROWD, KEYS, LockName, Names, OWNERS};
 use super::requests::{Claim, Request};
 use super::tickets::CHANNELS;
 use super::world::{CONNECTIONS, Role, Server, State};
@@ -15,17 +15,11 @@ use crate::lock::{Fence, Suspicion, WaitKind};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use std::sync::LazyLock;
 
 const FEW: usize = 5;
-const CROWD: usize = 400;
 
 /// More than there ever is to do.
 pub(super) const EVERYTHING: usize = 2 * CROWD;
-
-static OWNERS: LazyLock<Vec<&'static str>> =
-    LazyLock::new(|| (0..CROWD).map(|number| &*format!("owner{number}").leak()).collect());
-
 /// November 2025, and one second before the last fence, in microseconds.
 const USUAL_START: u64 = 1_763_000_000_000_000;
 const LATE_START: u64 = (1 << 53) - 1_000_000;
@@ -155,15 +149,10 @@ const USUAL: [(Kind, u32, bool); 30] = [
     (Kind::RefuseWrite, 20, false),
 ];
 
-/// An owner's name, from `owner` and its number.
-pub(super) fn owner_named(name: &[u8]) -> &'static str {
-    let number =
-        str::from_utf8(name).ok().and_then(|name| name.strip_prefix("owner")?.parse().ok());
-    OWNERS[number.unwrap_or(usize::MAX)]
-}
-
 pub(super) struct Schedule {
     rng: SmallRng,
+    /// Most schedules are short, because habits matter more than length.
+    pub(super) steps: usize,
     weights: Vec<(Kind, u32)>,
     has_tickets: bool,
     dbs: i32,
@@ -199,6 +188,7 @@ impl Schedule {
         let most_names = if is_crowd { 1 } else { *pick(&mut rng, &[1, 1, 2, 4]) };
         let has_tickets = weights.iter().any(|(kind, _)| matches!(kind, Kind::Ticket));
         Self {
+            steps: if is_crowd { 2_000 } else { *pick(&mut rng, &[500, 500, 500, 2_000, 5_000]) },
             has_tickets,
             weights,
             dbs: if most_names > 1 && rng.random_bool(0.7) { 1 } else { rng.random_range(1..=2) },
@@ -370,7 +360,7 @@ impl Schedule {
 
     fn claim_of_one(&mut self, server: &State) -> Claim {
         let claim = self.claim(server);
-        Claim { names: Names::of(claim.names[0].0, &[claim.names[0].1]), ..claim }
+        Claim { names: Names::one(claim.names[0]), ..claim }
     }
 
     /// Usually all locks of a grant, in any order. Sometimes one too many, or only one.
@@ -380,16 +370,17 @@ impl Schedule {
         name: LockName,
         holder: Option<(&'static str, u64)>,
     ) -> Names {
-        if self.most_names == 1 {
-            return Names::one(name);
-        }
         let now = server.clocks().wall.micros();
         let is_granted = |key: &&'static str| {
             let holders = server.model.holders((name.0, key), now);
             holder.is_some_and(|holder| holders.contains(&holder))
         };
-        let mut keys: Vec<_> = KEYS[..self.keys].iter().copied().filter(is_granted).collect();
-        if keys.is_empty() || self.rng.random_ratio(1, 8) {
+        let all = KEYS[..self.keys].iter().copied();
+        let mut keys: Vec<_> = all.filter(is_granted).take(self.most_names).collect();
+        if keys.is_empty() {
+            keys.push(name.1);
+        }
+        if self.most_names > 1 && self.rng.random_ratio(1, 8) {
             keys.extend(KEYS[..self.keys].iter().find(|key| !keys.contains(*key)));
         }
         self.again(Names::of(name.0, &keys))
@@ -473,16 +464,11 @@ impl Schedule {
         (self.db(), KEYS[self.rng.random_range(0..self.keys)])
     }
 
-    /// Some of the locks, in any order.
     fn names(&mut self) -> Names {
-        let db = self.db();
-        if self.most_names == 1 {
-            return Names::of(db, &[KEYS[self.rng.random_range(0..self.keys)]]);
-        }
         let mut keys = KEYS[..self.keys].to_vec();
         keys.shuffle(&mut self.rng);
         keys.truncate(self.rng.random_range(1..=self.most_names));
-        Names::of(db, &keys)
+        Names::of(self.db(), &keys)
     }
 
     fn one_of(&mut self, len: usize) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! The model, continued: turns, what the engine sees of a lock, and evictions.
 
-use super::content::{Content, Held, admit, has_expired, has_run_out, live_in, others, own};
+use super::content::{Content, Held, Lock, admit, has_expired, has_run_out, live_in, others, own};
 use super::model::{Model, Reply, Verdict, Waiting};
 use super::names::LockName;
 use crate::lock::WaitKind;
@@ -115,6 +115,30 @@ impl Model {
             }
         }
         verdict
+    }
+
+    /// The engine has written the value without some holds that had run out, or with the ends that the key's expiry
+    /// gives the others.
+    pub(super) fn forgets_run_out(
+        &mut self,
+        name: LockName,
+        before: &Lock,
+        after: &Lock,
+        now: u64,
+    ) {
+        for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
+            let Content::Lock(lock) = content else { continue };
+            for held in &before.holds {
+                match after.known_as(held.identity()) {
+                    None if !before.lasts(held, now) => lock.holds.retain(|other| other != held),
+                    Some(kept) if held.own_end.is_some() && kept.own_end == before.end(held) => {
+                        let same = lock.holds.iter_mut().filter(|other| *other == held);
+                        same.for_each(|other| other.own_end = kept.own_end);
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// The server evicts a key. If the key held this lock, and the lease lasts, the lock is written again later.

@@ -101,7 +101,7 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         for key in KEYS {
             let (one, other) = ((one, key), (other, key));
-            state.keys.swap(one, other);
+            swap_entries(&mut state.keys.kept, one, other);
             swap_entries(&mut state.model.keys, one, other);
             // The other database may have a copy with the same fence that was not released.
             state.history.wrote(one);
@@ -149,15 +149,7 @@ impl Server {
 
     /// The server's own search for expired keys.
     pub(super) fn remove_expired(&self) {
-        let state = self.state.borrow();
-        let now = state.wall_millis();
-        let expired: Vec<_> = state
-            .keys
-            .names()
-            .into_iter()
-            .filter(|&name| state.keys.has_expired(name, now))
-            .collect();
-        drop(state);
-        expired.into_iter().for_each(|name| self.delete(name));
+        let names: Vec<_> = self.state.borrow().keys.kept.keys().copied().collect();
+        names.into_iter().for_each(|name| self.remove_if_expired(name));
     }
 }

@@ -153,10 +153,6 @@ impl State {
         self.wall / MICROS_PER_MILLI
     }
 
-    fn may_write(&self) -> bool {
-        self.role == Role::Primary
-    }
-
     /// The request that this write of the engine carries out.
     pub(super) fn takes_requested(&mut self, name: LockName) -> Option<Requested> {
         let requested = self.requested?;
@@ -299,7 +295,7 @@ impl Server {
     pub(super) fn remove_if_expired(&self, name: LockName) {
         let state = self.state.borrow();
         let at_millis = state.wall_millis() - state.lag_millis;
-        let has_expired = state.may_write() && state.keys.has_expired(name, at_millis);
+        let has_expired = state.role == Role::Primary && state.keys.has_expired(name, at_millis);
         drop(state);
         if has_expired {
             self.delete(name);
