@@ -60,7 +60,7 @@ impl Content {
         }
         let ended = |line: &&str| line[17..31] == *"00000000000000";
         let held = |line: &str| Held {
-            holder: owner_named(line[42..].as_bytes()),
+            holder: owner_named(&line.as_bytes()[42..]),
             fence: number(&line[..16]),
             own_end: Some(number(&line[17..31])),
             share: u32::try_from(number(&line[32..37])).expect("a share"),
@@ -109,7 +109,7 @@ impl Lock {
         self.holds.iter().find(|held| held.identity() == identity)
     }
 
-    pub(super) fn to_change(&mut self, identity: Identity) -> &mut Held {
+    pub(super) fn changeable(&mut self, identity: Identity) -> &mut Held {
         self.holds.iter_mut().find(|held| held.identity() == identity).expect("a hold in force")
     }
 

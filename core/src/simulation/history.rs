@@ -27,6 +27,8 @@ pub(super) struct History {
     raised: BTreeMap<LockName, BTreeMap<u64, u64>>,
     /// The locks that have changed hands, and no event says so yet.
     unpublished: Vec<LockName>,
+    /// The fences of holds that a grant at their owner's request has replaced, until that is published.
+    replaced: Vec<u64>,
     /// The lock whose grant was published last, until a key is opened again.
     published: Option<LockName>,
 }
@@ -36,9 +38,8 @@ impl History {
     pub(super) fn granted(&mut self, name: LockName, fence: u64, former: Option<u64>) {
         let told = self.told.get(&name).copied().unwrap_or(0);
         assert!(fence > told, "L2: {name:?}: fence {fence} after {told}");
-        // Whoever asks for more knows of its other locks by now.
-        self.known.extend(former);
         self.unpublished.push(name);
+        self.replaced.extend(former);
     }
 
     /// The key holds something else now, by whatever means.
@@ -119,6 +120,8 @@ impl History {
         }
         if event != Event::Lost {
             self.unpublished.retain(|other| *other != name);
+            // Whoever is given more knows of its other locks by now.
+            self.known.extend(self.replaced.drain(..));
         }
     }
 
@@ -129,6 +132,7 @@ impl History {
     /// The rest of the grant was refused, so nobody is told of these locks.
     pub(super) fn is_refused(&mut self) {
         self.unpublished.clear();
+        self.replaced.clear();
     }
 
     /// A key is opened, of which something else may be told next. `half` has not been written yet.

@@ -277,7 +277,7 @@ impl Model {
         self.seen.remove(&name);
         let lock = self.lock(name);
         let end = end.unwrap_or(LATEST);
-        let held = lock.to_change(own.identity());
+        let held = lock.changeable(own.identity());
         (held.own_end, held.share) = (Some(end), share);
         if own.own_end.is_none() {
             lock.expiry = Some(end);
@@ -343,7 +343,7 @@ impl Model {
         if fence != own.fence {
             let lock = self.lock(name);
             let end = lock.end(&own);
-            let held = lock.to_change(own.identity());
+            let held = lock.changeable(own.identity());
             held.fence = fence;
             if held.own_end.is_some() {
                 lock.expires_with(Some((owner, fence)), end.unwrap_or(0), now);
