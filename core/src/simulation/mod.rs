@@ -88,9 +88,10 @@ fn run(seed: u64, mut trace: Trace<'_>) {
         });
         if then_works && server.is_at_rest() {
             assert_nobody_waits_in_vain(&server);
-            let state = server.state.borrow();
+            let state = &mut *server.state.borrow_mut();
             if !state.is_paused() {
-                state.history.assert_none_is_unheard(&state.keys, state.now());
+                let now = state.now();
+                state.history.assert_none_is_unheard(&state.keys, now);
             }
         }
         let mut state = server.state.borrow_mut();
