@@ -226,7 +226,9 @@ impl Drop for Opened<'_> {
     fn drop(&mut self) {
         let state = &mut *self.server.state.borrow_mut();
         state.is_open = false;
-        state.restores_nothing();
+        if !std::thread::panicking() {
+            state.restores_nothing();
+        }
     }
 }
 

@@ -204,7 +204,7 @@ impl Schedule {
             longest_patience: if is_crowd { 3_000 } else { *pick(&mut rng, &[5, 40, 500]) },
             shares: pick::<&[u32]>(&mut rng, &[&[1], &[0, 0, 0, 1], &[3], &[0, 1, 2, 3, 5]]),
             ephemerals: *pick(&mut rng, &[0, 300, 700, 1_000]),
-            works_late: *pick(&mut rng, &[0, 0, 300]),
+            works_late: *pick(&mut rng, &[0, 300]),
             unheard: *pick(&mut rng, &[0, 0, 0, 200]),
             at_once: *pick(&mut rng, &[EVERYTHING, EVERYTHING, 2, 1]),
             quarantine_millis: *pick(&mut rng, &[0, 0, 20, 200]),
