@@ -124,10 +124,6 @@ impl Server {
 }
 
 impl At<'_> {
-    fn is_gone(&self) -> bool {
-        self.is_gone_in(&self.server.state.borrow())
-    }
-
     fn is_gone_in(&self, state: &State) -> bool {
         state.gone == Some(self.name)
     }
@@ -144,7 +140,8 @@ impl Lock for At<'_> {
     }
 
     fn may_read(&self) -> Authority {
-        if self.is_gone() { Authority::NotOurs } else { Authority::Yes }
+        let is_gone = self.is_gone_in(&self.server.state.borrow());
+        if is_gone { Authority::NotOurs } else { Authority::Yes }
     }
 
     fn may_write(&self, initiator: Initiator) -> Authority {

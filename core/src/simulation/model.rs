@@ -142,15 +142,16 @@ impl Model {
             return self.serve(client, asked, verdict, now);
         };
         let since = self.elapsed;
-        let (kind, ttl, gives_up) = match waits {
-            Waits::Block(0) => (WaitKind::Blocked, asked.ttl, None),
-            Waits::Block(millis) => (WaitKind::Blocked, asked.ttl, Some(in_millis(since, millis))),
+        let patience = |millis| Some(since + millis * MICROS_PER_MILLI);
+        let (kind, ttl, gives_up, channel) = match waits {
+            Waits::Block(0) => (WaitKind::Blocked, asked.ttl, None, None),
+            Waits::Block(millis) => (WaitKind::Blocked, asked.ttl, patience(millis), None),
             // Nobody may come for the lock, so it is held no longer than the ticket would have lasted.
-            Waits::Ticket(lasts, _) => {
-                (WaitKind::Ticket, asked.ttl.min(lasts), Some(in_millis(since, lasts)))
+            Waits::Ticket(lasts, channel) => {
+                (WaitKind::Ticket, asked.ttl.min(lasts), patience(lasts), channel)
             }
         };
-        let (asked, channel) = (Asked { ttl, ..asked }, waits.channel());
+        let asked = Asked { ttl, ..asked };
         self.wait(Waiting { client, asked, kind, since, gives_up, asked_at: since, channel });
     }
 
@@ -475,10 +476,6 @@ impl Model {
     pub(super) fn answer(&mut self, client: Client, reply: Reply) {
         self.answers.push((client, reply));
     }
-}
-
-fn in_millis(now: u64, millis: u64) -> u64 {
-    now + millis * MICROS_PER_MILLI
 }
 
 /// A request that shows a fence wants exactly that grant.

@@ -7,7 +7,7 @@ use super::names::{LockName, Names, lock, lock_name, owner_named};
 use super::schedule::EVERYTHING;
 use super::world::{Role, Server, State};
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
-use crate::engine::{Done, Lock, NoRoom, Taken, WaiterGrant};
+use crate::engine::{Done, Lock, Taken, WaiterGrant};
 use crate::lock::{
     Decision, Ephemeral, FenceClock, Grace, Holders, Moment, Owner, Renewed, Standing,
     TicketRequest, Told, Wait, WaitKind, Waiter, Wanted,
@@ -236,8 +236,8 @@ impl Server {
             (state.model.room(WaitKind::Blocked), state.monotonic())
         };
         let found = self.engine.has_room(self, engine_names, owner, WaitKind::Blocked, room);
-        if let Err(no_room) = found {
-            return self.has_no_room(client, no_room);
+        if found.is_err() {
+            return self.has_no_room(client);
         }
         let waiter = Waiter {
             owner: owner.into(),
@@ -276,15 +276,14 @@ impl Server {
         match taken {
             Ok(Taken::Queued) => Begun::Queued,
             Ok(Taken::Over) => Begun::Over,
-            Err(no_room) => self.has_no_room(client, no_room),
+            Err(_no_room) => self.has_no_room(client),
         }
     }
 
-    fn has_no_room(&self, client: Client, no_room: NoRoom) -> Begun {
-        self.state.borrow_mut().tally.had_no_room();
-        match no_room {
-            NoRoom::ForThisLock | NoRoom::OnTheServer => self.answers(client, Reply::QueueFull),
-        }
+    fn has_no_room(&self, client: Client) -> Begun {
+        let state = &mut *self.state.borrow_mut();
+        state.tally.had_no_room();
+        state.answers.push((client, Reply::QueueFull));
         Begun::Refused
     }
 
@@ -414,10 +413,7 @@ impl Server {
 
     fn hears_how_many(&self, client: Client, reply: command::Reply<'_>) {
         let command::Reply::Integer(count) = reply else { panic!("{client} was told {reply:?}") };
-        self.answers(client, Reply::Count(usize::try_from(count).expect("a few")));
-    }
-
-    fn answers(&self, client: Client, reply: Reply) {
+        let reply = Reply::Count(usize::try_from(count).expect("a few"));
         self.state.borrow_mut().answers.push((client, reply));
     }
 }

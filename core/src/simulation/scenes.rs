@@ -299,16 +299,12 @@ fn a_request_whose_client_cannot_wait_is_a_try_that_was_refused() {
     assert_eq!(server.engine.with_observer(|observer| observer.counters().tries_refused), 1);
 }
 
-fn names(keys: &[&'static str]) -> Names {
-    Names::of(0, keys)
-}
-
 #[test]
 fn where_one_of_many_locks_stays_held_the_others_are_not_asked_for() {
     let server = server();
     let [.., last] = KEYS;
-    server.acquire(ALICE, Request { names: names(&[last]), ..asks(A) });
-    server.acquire(BOB, Request { names: names(&KEYS), ..waits(B) });
+    server.acquire(ALICE, Request { names: Names::of(0, &[last]), ..asks(A) });
+    server.acquire(BOB, Request { names: Names::of(0, &KEYS), ..waits(B) });
     for key in KEYS {
         server.passes(3_000);
         server.state.borrow_mut().named = 0;
@@ -317,7 +313,7 @@ fn where_one_of_many_locks_stays_held_the_others_are_not_asked_for() {
         // Each lock that was named earlier is looked at once more.
         assert!(server.state.borrow().named < KEYS.len(), "{key}: others were looked at in vain");
     }
-    server.release(ALICE, Claim { names: names(&[last]), owner: A, fence: None });
+    server.release(ALICE, Claim { names: Names::of(0, &[last]), owner: A, fence: None });
     let state = server.state.borrow();
     for key in KEYS {
         assert_eq!(state.model.holders((0, key), state.wall)[0].0, B);
@@ -329,12 +325,12 @@ fn a_lease_that_ends_while_several_locks_are_looked_at_is_extended_with_the_othe
     let server = server();
     let [first, last] = [KEYS[0], KEYS[1]];
     for (client, key, ttl) in [(ALICE, first, 5), (BOB, last, 50)] {
-        server.acquire(client, Request { names: names(&[key]), ttl, ..asks(A) });
+        server.acquire(client, Request { names: Names::of(0, &[key]), ttl, ..asks(A) });
     }
     server.passes(4_500);
     // The first lease is over if the engine asks for the time once more.
     server.step_begins(2_000);
-    server.extend(CAROL, Claim { names: names(&[first, last]), owner: A, fence: None }, 30);
+    server.extend(CAROL, Claim { names: Names::of(0, &[first, last]), owner: A, fence: None }, 30);
     let state = server.state.borrow();
     for key in [first, last] {
         assert_eq!(state.model.holders((0, key), state.wall)[0].0, A, "{key} is not held");

@@ -180,16 +180,4 @@ impl Model {
     pub(super) fn forget_evictions(&mut self, is_gone: impl Fn(LockName) -> bool) {
         self.evicted.retain(|&name, _| !is_gone(name));
     }
-
-    pub(super) fn swap_evictions(&mut self, one: i32, other: i32) {
-        let moved = std::mem::take(&mut self.evicted).into_iter().map(|((db, key), lock)| {
-            let db = match db {
-                db if db == one => other,
-                db if db == other => one,
-                db => db,
-            };
-            ((db, key), lock)
-        });
-        self.evicted = moved.collect();
-    }
 }

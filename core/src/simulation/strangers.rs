@@ -103,11 +103,11 @@ impl Server {
             let (one, other) = ((one, key), (other, key));
             swap_entries(&mut state.keys.kept, one, other);
             swap_entries(&mut state.model.keys, one, other);
+            swap_entries(&mut state.model.evicted, one, other);
             // The other database may have a copy with the same fence that was not released.
             state.history.wrote(one);
             state.history.wrote(other);
         }
-        state.model.swap_evictions(one, other);
         state.model.swap_bound(one, other);
         self.engine.swapped(one, other);
     }

@@ -1,6 +1,6 @@
 //! Tickets that end, whose clients are told only of a grant, and channels without subscribers.
 
-use super::model::{Asked, Client, Model, Waiting, Waits};
+use super::model::{Asked, Client, Model, Waiting};
 use super::names::Names;
 use super::world::MICROS_PER_MILLI;
 
@@ -10,16 +10,6 @@ pub(super) const CHANNELS: [&str; 2] = ["one", "two"];
 pub(super) fn channel_named(name: &[u8]) -> &'static str {
     let channel = CHANNELS.into_iter().find(|channel| channel.as_bytes() == name);
     channel.expect("a channel that there is")
-}
-
-impl Waits {
-    /// Where the grant is published.
-    pub(super) const fn channel(self) -> Option<&'static str> {
-        match self {
-            Self::Ticket(_, channel) => channel,
-            Self::Block(_) => None,
-        }
-    }
 }
 
 /// A grant that was published on a channel without subscribers.
