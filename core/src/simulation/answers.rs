@@ -65,6 +65,7 @@ impl State {
                 let now = (deadline.millis() - waiting.asked.ttl) * MICROS_PER_MILLI;
                 let verdict = self.model.serve_waiter(&waiting, now);
                 assert_eq!(verdict, Verdict::Again(*fence_number), "{waiting:?}");
+                self.history.known(*fence_number);
                 if kind == WaitKind::Blocked {
                     waiting.asked.names.iter().for_each(|name| self.told(*name, *fence_number));
                 }
