@@ -7,14 +7,11 @@ use super::host::{LockKey, Server};
 use super::inner_command::InnerCommand;
 use super::locks::LOCKS;
 use super::respond::respond;
-use super::wait::{self, Block};
-use super::{authority, channel, command_filter, guard, guarded_keys, held_reply, slots, ticket};
+use super::{authority, channel, command_filter, guard, guarded_keys, held_reply, slots};
 use leasehold_core::cluster::Slot;
 use leasehold_core::command::{Also, Decide, Error, Reply, check, guard as guard_page};
-use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
-use leasehold_core::lock::{
-    Checked, Grace, Hold, Moment, Name, Names, Proof, Queues, Stored, Ticket, Wanted,
-};
+use leasehold_core::engine::{Authority, Done, Key, Lock, Mode};
+use leasehold_core::lock::{Checked, Hold, Moment, Name, Proof, Queues, Stored};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -121,7 +118,7 @@ impl Call {
         command_filter::hear_of_call(command.name(), || command.arguments());
         if reply.is_promise() {
             held_reply::wait(self.ctx, &reply)?;
-            self.answered.set(true);
+            self.replies_later();
             return Ok(());
         }
         self.answered.set(true);
@@ -164,34 +161,6 @@ impl Call {
         Ok(())
     }
 
-    /// Blocks the client until its turn. Replies nil where clients cannot block.
-    pub(super) fn wait(
-        &self,
-        keys: &[LockKey<'_>],
-        names: Names<'_>,
-        wanted: &Wanted<'_>,
-        block: Block,
-    ) -> Result<(), Error> {
-        if wait::wait(self.ctx, keys, names, wanted, block)? {
-            self.answered.set(true);
-        } else {
-            self.reply(&Reply::Nil);
-        }
-        Ok(())
-    }
-
-    /// Queues the owner, or renews its ticket.
-    pub(super) fn take_ticket(
-        &self,
-        keys: &[LockKey<'_>],
-        names: Names<'_>,
-        wanted: &Wanted<'_>,
-        ticket: Ticket<'_>,
-        grace: Option<Grace>,
-    ) -> Result<Taken, Error> {
-        ticket::take(self.ctx, keys, names, wanted, ticket, grace)
-    }
-
     /// Whether the client may publish on this channel.
     pub(super) fn check_channel(&self, channel: &[u8]) -> Result<(), Error> {
         channel::check(self.ctx, channel)
@@ -200,6 +169,11 @@ impl Call {
     pub(super) fn reply(&self, reply: &Reply<'_>) {
         self.answered.set(true);
         respond(self.ctx, reply);
+    }
+
+    /// The client is blocked, and has its reply when it is unblocked.
+    pub(super) fn replies_later(&self) {
+        self.answered.set(true);
     }
 
     /// The key of the lock: the first argument of every command that takes a lock.

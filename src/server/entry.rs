@@ -1,20 +1,13 @@
 //! The commands, as the server calls them. Each parses its words, opens the key, and replies with what the core says.
 
-use super::call::Call;
 use super::ffi::api::status;
-use super::host::LockKey;
 use super::locks::LOCKS;
-use super::wait::Block;
 use super::{call, clock, config, keys, random_owner};
 use leasehold_core::command::{
-    Decide, Error, Reply, acquire, check, extend, guard, help, holders, info, log, raise, release,
-    top, waiters,
+    Reply, acquire, check, extend, guard, help, holders, info, log, raise, release, top, waiters,
 };
-use leasehold_core::engine::{Lock, Taken};
-use leasehold_core::lock::{Decision, Names, Wait};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
-use std::slice;
 
 /// The signature of every command.
 pub(super) type Entry =
@@ -35,50 +28,13 @@ pub(super) extern "C" fn acquire(
         if let Some(channel) = request.channel() {
             call.check_channel(channel)?;
         }
-        let mut done = call.change(request.also(), &request)?;
-        if let Decision::Wait(wait) = done.decision {
-            match begin_to_wait(call, &request, wait)? {
-                None => return Ok(()),
-                Some(Taken::Queued) => {}
-                Some(Taken::Over) => done = call.change(request.also(), &request)?,
-            }
+        let done = call.change(request.also(), &request)?;
+        match request.reply(&done.decision)? {
+            Some(reply) => call.reply(&reply),
+            None => call.replies_later(),
         }
-        call.reply(&request.reply(&done.decision)?);
         Ok(())
     })
-}
-
-/// The request cannot be granted now. Returns `None` if the client has its reply or waits for it. Not inlined, to keep
-/// the code away from requests that are granted at once.
-#[inline(never)]
-fn begin_to_wait(
-    call: &Call,
-    request: &acquire::Request<'_>,
-    wait: Wait<'_>,
-) -> Result<Option<Taken>, Error> {
-    match request.also() {
-        None => wait_for(call, slice::from_ref(&call.key()?), &[], request, wait),
-        Some(also) => wait_for(call, &call.keys(also)?, &also.keys, request, wait),
-    }
-}
-
-fn wait_for(
-    call: &Call,
-    keys: &[LockKey<'_>],
-    also: &[&[u8]],
-    request: &acquire::Request<'_>,
-    wait: Wait<'_>,
-) -> Result<Option<Taken>, Error> {
-    let names = Names { first: keys.first().ok_or(Error::WrongArity)?.name(), also };
-    let (wanted, grace) = (request.wanted()?, request.grace());
-    match wait {
-        Wait::Block(patience) => {
-            let block = Block { patience, minted: request.is_minted(), grace };
-            call.wait(keys, names, &wanted, block)?;
-            Ok(None)
-        }
-        Wait::Ticket(ticket) => call.take_ticket(keys, names, &wanted, ticket, grace).map(Some),
-    }
 }
 
 pub(super) extern "C" fn release(

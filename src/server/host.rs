@@ -1,14 +1,21 @@
 //! The real server, as the host of the [engine](leasehold_core::engine).
 
-use super::blocked_client::BlockedClient;
+use super::blocked_client::{self, BlockedClient};
 use super::ffi::api::{api, status};
 use super::ffi::string::{OwnedString, bytes_of};
 use super::ffi::{client, log};
 use super::key::OpenKey;
-use super::{authority, channel, clock, config, connections, slots};
+use super::locks::LOCKS;
+use super::{
+    authority, channel, clock, command_filter, config, connections, eviction, room, slots, wait,
+};
 use leasehold_core::command::{Error, acquire};
-use leasehold_core::engine::{Announced, Answer, Authority, Host, Initiator, Lock, Mode, Warning};
-use leasehold_core::lock::{KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner};
+use leasehold_core::engine::{
+    Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning,
+};
+use leasehold_core::lock::{
+    KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner, Room, Told, WaitKind, WaiterId,
+};
 use leasehold_core::observe::Event;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
@@ -38,8 +45,36 @@ impl Host for Server {
         config::limits()
     }
 
+    fn room(&self, kind: WaitKind) -> Room {
+        match kind {
+            WaitKind::Blocked => room::room_for_clients(self.ctx),
+            WaitKind::Ticket => room::room_for_tickets(),
+        }
+    }
+
+    fn may_block(&self) -> bool {
+        !authority::denies_blocking(self.ctx)
+    }
+
+    fn block(&self, is_minted: bool) -> Result<BlockedClient, Error> {
+        wait::block(self.ctx, is_minted)
+    }
+
+    fn waits(&self, id: WaiterId) {
+        LOCKS.with_queues(|queues| match queues.waiter(id).map(|waiter| &waiter.told) {
+            Some(Told::Blocked(client)) => blocked_client::remember(client.handle.address(), id),
+            Some(Told::Ticket(_)) | None => {}
+        });
+        command_filter::install(self.ctx);
+        eviction::somebody_waits(self.ctx);
+    }
+
+    fn client_id(&self) -> u64 {
+        client::id(self.ctx)
+    }
+
     fn connection(&self) -> Option<u64> {
-        let id = client::id(self.ctx);
+        let id = self.client_id();
         client::is_connected(self.ctx, id).then_some(id)
     }
 
@@ -172,16 +207,13 @@ impl Lock for LockKey<'_> {
         authority::to_write(self.ctx, self.string(), initiator)
     }
 
-    fn prepare(&self) {
-        slots::prepare();
-    }
-
     fn open(&self, mode: Mode) -> OpenKey<'_> {
-        OpenKey::open(self.ctx, self.string(), mode)
-    }
-
-    fn about_to_grant(&self) {
-        slots::about_to_grant(self.name.key);
+        let is_expected = mode == Mode::Write && slots::expects(self.name.key);
+        let key = OpenKey::open(self.ctx, self.string(), mode);
+        if is_expected && key.stored().may_be_granted(clock::now()) {
+            slots::lift_for_expected();
+        }
+        key
     }
 
     fn publish(&self, event: Event) {

@@ -75,6 +75,5 @@ mod server_settings;
 mod slot_probe;
 mod slots;
 mod throttle;
-mod ticket;
 mod version;
 mod wait;

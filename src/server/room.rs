@@ -43,7 +43,7 @@ pub(super) fn look(ctx: *mut RedisModuleCtx) {
 }
 
 /// Reads `maxclients` again, unless that was done a moment ago.
-pub(super) fn look_again(ctx: *mut RedisModuleCtx) {
+fn look_again(ctx: *mut RedisModuleCtx) {
     let now = clock::monotonic();
     let is_recent = |looked| now.millis_since(looked) < MILLIS_BETWEEN_LOOKS;
     if !LOOKED.get().is_some_and(is_recent) {
@@ -98,9 +98,13 @@ pub(super) fn most_waiters() -> (u64, Limit) {
     }
 }
 
-pub(super) fn room() -> Room {
+/// The room for clients that wait on their connections.
+pub(super) fn room_for_clients(ctx: *mut RedisModuleCtx) -> Room {
+    look_again(ctx);
+    let (connections, limit) = most_waiters();
     Room {
-        connections: count(most_waiters().0),
+        connections: count(connections),
+        is_share_of_all: limit == Limit::ShareOfMaxClients,
         for_all: count(config::max_waiters()),
         per_lock: count(config::max_waiters_per_lock()),
     }
@@ -109,7 +113,7 @@ pub(super) fn room() -> Room {
 /// The room for tickets. A ticket occupies no connection, so one lock may have all tickets.
 pub(super) fn room_for_tickets() -> Room {
     let most = count(config::max_tickets());
-    Room { connections: 0, for_all: most, per_lock: most }
+    Room { connections: 0, is_share_of_all: false, for_all: most, per_lock: most }
 }
 
 fn count(number: u64) -> usize {

@@ -19,85 +19,18 @@ use super::ffi::client::{self, User};
 use super::host::{LockKey, Server};
 use super::locks::LOCKS;
 use super::respond::respond;
-use super::room::{self, Limit};
-use super::{authority, clock, command_filter, delivery, eviction, guard};
+use super::{delivery, guard};
 use leasehold_core::command::{Error, Reply, acquire};
-use leasehold_core::engine::{Answer, NoRoom, WaiterGrant};
-use leasehold_core::lock::{
-    Deadline, Ephemeral, Grace, KeptNames, KeptOwner, Names, Patience, Told, WaitKind, Waiter,
-    Wanted,
-};
+use leasehold_core::engine::{Answer, WaiterGrant};
+use leasehold_core::lock::{Deadline, KeptNames};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::ffi::{c_int, c_void};
 
-/// How a client waits on its connection.
-#[derive(Clone, Copy)]
-pub(super) struct Block {
-    pub(super) patience: Patience,
-    /// The client asked for a minted owner.
-    pub(super) minted: bool,
-    /// The hold ends with the connection, after this grace.
-    pub(super) grace: Option<Grace>,
-}
-
-/// Blocks the client of the current command, and queues it for these locks. `Ok(false)` where clients cannot block,
-/// for example in a transaction: the client gets nil, as if its patience had ended at once. If the client could expect
-/// to wait and cannot, the result is an error: after nil the client would ask again at once, forever.
-pub(super) fn wait(
-    ctx: *mut RedisModuleCtx,
-    keys: &[LockKey<'_>],
-    names: Names<'_>,
-    wanted: &Wanted<'_>,
-    block: Block,
-) -> Result<bool, Error> {
-    let (server, name) = (Server { ctx }, names.first);
-    if authority::denies_blocking(ctx) {
-        LOCKS.cannot_wait(name);
-        return Ok(false);
-    }
-    if authority::is_replica(ctx) {
-        LOCKS.cannot_wait(name);
-        return Err(Error::NobodyWaitsOnReplicas);
-    }
-    room::look_again(ctx);
-    let room = room::room();
-    LOCKS.has_room(&server, names, wanted.owner, WaitKind::Blocked, room).map_err(|no_room| {
-        let has_connection = LOCKS.with_queues(|queues| queues.blocked() < room.connections);
-        match (no_room, room::most_waiters()) {
-            (NoRoom::ForThisLock, _) => Error::LockQueueFull,
-            (NoRoom::OnTheServer, (_, Limit::ShareOfMaxClients)) if !has_connection => {
-                Error::ShareFull
-            }
-            (NoRoom::OnTheServer, _) => Error::QueueFull,
-        }
-    })?;
+/// Blocks the client of the current command.
+pub(super) fn block(ctx: *mut RedisModuleCtx, minted: bool) -> Result<BlockedClient, Error> {
     let id = client::id(ctx);
-    let Some(handle) = Handle::block(ctx, callbacks()) else {
-        LOCKS.cannot_wait(name);
-        return Err(why_not_blocked(id));
-    };
-    let (address, now) = (handle.address(), clock::monotonic());
-    let waiter = Waiter {
-        owner: KeptOwner::from(wanted.owner),
-        ttl: wanted.ttl,
-        share: wanted.share,
-        since: now,
-        gives_up: block.patience.ends(now),
-        ephemeral: block.grace.map(|grace| Ephemeral { connection: id, grace }),
-        told: Told::Blocked(BlockedClient {
-            handle,
-            id,
-            user: User::of(ctx, id),
-            minted: block.minted,
-        }),
-    };
-    blocked_client::remember(address, LOCKS.join(&server, names, waiter));
-    command_filter::install(ctx);
-    eviction::somebody_waits(ctx);
-    for key in keys {
-        LOCKS.settle_joined(&server, key);
-    }
-    Ok(true)
+    let handle = Handle::block(ctx, callbacks()).ok_or_else(|| why_not_blocked(id))?;
+    Ok(BlockedClient { handle, id, user: User::of(ctx, id), minted })
 }
 
 /// Why the server did not block this client. Valkey since 8.1 does not block clients with subscriptions.
