@@ -1,7 +1,7 @@
 //! One server: its key, its fence clock, and what its key held before.
 //!
 //! The engine asks the key, decides, and writes what it decided; so does [`Server::change`], by the same functions of
-//! `leasehold_core::lock`. The rest is what `src/server` does with the fence clock, under the same names.
+//! `leasehold_core::lock`. The rest is what `src` does with the fence clock, under the same names.
 
 use crate::setting::{Differences, Mistake, Setting};
 use leasehold_core::lock::{

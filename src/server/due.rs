@@ -1,14 +1,15 @@
 //! What is done when the [alarm] rings.
 
-use super::alarm::{self, Duties};
-use super::ffi::main_thread::MainThread;
-use super::ffi::subscription;
-use super::host::Server;
-use super::locks::LOCKS;
-use super::throttle::Throttle;
-use super::{
-    authority, clock, command_filter, eviction, fence_broadcast, guard, listener_watch, slots,
-};
+use crate::alarm::{self, Duties};
+use crate::clients::host::Server;
+use crate::cluster::slots;
+use crate::ffi::main_thread::MainThread;
+use crate::ffi::subscription;
+use crate::keys::{command_filter, eviction};
+use crate::locks::LOCKS;
+use crate::replication::{fence_broadcast, listener_watch};
+use crate::throttle::Throttle;
+use crate::{authority, clock, guard};
 use leasehold_core::lock::{Moment, Now};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
@@ -16,7 +17,7 @@ use std::ffi::c_void;
 /// Rounds of checks of locks that no event has named.
 static ROUNDS: MainThread<Throttle> = MainThread::new(Throttle::new());
 
-pub(super) fn begin() {
+pub(crate) fn begin() {
     alarm::begin(Duties { next, ring: Some(ring) });
 }
 
@@ -53,7 +54,7 @@ unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
 /// the alarm would ring, and waiters would get their locks, an hour late. If the clock is set forward, the server does
 /// not look at its timers at once. The cron follows a clock that never steps. It notices an alarm that is further
 /// ahead than any alarm can be, or that should have rung, and sets it again.
-pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CRON_LOOP, Some(routine))
 }
 

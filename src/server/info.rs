@@ -1,16 +1,18 @@
 //! The section `INFO leasehold`.
 
-use super::ffi::api::{api, status};
-use super::ffi::main_thread;
-use super::locks::{LOCKS, fences};
-use super::{clock, guard, room, version};
+use super::version;
+use crate::clients::room;
+use crate::ffi::api::{api, status};
+use crate::ffi::main_thread;
+use crate::locks::{LOCKS, fences};
+use crate::{clock, guard};
 use leasehold_core::lock::{Now, WaitKind};
 use leasehold_core::observe::ServerGauges;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
 
 /// Registers the section. False if the server refuses.
-pub(super) fn register(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn register(ctx: *mut RedisModuleCtx) -> bool {
     // SAFETY: the callback has the signature that the server calls.
     let outcome = unsafe { api!(RedisModule_RegisterInfoFunc)(ctx, Some(section)) };
     outcome == status(true)

@@ -1,11 +1,13 @@
 //! Changes of the whole server: it changes its role, loads its data, and ends.
 
-use super::fence_observer::{self, Loading};
-use super::ffi::main_thread::MainThread;
-use super::ffi::subscription;
-use super::host::Server;
-use super::locks::LOCKS;
-use super::{fence_lift, guard, listeners, slots};
+use crate::clients::host::Server;
+use crate::cluster::slots;
+use crate::ffi::main_thread::MainThread;
+use crate::ffi::subscription;
+use crate::guard;
+use crate::keys::fence_observer::{self, Loading};
+use crate::locks::LOCKS;
+use crate::replication::{fence_lift, listeners};
 use leasehold_core::engine::Host;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
@@ -14,12 +16,12 @@ use std::ffi::c_void;
 /// Whether this process is about to end, so that its memory no longer matters.
 static IS_ENDING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-pub(super) fn is_ending() -> bool {
+pub(crate) fn is_ending() -> bool {
     IS_ENDING.get()
 }
 
 /// Subscribes to the events. False if the server refuses.
-pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     let events: [(u64, raw::RedisModuleEventCallback); 3] = [
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(role_changed)),
         (raw::REDISMODULE_EVENT_LOADING, Some(loading)),

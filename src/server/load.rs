@@ -6,15 +6,18 @@
 //! After an unload the server would keep pointers into the module and follow them later: from ACL rules, from the last
 //! commands of clients, from commands queued in transactions, and from commands that are parsed but not yet executed.
 
-use super::call::Call;
-use super::fence_observer::{self, Loading};
-use super::ffi::api::{self, api, flag, status};
-use super::ffi::main_thread::{self, MainThread};
-use super::ffi::{context, log, server_flavor};
-use super::{
-    clock, command_filter, config, due, events, eviction, fence_broadcast, fence_lift, guard, info,
-    lifecycle, listener_watch, register, replicate, room, server_settings, slots, version,
-};
+use super::{due, info, lifecycle, server_settings, version};
+use crate::clients::room;
+use crate::cluster::slots;
+use crate::commands::call::Call;
+use crate::commands::register;
+use crate::ffi::api::{self, api, flag, status};
+use crate::ffi::main_thread::{self, MainThread};
+use crate::ffi::{context, log, server_flavor};
+use crate::keys::fence_observer::{self, Loading};
+use crate::keys::{command_filter, events, eviction};
+use crate::replication::{fence_broadcast, fence_lift, listener_watch, replicate};
+use crate::{clock, config, guard};
 use leasehold_core::lock::Moment;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
@@ -27,7 +30,7 @@ static LOADED_BY: MainThread<Cell<Option<Moment>>> = MainThread::new(Cell::new(N
 
 /// The server calls this, by name, when it loads the module.
 #[unsafe(no_mangle)]
-pub(super) extern "C" fn RedisModule_OnLoad(
+pub(crate) extern "C" fn RedisModule_OnLoad(
     ctx: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
     argc: c_int,
@@ -74,7 +77,7 @@ fn begin_anew() {
 /// The server calls this, by name, when it is asked to unload the module. It refuses by itself while a client waits
 /// for a lock. Valkey also calls this when it ends.
 #[unsafe(no_mangle)]
-pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
+pub(crate) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
     guard::value("unload", status(false), || {
         if lifecycle::is_ending() || is_taken_back() {
             context::free();

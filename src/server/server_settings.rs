@@ -2,9 +2,11 @@
 //!
 //! Locks have an expiry, so every policy but `noeviction` may evict them. For what happens then, see [`eviction`].
 
-use super::ffi::{log, server_flavor, subscription};
-use super::locks::LOCKS;
-use super::{config, delivery, eviction, guard, room};
+use crate::clients::{delivery, room};
+use crate::ffi::{log, server_flavor, subscription};
+use crate::keys::eviction;
+use crate::locks::LOCKS;
+use crate::{config, guard};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
 
@@ -15,14 +17,14 @@ const POLICY: &CStr = c"maxmemory-policy";
 ///
 /// It subscribes even before the module has seen a lock. Locks also arrive by `RESTORE`, with a slot, from a primary
 /// or from a file, and most of these ways bypass the module.
-pub(super) fn follow(ctx: *mut RedisModuleCtx) {
+pub(crate) fn follow(ctx: *mut RedisModuleCtx) {
     let has_limit =
         server_flavor::info_field(ctx, c"memory", c"maxmemory").is_some_and(|limit| limit != "0");
     eviction::follow_setting(ctx, has_limit && evicting_policy(ctx).is_some());
 }
 
 /// Warns if the current policy evicts.
-pub(super) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
+pub(crate) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
     let Some(policy) = evicting_policy(ctx) else { return };
     let fate = if eviction::is_told_in_time() {
         "they are put back, and other keys evicted instead"
@@ -44,7 +46,7 @@ fn evicting_policy(ctx: *mut RedisModuleCtx) -> Option<String> {
 
 /// Subscribes to configuration changes, including changes of our settings, on servers that report them (7.0 on). The
 /// event comes after a `CONFIG SET` has succeeded.
-pub(super) fn subscribe(ctx: *mut RedisModuleCtx) {
+pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CONFIG, Some(changed));
 }
 

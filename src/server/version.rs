@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 /// 1.2.3 becomes 10203, as MODULE LIST shows it.
-pub(super) const NUMBER: c_int = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+pub(crate) const NUMBER: c_int = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
     + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
     + number(env!("CARGO_PKG_VERSION_PATCH"));
 

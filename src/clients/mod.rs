@@ -1,0 +1,11 @@
+//! Who waits, and on which connection; the host of the engine.
+//!
+//! May import `keys` and what is below it.
+
+pub(crate) mod channel;
+pub(crate) mod connections;
+pub(crate) mod delivery;
+pub(crate) mod host;
+pub(crate) mod room;
+pub(crate) mod ticket;
+pub(crate) mod wait;

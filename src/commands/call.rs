@@ -1,0 +1,256 @@
+//! One command that is being executed: its words, its keys, its reply.
+
+use super::inner_command::InnerCommand;
+use super::{guarded_keys, held_reply};
+use crate::blocked_client::BlockedClient;
+use crate::clients::host::{LockKey, Server};
+use crate::clients::wait::{self, Block};
+use crate::clients::{channel, ticket};
+use crate::cluster::slots;
+use crate::ffi::api::status;
+use crate::ffi::string::bytes_of;
+use crate::keys::command_filter;
+use crate::locks::LOCKS;
+use crate::respond::respond;
+use crate::{authority, guard};
+use leasehold_core::cluster::Slot;
+use leasehold_core::command::{Also, Decide, Error, Reply, check, guard as guard_page};
+use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
+use leasehold_core::lock::{
+    Checked, Grace, Hold, Moment, Name, Names, Proof, Queues, Stored, Ticket, Wanted,
+};
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::slice;
+
+/// No command that names one lock takes more words.
+const FEW_WORDS: usize = 15;
+
+pub(crate) struct Call {
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: usize,
+    answered: Cell<bool>,
+}
+
+/// Executes a command behind the [guard]. The client gets exactly one reply, however `body` ends.
+pub(crate) fn execute(
+    entry: &'static str,
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+    body: impl FnOnce(&Call) -> Result<(), Error>,
+) -> c_int {
+    let call = Call::new(ctx, argv, argc);
+    if let Err(error) = guard::answer(entry, ctx, || body(&call))
+        && !call.answered.get()
+    {
+        call.reply(&Reply::Error(error));
+    }
+    // The client has its reply, and the server ignores any other status.
+    status(true)
+}
+
+impl Call {
+    pub(crate) fn new(
+        ctx: *mut RedisModuleCtx,
+        argv: *mut *mut RedisModuleString,
+        argc: c_int,
+    ) -> Self {
+        Self { ctx, argv, argc: usize::try_from(argc).unwrap_or(0), answered: Cell::new(false) }
+    }
+
+    /// Passes the words to `parse`. They are on the stack unless there are many. The first word, the command's name,
+    /// stays empty because nobody reads it.
+    pub(crate) fn parse<'c, R>(
+        &'c self,
+        parse: impl FnOnce(&[&'c [u8]]) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        if self.argc > FEW_WORDS {
+            return parse(&self.all_words());
+        }
+        let mut words: [&[u8]; FEW_WORDS] = [&[]; FEW_WORDS];
+        if let ([_, words @ ..], [_, strings @ ..]) = (&mut words, self.strings()) {
+            for (word, &string) in words.iter_mut().zip(strings) {
+                // SAFETY: an argument of this command, which outlives the `Call` that the words borrow from.
+                *word = unsafe { bytes_of(string) };
+            }
+        }
+        parse(words.get(..self.argc).unwrap_or(&words))
+    }
+
+    /// All words, without a command name in front: the arguments of a loadmodule line.
+    pub(crate) fn all_words(&self) -> Vec<&[u8]> {
+        // SAFETY: as in `parse`.
+        self.strings().iter().map(|&string| unsafe { bytes_of(string) }).collect()
+    }
+
+    /// Lets the request decide what happens to its locks, and does it.
+    pub(crate) fn change<'r>(
+        &self,
+        also: Option<&Also<'_>>,
+        request: &'r impl Decide,
+    ) -> Result<Done<'r>, Error> {
+        if authority::is_verbatim_script(self.ctx) {
+            return Err(Error::ScriptRepeated);
+        }
+        match also {
+            None => LOCKS.change(&self.server(), slice::from_ref(&self.key()?), request),
+            Some(also) => LOCKS.change(&self.server(), &self.keys(also)?, request),
+        }
+    }
+
+    /// Replies with the fence of the hold in force, if the proof is of that hold.
+    pub(crate) fn check(&self, proof: &Proof<'_>) -> Result<(), Error> {
+        let checked = LOCKS.check(&self.server(), &self.key()?, proof)?;
+        self.reply(&check::reply(checked));
+        Ok(())
+    }
+
+    /// Runs the command behind the proof if the proof is of the hold in force, and forwards the command's reply.
+    pub(crate) fn run_if_held(&self, proof: &Proof<'_>) -> Result<(), Error> {
+        if authority::is_verbatim_script(self.ctx) {
+            return Err(Error::ScriptRepeated);
+        }
+        let words = self.strings().get(guard_page::COMMAND_AT..).unwrap_or_default();
+        let command = InnerCommand::find(self.ctx, words)?;
+        self.look_at_keys_of(words)?;
+        match LOCKS.check(&self.server(), &self.key()?, proof)? {
+            Checked::NotHolder => return Err(Error::NotHolder),
+            Checked::Holds { .. } => {}
+        }
+        let reply = command.run(self.ctx)?;
+        // The server does not show the module's filter the commands that the module calls.
+        command_filter::hear_of_call(command.name(), || command.arguments());
+        if reply.is_promise() {
+            held_reply::wait(self.ctx, &reply)?;
+            self.answered.set(true);
+            return Ok(());
+        }
+        self.answered.set(true);
+        if !reply.forward(self.ctx) {
+            respond(self.ctx, &Reply::Error(Error::GuardedRefused));
+        }
+        Ok(())
+    }
+
+    /// Checks the keys of a guarded command, in a cluster whose server does not know of these keys.
+    fn look_at_keys_of(&self, command: &[*mut RedisModuleString]) -> Result<(), Error> {
+        if !slots::is_in_cluster() || guarded_keys::are_told() {
+            return Ok(());
+        }
+        let keys = guarded_keys::of(self.ctx, command);
+        self.check_slot(&keys)
+    }
+
+    /// Replies with what `look` says of the holds in force and of the number of waiters.
+    pub(crate) fn read(
+        &self,
+        look: impl for<'v> FnOnce(&mut dyn Iterator<Item = Hold<'v>>, usize, Moment) -> Reply<'v>,
+    ) -> Result<(), Error> {
+        LOCKS.read(&self.server(), &self.key()?, |holds, waiters, now| {
+            self.reply(&look(holds, waiters, now));
+        })
+    }
+
+    /// Replies with what `look` says of the queue.
+    pub(crate) fn read_queue(
+        &self,
+        look: impl for<'q> FnOnce(&'q Queues<BlockedClient>, Name<'q>) -> Reply<'q>,
+    ) -> Result<(), Error> {
+        let key = self.key()?;
+        if let Stored::OtherType = key.open(Mode::Read).stored() {
+            return Err(Error::WrongType);
+        }
+        // Replying writes into the client's buffer and calls nothing back.
+        LOCKS.with_queues(|queues| self.reply(&look(queues, key.name())));
+        Ok(())
+    }
+
+    /// Blocks the client until its turn. Replies nil where clients cannot block.
+    pub(crate) fn wait(
+        &self,
+        keys: &[LockKey<'_>],
+        names: Names<'_>,
+        wanted: &Wanted<'_>,
+        block: Block,
+    ) -> Result<(), Error> {
+        if wait::wait(self.ctx, keys, names, wanted, block)? {
+            self.answered.set(true);
+        } else {
+            self.reply(&Reply::Nil);
+        }
+        Ok(())
+    }
+
+    /// Queues the owner, or renews its ticket.
+    pub(crate) fn take_ticket(
+        &self,
+        keys: &[LockKey<'_>],
+        names: Names<'_>,
+        wanted: &Wanted<'_>,
+        ticket: Ticket<'_>,
+        grace: Option<Grace>,
+    ) -> Result<Taken, Error> {
+        ticket::take(self.ctx, keys, names, wanted, ticket, grace)
+    }
+
+    /// Whether the client may publish on this channel.
+    pub(crate) fn check_channel(&self, channel: &[u8]) -> Result<(), Error> {
+        channel::check(self.ctx, channel)
+    }
+
+    pub(crate) fn reply(&self, reply: &Reply<'_>) {
+        self.answered.set(true);
+        respond(self.ctx, reply);
+    }
+
+    /// The key of the lock: the first argument of every command that takes a lock.
+    pub(crate) fn key(&self) -> Result<LockKey<'_>, Error> {
+        let name = self.strings().get(1).copied().ok_or(Error::WrongArity)?;
+        // SAFETY: an argument of this command, which outlives the `Call` that the key borrows from.
+        Ok(unsafe { LockKey::of_argument(self.ctx, name) })
+    }
+
+    /// The keys of all locks of the request. In a cluster the server has checked only the first.
+    #[inline(never)]
+    pub(crate) fn keys(&self, also: &Also<'_>) -> Result<Vec<LockKey<'_>>, Error> {
+        let end = also.at.saturating_add(also.keys.len());
+        let others = self.strings().get(also.at..end).ok_or(Error::WrongArity)?;
+        if slots::is_in_cluster() {
+            self.check_slot(others)?;
+        }
+        let first = self.key()?;
+        // SAFETY: arguments of this command, which outlive the `Call` that the keys borrow from.
+        let other = |&key: &_| unsafe { LockKey::of_argument(self.ctx, key) };
+        Ok(std::iter::once(first).chain(others.iter().map(other)).collect())
+    }
+
+    /// Checks that the other keys are in the slot of the first, and all on this node.
+    fn check_slot(&self, others: &[*mut RedisModuleString]) -> Result<(), Error> {
+        let slot = Slot::of(self.key()?.name().key);
+        // SAFETY: arguments of this command.
+        if others.iter().any(|&key| Slot::of(unsafe { bytes_of(key) }) != slot) {
+            return Err(Error::CrossSlot);
+        }
+        let all: Vec<_> = self.strings().get(1).into_iter().chain(others).copied().collect();
+        match authority::to_read_all(self.ctx, &all) {
+            Authority::NotOurs => Err(Error::SlotIsMoving),
+            _ => Ok(()),
+        }
+    }
+
+    fn server(&self) -> Server {
+        Server { ctx: self.ctx }
+    }
+
+    pub(crate) fn strings(&self) -> &[*mut RedisModuleString] {
+        if self.argv.is_null() {
+            return &[];
+        }
+        // SAFETY: the server passes `argc` valid strings, and keeps them until the command returns, when this `Call`
+        // is gone.
+        unsafe { slice::from_raw_parts(self.argv, self.argc) }
+    }
+}

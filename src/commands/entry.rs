@@ -1,0 +1,257 @@
+//! The commands, as the server calls them. Each parses its words, opens the key, and replies with what the core says.
+
+use super::call::Call;
+use super::{call, keys, random_owner};
+use crate::clients::host::LockKey;
+use crate::clients::wait::Block;
+use crate::ffi::api::status;
+use crate::locks::LOCKS;
+use crate::{clock, config};
+use leasehold_core::command::{
+    Decide, Error, Reply, acquire, check, extend, guard, help, holders, info, log, raise, release,
+    top, waiters,
+};
+use leasehold_core::engine::{Lock, Taken};
+use leasehold_core::lock::{Decision, Names, Wait};
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::ffi::c_int;
+use std::slice;
+
+/// The signature of every command.
+pub(crate) type Entry =
+    extern "C" fn(*mut RedisModuleCtx, *mut *mut RedisModuleString, c_int) -> c_int;
+
+pub(crate) extern "C" fn acquire(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    if keys::are_told(ctx, argv, argc, &acquire::SPEC) {
+        return status(true);
+    }
+    call::execute("lock.acquire", ctx, argv, argc, |call| {
+        let limits = config::limits();
+        let request =
+            call.parse(|words| acquire::Request::parse(words, &limits, random_owner::mint_owner))?;
+        if let Some(channel) = request.channel() {
+            call.check_channel(channel)?;
+        }
+        let mut done = call.change(request.also(), &request)?;
+        if let Decision::Wait(wait) = done.decision {
+            match begin_to_wait(call, &request, wait)? {
+                None => return Ok(()),
+                Some(Taken::Queued) => {}
+                Some(Taken::Over) => done = call.change(request.also(), &request)?,
+            }
+        }
+        call.reply(&request.reply(&done.decision)?);
+        Ok(())
+    })
+}
+
+/// The request cannot be granted now. Returns `None` if the client has its reply or waits for it. Not inlined, to keep
+/// the code away from requests that are granted at once.
+#[inline(never)]
+fn begin_to_wait(
+    call: &Call,
+    request: &acquire::Request<'_>,
+    wait: Wait<'_>,
+) -> Result<Option<Taken>, Error> {
+    match request.also() {
+        None => wait_for(call, slice::from_ref(&call.key()?), &[], request, wait),
+        Some(also) => wait_for(call, &call.keys(also)?, &also.keys, request, wait),
+    }
+}
+
+fn wait_for(
+    call: &Call,
+    keys: &[LockKey<'_>],
+    also: &[&[u8]],
+    request: &acquire::Request<'_>,
+    wait: Wait<'_>,
+) -> Result<Option<Taken>, Error> {
+    let names = Names { first: keys.first().ok_or(Error::WrongArity)?.name(), also };
+    let (wanted, grace) = (request.wanted()?, request.grace());
+    match wait {
+        Wait::Block(patience) => {
+            let block = Block { patience, minted: request.is_minted(), grace };
+            call.wait(keys, names, &wanted, block)?;
+            Ok(None)
+        }
+        Wait::Ticket(ticket) => call.take_ticket(keys, names, &wanted, ticket, grace).map(Some),
+    }
+}
+
+pub(crate) extern "C" fn release(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    if keys::are_told(ctx, argv, argc, &release::SPEC) {
+        return status(true);
+    }
+    call::execute("lock.release", ctx, argv, argc, |call| {
+        let request = call.parse(release::Request::parse)?;
+        let done = call.change(request.also(), &request)?;
+        call.reply(&release::reply(done.released));
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn extend(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    if keys::are_told(ctx, argv, argc, &extend::SPEC) {
+        return status(true);
+    }
+    call::execute("lock.extend", ctx, argv, argc, |call| {
+        let request = call.parse(|words| extend::Request::parse(words, &config::limits()))?;
+        let done = call.change(request.also(), &request)?;
+        call.reply(&extend::reply(&done.decision));
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn raise(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.raise", ctx, argv, argc, |call| {
+        let request = call.parse(raise::Request::parse)?;
+        let done = call.change(None, &request)?;
+        call.reply(&raise::reply(&done.decision));
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn check(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.check", ctx, argv, argc, |call| {
+        let request = call.parse(check::Request::parse)?;
+        call.check(request.proof())
+    })
+}
+
+pub(crate) extern "C" fn guard(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    if keys::are_told_with_those_of_another(ctx, argv, argc) {
+        return status(true);
+    }
+    call::execute("lock.guard", ctx, argv, argc, |call| {
+        let request = call.parse(guard::Request::parse)?;
+        call.run_if_held(request.proof())
+    })
+}
+
+pub(crate) extern "C" fn info(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.info", ctx, argv, argc, |call| {
+        let request = call.parse(info::Request::parse)?;
+        call.read(|holds, waiters, now| request.answer(holds, waiters, now))
+    })
+}
+
+pub(crate) extern "C" fn holders(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.holders", ctx, argv, argc, |call| {
+        let request = call.parse(holders::Request::parse)?;
+        call.read(|holds, _, now| request.answer(holds, now))
+    })
+}
+
+pub(crate) extern "C" fn waiters(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.waiters", ctx, argv, argc, |call| {
+        let request = call.parse(waiters::Request::parse)?;
+        let now = clock::monotonic();
+        call.read_queue(|queues, name| request.answer(queues.queue(name), |client| client.id, now))
+    })
+}
+
+pub(crate) extern "C" fn top(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.top", ctx, argv, argc, |call| {
+        let request = call.parse(top::Request::parse)?;
+        LOCKS.with_observer(|observer| match request {
+            top::Request::Show { count } => {
+                let rows = observer.top(count).into_iter().map(|entry| top::Row {
+                    key: entry.key.as_bytes(),
+                    db: entry.db,
+                    waits: entry.waits,
+                    refused: entry.refused,
+                    wait_total_ms: entry.total_wait_us / 1_000,
+                    wait_longest_ms: entry.longest_wait_us / 1_000,
+                    missed: entry.missed,
+                });
+                call.reply(&top::answer(rows));
+            }
+            top::Request::Reset => {
+                observer.reset_top();
+                call.reply(&Reply::Ok);
+            }
+        });
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn log(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.log", ctx, argv, argc, |call| {
+        let request = call.parse(log::Request::parse)?;
+        LOCKS.with_observer(|observer| match request {
+            log::Request::Show { count } => {
+                let rows = observer.latest(count).map(|entry| log::Row {
+                    id: entry.id,
+                    time: entry.at.millis(),
+                    event: entry.event.name(),
+                    db: entry.db,
+                    key: entry.key.as_bytes(),
+                    owner: entry.owner.as_bytes(),
+                    ms: entry.millis,
+                });
+                call.reply(&log::answer(rows));
+            }
+            log::Request::Reset => {
+                observer.reset_log();
+                call.reply(&Reply::Ok);
+            }
+        });
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn help(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.help", ctx, argv, argc, |call| {
+        let request = call.parse(help::Request::parse)?;
+        call.reply(&request.answer());
+        Ok(())
+    })
+}

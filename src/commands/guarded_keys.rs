@@ -1,0 +1,132 @@
+//! The keys of a guarded command.
+//!
+//! Servers that ask a module for the keys of a command in a thread crash. They learn of the lock alone. The keys that
+//! they then cannot check, [`Call`](super::call::Call) checks when the command runs.
+
+use crate::authority;
+use crate::ffi::api::{api, optional};
+use crate::ffi::main_thread::MainThread;
+use crate::ffi::string::bytes_of;
+use crate::ffi::{log, server_flavor};
+use leasehold_core::command::guard;
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ffi::c_int;
+use std::ptr;
+
+/// For a key whose use is not known. The server then checks only that the user has any access to the key.
+pub(crate) const NO_FLAGS: c_int = 0;
+
+/// Whether the server may ask for the keys.
+static ARE_TOLD: MainThread<Cell<bool>> = MainThread::new(Cell::new(true));
+
+/// Decides whether the server may ask. Called before the command is registered.
+pub(crate) fn decide_whether_to_tell(ctx: *mut RedisModuleCtx) {
+    let is_in_cluster = authority::is_in_cluster(ctx);
+    let in_threads = server_flavor::asks_for_keys_in_threads(ctx, is_in_cluster);
+    if in_threads {
+        log::notice(
+            ctx,
+            "this server would ask for the keys of a command behind LOCK.GUARD in a thread, which may crash it; COMMAND GETKEYS knows the lock alone",
+        );
+    }
+    ARE_TOLD.set(!in_threads);
+}
+
+pub(crate) fn are_told() -> bool {
+    ARE_TOLD.get()
+}
+
+/// The keys of a guarded command.
+pub(crate) fn of(
+    ctx: *mut RedisModuleCtx,
+    command: &[*mut RedisModuleString],
+) -> Vec<*mut RedisModuleString> {
+    let places = places(ctx, command);
+    places.into_iter().filter_map(|(at, _)| command.get(at).copied()).collect()
+}
+
+/// The positions of a guarded command's keys, and how it uses each.
+pub(crate) fn places(
+    ctx: *mut RedisModuleCtx,
+    command: &[*mut RedisModuleString],
+) -> Vec<(usize, c_int)> {
+    // SAFETY: a word of the command that is being executed, or that the server asks about.
+    let bytes = |&string: &*mut RedisModuleString| unsafe { bytes_of(string) };
+    let Some(name) = command.first().map(bytes).filter(|name| !guard::is_itself(name)) else {
+        return Vec::new();
+    };
+    let Some(_asking) = Asking::begin() else { return Vec::new() };
+    let mut places: Vec<_> = Found::in_words(ctx, command).each().collect();
+    if guard::may_have_hidden_keys(name) {
+        let words: Vec<_> = command.iter().map(bytes).collect();
+        // A set, because a request can have half a million keys.
+        let found: BTreeSet<_> = places.iter().map(|&(at, _)| at).collect();
+        let hidden = guard::hidden_keys(&words).filter(|at| !found.contains(at));
+        places.extend(hidden.map(|at| (at, NO_FLAGS)));
+    }
+    places
+}
+
+static IS_ASKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
+/// Set while the server is asked for the keys of a command. If the server asks the module in turn, whatever the
+/// command is called, the module answers with the lock alone: each level uses stack, and a request can have a quarter
+/// of a million.
+struct Asking;
+
+impl Asking {
+    fn begin() -> Option<Self> {
+        if IS_ASKING.replace(true) { None } else { Some(Self) }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        IS_ASKING.set(false);
+    }
+}
+
+/// The keys that the server finds in a command: their positions, and how the command uses each.
+struct Found {
+    places: *mut c_int,
+    flags: *mut c_int,
+    count: usize,
+}
+
+impl Found {
+    fn in_words(ctx: *mut RedisModuleCtx, words: &[*mut RedisModuleString]) -> Self {
+        let (mut count, mut flags) = (0, ptr::null_mut());
+        let argv = words.as_ptr().cast_mut();
+        let argc = c_int::try_from(words.len()).unwrap_or(0);
+        let places = match optional!(RedisModule_GetCommandKeysWithFlags) {
+            // SAFETY: `argc` valid strings, at least one, which the server only reads.
+            Some(keys) => unsafe { keys(ctx, argv, argc, &raw mut count, &raw mut flags) },
+            // SAFETY: `argc` valid strings, at least one, which the server only reads.
+            None => unsafe { api!(RedisModule_GetCommandKeys)(ctx, argv, argc, &raw mut count) },
+        };
+        // For a command without keys the server leaves the count at 0.
+        Self { places, flags, count: usize::try_from(count).unwrap_or(0) }
+    }
+
+    fn each(&self) -> impl Iterator<Item = (usize, c_int)> {
+        (0..self.count).filter_map(|index| {
+            // SAFETY: each list is null, or has `count` numbers and is ours until it is freed.
+            let (place, flags) = unsafe {
+                let flags = if self.flags.is_null() { NO_FLAGS } else { *self.flags.add(index) };
+                (*self.places.add(index), flags)
+            };
+            Some((usize::try_from(place).ok()?, flags))
+        })
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        for list in [self.places, self.flags].into_iter().filter(|list| !list.is_null()) {
+            // SAFETY: the server allocated the list for us, and nothing else points to it.
+            unsafe { api!(RedisModule_Free)(list.cast()) };
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Who is told of changes; the fence clock, which is told to others.
+//!
+//! May import the files beside this folder, and `ffi`.
+
+pub(crate) mod fence_broadcast;
+pub(crate) mod fence_lift;
+pub(crate) mod listener_watch;
+pub(crate) mod listeners;
+pub(crate) mod replicate;
