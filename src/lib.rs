@@ -34,13 +34,13 @@
 //! | evicts a key                   | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a held lock |
 //! | applies grants of other servers      | `fence_observer::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
-//! | reaches the moment of the timer      | `due::ring`               | settles locks, ends patience, rewrites evicted locks |
+//! | reaches the moment of the timer      | `cron::ring`               | settles locks, ends patience, rewrites evicted locks |
 //! | sends a waiter its reply, or loses it | `wait::*`                | replies, leaves the queue, frees    |
 //! | changes its role                     | `lifecycle::role_changed` | lifts the fence clock, sends waiters away |
 //! | loads its data                       | `lifecycle::loading`      | lifts the fence clock at the end   |
 //! | is about to end                      | `lifecycle::shutdown`     | allows an unload                    |
 //! | answers INFO                         | `info::section`           |                                     |
-//! | reads, sets or changes configuration | `config::*`, `server_settings::changed` |                                |
+//! | reads, sets or changes configuration | `config::*`, `settings::changed` |                                |
 //!
 //! Each callback runs inside [`guard`], which stops panics, and at the end sets the timer if the call has changed what
 //! is due next. Each file owns its state between two calls, as a [`MainThread`](ffi::main_thread::MainThread).

@@ -5,7 +5,7 @@
 //!
 //! - Redis and Valkey from 7.2 on announce each key before they delete it, with its value and the reason. They make
 //!   this event also for every key that is deleted, overwritten or expires, so the module subscribes only while
-//!   [`server_settings`](crate::server::server_settings) says that locks may be evicted.
+//!   [`settings`](crate::server::settings) says that locks may be evicted.
 //! - Older servers announce an eviction only after the key is gone. There the module knows the value of a key only if
 //!   the lock has waiters, and subscribes only while somebody waits.
 //!

@@ -6,7 +6,7 @@
 //! After an unload the server would keep pointers into the module and follow them later: from ACL rules, from the last
 //! commands of clients, from commands queued in transactions, and from commands that are parsed but not yet executed.
 
-use super::{due, info, lifecycle, server_settings, version};
+use super::{cron, info, lifecycle, settings, version};
 use crate::clients::room;
 use crate::cluster::slots;
 use crate::commands::call::Call;
@@ -68,7 +68,7 @@ pub(crate) extern "C" fn RedisModule_OnLoad(
 fn begin_anew() {
     main_thread::remember();
     LOADED_BY.set(clock::beginning_of_command());
-    due::begin();
+    cron::begin();
     command_filter::reset();
     eviction::reset();
     fence_observer::reset();
@@ -112,7 +112,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     if !(info::register(ctx)
         && events::subscribe(ctx)
         && lifecycle::subscribe(ctx)
-        && due::subscribe(ctx)
+        && cron::subscribe(ctx)
         && fence_broadcast::subscribe(ctx))
     {
         return Err("the server refused a callback".to_owned());
@@ -120,9 +120,9 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     // SAFETY: the context is the one that the server loads the module with.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx, options(ctx)) };
     fence_observer::update_subscriptions(ctx, Loading::Nothing);
-    server_settings::subscribe(ctx);
-    server_settings::follow(ctx);
-    server_settings::warn_if_evicting(ctx);
+    settings::subscribe(ctx);
+    settings::follow(ctx);
+    settings::warn_if_evicting(ctx);
     room::look(ctx);
     room::warn(ctx);
     slots::subscribe(ctx);

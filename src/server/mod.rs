@@ -2,9 +2,9 @@
 //!
 //! May import all other folders.
 
-pub(crate) mod due;
+pub(crate) mod cron;
 pub(crate) mod info;
 pub(crate) mod lifecycle;
 pub(crate) mod load;
-pub(crate) mod server_settings;
+pub(crate) mod settings;
 pub(crate) mod version;
