@@ -33,7 +33,7 @@
 //! | closes a connection, once a hold was bound to one | `connections::changed` | ends bound holds |
 //! | evicts a key                   | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a held lock |
 //! | applies grants of other servers      | `fence_observer::key_event`        | learns fences                       |
-//! | flushes or swaps databases           | `events::*`               | marks contended locks               |
+//! | flushes or swaps databases           | `flushes::*`               | marks contended locks               |
 //! | reaches the moment of the timer      | `cron::ring`               | settles locks, ends patience, rewrites evicted locks |
 //! | sends a waiter its reply, or loses it | `wait::*`                | replies, leaves the queue, frees    |
 //! | changes its role                     | `lifecycle::role_changed` | lifts the fence clock, sends waiters away |

@@ -6,7 +6,7 @@ use crate::cluster::slots;
 use crate::ffi::api::{api, status};
 use crate::ffi::string::{OwnedString, bytes_of};
 use crate::ffi::{client, log};
-use crate::keys::key::OpenKey;
+use crate::keys::open_key::OpenKey;
 use crate::{authority, clock, config};
 use leasehold_core::command::{Error, acquire};
 use leasehold_core::engine::{Announced, Answer, Authority, Host, Initiator, Lock, Mode, Warning};

@@ -11,7 +11,7 @@
 //!
 //! The key cannot be written inside the event. The [engine](leasehold_core::engine) writes it soon after.
 
-use super::key::OpenKey;
+use super::open_key::OpenKey;
 use crate::ffi::api::{api, optional, status};
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::string::bytes_of;

@@ -21,7 +21,7 @@
 //! A fence is learned only from applied changes. A command filter would be cheaper, but it sees commands before the
 //! server checks their permissions.
 
-use super::key::OpenKey;
+use super::open_key::OpenKey;
 use crate::ffi::api::{api, status};
 use crate::ffi::call_reply::CallReply;
 use crate::ffi::main_thread::MainThread;

@@ -4,7 +4,7 @@
 
 pub(crate) mod command_filter;
 pub(crate) mod effect;
-pub(crate) mod events;
 pub(crate) mod eviction;
 pub(crate) mod fence_observer;
-pub(crate) mod key;
+pub(crate) mod flushes;
+pub(crate) mod open_key;

@@ -15,7 +15,7 @@ use crate::ffi::api::{self, api, flag, status};
 use crate::ffi::main_thread::{self, MainThread};
 use crate::ffi::{context, log, server_flavor};
 use crate::keys::fence_observer::{self, Loading};
-use crate::keys::{command_filter, events, eviction};
+use crate::keys::{command_filter, eviction, flushes};
 use crate::replication::{fence_broadcast, fence_lift, listener_watch, replicate};
 use crate::{clock, config, guard};
 use leasehold_core::lock::Moment;
@@ -110,7 +110,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     config::register(ctx)?;
     register::commands(ctx).map_err(|name| format!("the server refused the command {name}"))?;
     if !(info::register(ctx)
-        && events::subscribe(ctx)
+        && flushes::subscribe(ctx)
         && lifecycle::subscribe(ctx)
         && cron::subscribe(ctx)
         && fence_broadcast::subscribe(ctx))
@@ -138,7 +138,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
 fn options(ctx: *mut RedisModuleCtx) -> c_int {
     let of_valkey = slots::HANDLE_ATOMIC_SLOT_MIGRATION | replicate::SKIP_COMMAND_VALIDATION;
     // All state is in the keyspace, so a replica may serve the old data while it loads the new. The module itself
-    // reports which keys it modifies, see `key`.
+    // reports which keys it modifies, see `open_key`.
     flag(raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD)
         | flag(raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)
         | server_flavor::options_of_valkey(ctx, of_valkey)
