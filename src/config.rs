@@ -91,7 +91,7 @@ fn configure_observer() {
     LOCKS.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
 }
 
-/// How many waiters the server may have, if it accepts enough clients: see [`crate::clients::room`].
+/// How many waiters the server may have, if it accepts enough clients: see [`crate::clients::capacity`].
 pub(crate) fn max_waiters() -> u64 {
     MAX_WAITERS.get()
 }

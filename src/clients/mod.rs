@@ -2,10 +2,10 @@
 //!
 //! May import `keys` and what is below it.
 
+pub(crate) mod capacity;
 pub(crate) mod channel;
+pub(crate) mod closing;
 pub(crate) mod connections;
-pub(crate) mod delivery;
 pub(crate) mod host;
-pub(crate) mod room;
 pub(crate) mod ticket;
 pub(crate) mod wait;

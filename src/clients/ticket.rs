@@ -3,8 +3,8 @@
 //! A ticket keeps no resource of the server, so it works wherever a command works: in transactions, scripts and
 //! pipelines.
 
+use super::capacity;
 use super::host::{LockKey, Server};
-use super::room;
 use crate::authority;
 use crate::ffi::client;
 use crate::keys::{command_filter, eviction};
@@ -36,7 +36,7 @@ pub(crate) fn take(
         return Err(Error::NobodyWaitsOnReplicas);
     }
     let taken = LOCKS
-        .take_ticket(&server, keys, names, wanted, &ticket, room::room_for_tickets())
+        .take_ticket(&server, keys, names, wanted, &ticket, capacity::room_for_tickets())
         .map_err(|_no_room| Error::TicketsFull)?;
     if taken == Taken::Queued {
         command_filter::install(ctx);

@@ -5,16 +5,16 @@
 //!   LOCK.ACQUIRE ───► blocked ─────────────► unblocked ─────────► reply sent, memory freed
 //!    … BLOCK            │  its turn comes      │                        │
 //!                       │  patience ends       │ the connection ends    │ or in the same turn of the
-//!                       │  sent away           │ before the reply:      │ event loop, see `delivery`:
+//!                       │  sent away           │ before the reply:      │ event loop, see `closing`:
 //!                       │                      ▼ the grant goes back    ▼ likewise
 //!                       └─► connection ends: leaves the queue
 //! ```
 //!
 //! The answer is taken once: by the reply, by the end of the connection, or by [`free`], whichever comes first.
 
-use super::delivery;
+use super::capacity::{self, Limit};
+use super::closing;
 use super::host::{LockKey, Server};
-use super::room::{self, Limit};
 use crate::blocked_client::{self, BlockedClient, PendingReply};
 use crate::ffi::api::{api, optional, status};
 use crate::ffi::blocked::{Callbacks, Handle};
@@ -61,11 +61,11 @@ pub(crate) fn wait(
         LOCKS.cannot_wait(name);
         return Err(Error::NobodyWaitsOnReplicas);
     }
-    room::look_again(ctx);
-    let room = room::room();
+    capacity::look_again(ctx);
+    let room = capacity::room();
     LOCKS.has_room(&server, names, wanted.owner, WaitKind::Blocked, room).map_err(|no_room| {
         let has_connection = LOCKS.with_queues(|queues| queues.blocked() < room.connections);
-        match (no_room, room::most_waiters()) {
+        match (no_room, capacity::most_waiters()) {
             (NoRoom::ForThisLock, _) => Error::LockQueueFull,
             (NoRoom::OnTheServer, (_, Limit::ShareOfMaxClients)) if !has_connection => {
                 Error::ShareFull
@@ -207,7 +207,7 @@ fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> 
                 return Reply::Nil;
             }
             let granted = WaiterGrant { names, owner: pending.owner.clone(), fence };
-            delivery::sent(ctx, granted, pending.user);
+            closing::sent(ctx, granted, pending.user);
             acquire::reply(owner, pending.minted, Some(number))
         }
         Answer::Again { names, fence_number, deadline } => {

@@ -1,7 +1,7 @@
 //! The section `INFO leasehold`.
 
 use super::version;
-use crate::clients::room;
+use crate::clients::capacity;
 use crate::ffi::api::{api, status};
 use crate::ffi::main_thread;
 use crate::locks::{LOCKS, fences};
@@ -38,7 +38,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
                 version: version::NUMBER.unsigned_abs().into(),
                 waiters: number(queues.blocked()),
                 tickets: number(queues.places(WaitKind::Ticket)),
-                effective_max_waiters: room::most_waiters().0,
+                effective_max_waiters: capacity::most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),
                 bindings: number(LOCKS.bindings()),
                 evictions_pending: number(evicted.len()),

@@ -7,7 +7,7 @@
 //! commands of clients, from commands queued in transactions, and from commands that are parsed but not yet executed.
 
 use super::{cron, info, lifecycle, settings, version};
-use crate::clients::room;
+use crate::clients::capacity;
 use crate::cluster::slots;
 use crate::commands::call::Call;
 use crate::commands::register;
@@ -123,8 +123,8 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     settings::subscribe(ctx);
     settings::follow(ctx);
     settings::warn_if_evicting(ctx);
-    room::look(ctx);
-    room::warn(ctx);
+    capacity::look(ctx);
+    capacity::warn(ctx);
     slots::subscribe(ctx);
     command_filter::install_in_cluster(ctx);
     fence_broadcast::look_for_replicas(ctx);

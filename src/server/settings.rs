@@ -2,7 +2,7 @@
 //!
 //! Locks have an expiry, so every policy but `noeviction` may evict them. For what happens then, see [`eviction`].
 
-use crate::clients::{delivery, room};
+use crate::clients::{capacity, closing};
 use crate::ffi::{log, server_flavor, subscription};
 use crate::keys::eviction;
 use crate::locks::LOCKS;
@@ -71,17 +71,17 @@ unsafe extern "C" fn changed(
             // Immediately, because the next command may make the server evict.
             follow(ctx);
         }
-        if is_changed(room::MAX_CLIENTS) {
-            room::look(ctx);
+        if is_changed(capacity::MAX_CLIENTS) {
+            capacity::look(ctx);
         }
-        if is_changed(room::MAX_CLIENTS) || room::OWN_SETTINGS.into_iter().any(is_changed) {
-            room::warn(ctx);
+        if is_changed(capacity::MAX_CLIENTS) || capacity::OWN_SETTINGS.into_iter().any(is_changed) {
+            capacity::warn(ctx);
         }
         if is_changed(config::MAX_HOLDERS_CHANGED) {
             LOCKS.mark_all(None);
         }
-        if is_changed(delivery::THREADS_SETTING) {
-            delivery::reset();
+        if is_changed(closing::THREADS_SETTING) {
+            closing::reset();
         }
         if is_changed(POLICY) {
             warn_if_evicting(ctx);
