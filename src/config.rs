@@ -1,8 +1,8 @@
 //! What an operator can set: `CONFIG SET leasehold.*` on servers that have module settings (7.0 on), and arguments of
 //! the loadmodule line on all servers.
 
+use crate::engine::{ENGINE, fences, with_fences};
 use crate::ffi::api::{optional, status};
-use crate::locks::{LOCKS, fences, with_fences};
 use crate::{clock, guard};
 use leasehold_core::command::parse_integer;
 use leasehold_core::lock::{Limits, Patience, Ttl};
@@ -88,7 +88,7 @@ pub(crate) const MAX_HOLDERS_CHANGED: &CStr = c"leasehold.max-holders";
 /// Tells the observer, which keeps copies of its settings.
 fn configure_observer() {
     let length = usize::try_from(LOG_MAX_LEN.get()).unwrap_or(usize::MAX);
-    LOCKS.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
+    ENGINE.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
 }
 
 /// How many waiters the server may have, if it accepts enough clients: see [`crate::clients::capacity`].
@@ -217,7 +217,7 @@ pub(crate) fn take_effect() {
     if quarantine_millis() == 0 && fences().is_quarantined() {
         // An operator who knows that no unknown grant remains need not wait for the end of this quarantine.
         with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
-        LOCKS.mark_all(None);
+        ENGINE.mark_all(None);
     }
 }
 

@@ -4,13 +4,13 @@
 //! `-ERR internal error` if there is a client, a line in the log, and a count in INFO. Decisions are pure and come
 //! before the first change to the keyspace, so a call that panics has changed nothing or everything.
 //!
-//! The barrier also sets the [alarm], if the call has changed what is due next.
+//! The barrier also sets the [timer], if the call has changed what is due next.
 //!
 //! A debug build can be told to panic at an entry, by the entry's name: `LEASEHOLD_PANIC_AT=lock.acquire`.
 
-use crate::alarm;
 use crate::ffi::log;
 use crate::ffi::main_thread::MainThread;
+use crate::timer;
 use leasehold_core::command::Error;
 use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
@@ -54,8 +54,8 @@ fn and_set_the_alarm<T>(
     body: impl FnOnce() -> T,
 ) -> Option<T> {
     let outcome = caught(entry, body)?;
-    if alarm::is_to_be_set() {
-        caught(entry, || alarm::set(ctx));
+    if timer::is_to_be_set() {
+        caught(entry, || timer::set(ctx));
     }
     Some(outcome)
 }

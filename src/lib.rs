@@ -48,7 +48,6 @@
 //! Functions of the server are called through [`ffi::api::api!`]. One .so serves every server, so any function may be
 //! missing. The indispensable ones are checked once, at load.
 
-mod alarm;
 mod authority;
 mod blocked_client;
 mod clients;
@@ -56,14 +55,15 @@ mod clock;
 mod cluster;
 mod commands;
 mod config;
+mod engine;
 mod ffi;
 mod guard;
 mod keys;
-mod locks;
 mod replication;
-mod respond;
+mod reply;
 mod server;
 mod throttle;
+mod timer;
 
 /// Allocates from the server, so that `used_memory` and `maxmemory` count the module's memory. Unit tests run without
 /// a server and use the system's allocator.

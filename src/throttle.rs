@@ -1,6 +1,6 @@
 //! Work that is done at once the first time, then at most ten times a second, however often it is wanted.
 
-use crate::alarm;
+use crate::timer;
 use leasehold_core::lock::Monotonic;
 use std::cell::Cell;
 
@@ -19,7 +19,7 @@ impl Throttle {
 
     pub(crate) fn want(&self) {
         self.wanted.set(true);
-        alarm::reconsider();
+        timer::reconsider();
     }
 
     /// When to do the work, if it is wanted.

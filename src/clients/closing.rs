@@ -23,11 +23,11 @@
 //! clients that receive messages, whose output buffers are limited, and all clients on a Valkey with I/O threads.
 
 use super::host::Server;
+use crate::engine::ENGINE;
 use crate::ffi::api::optional;
 use crate::ffi::client::{self, User};
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::server_flavor;
-use crate::locks::LOCKS;
 use leasehold_core::engine::WaiterGrant;
 use redis_module::raw::{self, RedisModuleCtx};
 use std::cell::Cell;
@@ -62,9 +62,9 @@ pub(crate) fn sent(ctx: *mut RedisModuleCtx, granted: WaiterGrant, user: User) {
     let client = client::id(ctx);
     let is_without_user = user == User::Other && User::of(ctx, client) == User::Default;
     if is_without_user || (may_be_closing(ctx, client) && client::is_closing(ctx, client)) {
-        LOCKS.mark_undeliverable(&Server { ctx }, granted);
+        ENGINE.mark_undeliverable(&Server { ctx }, granted);
     } else {
-        LOCKS.mark_delivered(granted.fence.number());
+        ENGINE.mark_delivered(granted.fence.number());
     }
 }
 

@@ -3,10 +3,10 @@
 //! The server reports every connection that begins and ends, so the module subscribes only once a hold is bound. The
 //! event comes while the server does something else, so the [engine](leasehold_core::engine) only notes it.
 
+use crate::engine::ENGINE;
 use crate::ffi::api::{optional, status};
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::subscription::ServerSubscription;
-use crate::locks::LOCKS;
 use crate::{clock, guard};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
@@ -39,7 +39,7 @@ unsafe extern "C" fn changed(
         let Some(info) = (unsafe { info.cast::<raw::RedisModuleClientInfo>().as_ref() }) else {
             return;
         };
-        if LOCKS.connection_ended(info.id, clock::monotonic()) {
+        if ENGINE.connection_ended(info.id, clock::monotonic()) {
             wake();
         }
     });

@@ -6,9 +6,9 @@
 use super::capacity;
 use super::host::{LockKey, Server};
 use crate::authority;
+use crate::engine::ENGINE;
 use crate::ffi::client;
 use crate::keys::{command_filter, eviction};
-use crate::locks::LOCKS;
 use leasehold_core::command::Error;
 use leasehold_core::engine::Taken;
 use leasehold_core::lock::{Ephemeral, Grace, Names, Renewed, Ticket, TicketRequest, Wanted};
@@ -27,15 +27,15 @@ pub(crate) fn take(
     let connection = client::id(ctx);
     let ephemeral = grace.map(|grace| Ephemeral { connection, grace });
     let ticket = TicketRequest { ticket, client: connection, ephemeral };
-    match LOCKS.renew_ticket(&server, names, wanted, &ticket) {
+    match ENGINE.renew_ticket(&server, names, wanted, &ticket) {
         Renewed::Yes | Renewed::Sooner => return Ok(Taken::Queued),
         Renewed::No => {}
     }
     if authority::is_replica(ctx) {
-        LOCKS.cannot_wait(names.first);
+        ENGINE.cannot_wait(names.first);
         return Err(Error::NobodyWaitsOnReplicas);
     }
-    let taken = LOCKS
+    let taken = ENGINE
         .take_ticket(&server, keys, names, wanted, &ticket, capacity::room_for_tickets())
         .map_err(|_no_room| Error::TicketsFull)?;
     if taken == Taken::Queued {

@@ -16,12 +16,12 @@ use super::capacity::{self, Limit};
 use super::closing;
 use super::host::{LockKey, Server};
 use crate::blocked_client::{self, BlockedClient, PendingReply};
+use crate::engine::ENGINE;
 use crate::ffi::api::{api, optional, status};
 use crate::ffi::blocked::{Callbacks, Handle};
 use crate::ffi::client::{self, User};
 use crate::keys::{command_filter, eviction};
-use crate::locks::LOCKS;
-use crate::respond::respond;
+use crate::reply::respond;
 use crate::{authority, clock, guard};
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, NoRoom, WaiterGrant};
@@ -54,17 +54,17 @@ pub(crate) fn wait(
 ) -> Result<bool, Error> {
     let (server, name) = (Server { ctx }, names.first);
     if authority::denies_blocking(ctx) {
-        LOCKS.cannot_wait(name);
+        ENGINE.cannot_wait(name);
         return Ok(false);
     }
     if authority::is_replica(ctx) {
-        LOCKS.cannot_wait(name);
+        ENGINE.cannot_wait(name);
         return Err(Error::NobodyWaitsOnReplicas);
     }
     capacity::look_again(ctx);
     let room = capacity::room();
-    LOCKS.has_room(&server, names, wanted.owner, WaitKind::Blocked, room).map_err(|no_room| {
-        let has_connection = LOCKS.with_queues(|queues| queues.blocked() < room.connections);
+    ENGINE.has_room(&server, names, wanted.owner, WaitKind::Blocked, room).map_err(|no_room| {
+        let has_connection = ENGINE.with_queues(|queues| queues.blocked() < room.connections);
         match (no_room, capacity::most_waiters()) {
             (NoRoom::ForThisLock, _) => Error::LockQueueFull,
             (NoRoom::OnTheServer, (_, Limit::ShareOfMaxClients)) if !has_connection => {
@@ -75,7 +75,7 @@ pub(crate) fn wait(
     })?;
     let id = client::id(ctx);
     let Some(handle) = Handle::block(ctx, callbacks()) else {
-        LOCKS.cannot_wait(name);
+        ENGINE.cannot_wait(name);
         return Err(why_not_blocked(id));
     };
     let (address, now) = (handle.address(), clock::monotonic());
@@ -93,11 +93,11 @@ pub(crate) fn wait(
             minted: block.minted,
         }),
     };
-    blocked_client::remember(address, LOCKS.join(&server, names, waiter));
+    blocked_client::remember(address, ENGINE.join(&server, names, waiter));
     command_filter::install(ctx);
     eviction::somebody_waits(ctx);
     for key in keys {
-        LOCKS.settle_joined(&server, key);
+        ENGINE.settle_joined(&server, key);
     }
     Ok(true)
 }
@@ -129,7 +129,7 @@ fn callbacks() -> Callbacks {
 /// unblocked.
 fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> bool {
     let waiter = blocked_client::waiter_at(handle.into());
-    let client = waiter.and_then(|waiter| LOCKS.leave(&Server { ctx }, waiter));
+    let client = waiter.and_then(|waiter| ENGINE.leave(&Server { ctx }, waiter));
     client.map(BlockedClient::let_go).is_some()
 }
 
@@ -192,7 +192,7 @@ unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, pending: *mut c_void) {
 fn mark_undeliverable(ctx: *mut RedisModuleCtx, pending: &PendingReply) {
     if let Some(Answer::Granted { names, fence, .. }) = pending.answer.take() {
         let owner = pending.owner.clone();
-        LOCKS.mark_undeliverable(&Server { ctx }, WaiterGrant { names, owner, fence });
+        ENGINE.mark_undeliverable(&Server { ctx }, WaiterGrant { names, owner, fence });
     }
 }
 
@@ -203,7 +203,7 @@ fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> 
         Answer::Granted { names, fence, deadline } => {
             let number = fence.number();
             if is_any_over(ctx, pending, &names, number, deadline) {
-                LOCKS.mark_delivered(number);
+                ENGINE.mark_delivered(number);
                 return Reply::Nil;
             }
             let granted = WaiterGrant { names, owner: pending.owner.clone(), fence };
@@ -231,7 +231,7 @@ fn is_any_over(
 ) -> bool {
     names.iter().any(|name| {
         let key = || LockKey::selected(ctx, name.as_name());
-        LOCKS.lease_is_over(&Server { ctx }, &pending.owner, fence_number, deadline, key)
+        ENGINE.lease_is_over(&Server { ctx }, &pending.owner, fence_number, deadline, key)
     })
 }
 

@@ -32,10 +32,10 @@
 //! finds that another node owns them, and redirects their waiters: see [`authority`].
 
 use super::slot_probe::{self, SlotProbe};
+use crate::engine::ENGINE;
 use crate::ffi::api::api;
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::{context, server_flavor, subscription};
-use crate::locks::LOCKS;
 use crate::replication::fence_lift;
 use crate::throttle::Throttle;
 use crate::{authority, clock, guard};
@@ -110,7 +110,7 @@ pub(crate) fn look() {
         read();
     }
     if MOVEMENTS.looks.take(clock::monotonic()) {
-        LOCKS.slots_moved();
+        ENGINE.slots_moved();
     }
 }
 
@@ -249,7 +249,7 @@ fn moved_at_once(step: Step) {
     match step {
         // An evicted lock moves only if it is written again before the slots are copied, which the server does a
         // little later.
-        Step::BeginToGo => LOCKS.slots_begin_to_go(),
+        Step::BeginToGo => ENGINE.slots_begin_to_go(),
         // Until now this node has granted nothing in these slots.
         Step::HaveCome => fence_lift::lift(),
         Step::Other => {}

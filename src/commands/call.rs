@@ -7,11 +7,11 @@ use crate::clients::host::{LockKey, Server};
 use crate::clients::wait::{self, Block};
 use crate::clients::{channel, ticket};
 use crate::cluster::slots;
+use crate::engine::ENGINE;
 use crate::ffi::api::status;
 use crate::ffi::string::bytes_of;
 use crate::keys::command_filter;
-use crate::locks::LOCKS;
-use crate::respond::respond;
+use crate::reply::respond;
 use crate::{authority, guard};
 use leasehold_core::cluster::Slot;
 use leasehold_core::command::{Also, Decide, Error, Reply, check, guard as guard_page};
@@ -96,14 +96,14 @@ impl Call {
             return Err(Error::ScriptRepeated);
         }
         match also {
-            None => LOCKS.change(&self.server(), slice::from_ref(&self.key()?), request),
-            Some(also) => LOCKS.change(&self.server(), &self.keys(also)?, request),
+            None => ENGINE.change(&self.server(), slice::from_ref(&self.key()?), request),
+            Some(also) => ENGINE.change(&self.server(), &self.keys(also)?, request),
         }
     }
 
     /// Replies with the fence of the hold in force, if the proof is of that hold.
     pub(crate) fn check(&self, proof: &Proof<'_>) -> Result<(), Error> {
-        let checked = LOCKS.check(&self.server(), &self.key()?, proof)?;
+        let checked = ENGINE.check(&self.server(), &self.key()?, proof)?;
         self.reply(&check::reply(checked));
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Call {
         let words = self.strings().get(guard_page::COMMAND_AT..).unwrap_or_default();
         let command = InnerCommand::find(self.ctx, words)?;
         self.look_at_keys_of(words)?;
-        match LOCKS.check(&self.server(), &self.key()?, proof)? {
+        match ENGINE.check(&self.server(), &self.key()?, proof)? {
             Checked::NotHolder => return Err(Error::NotHolder),
             Checked::Holds { .. } => {}
         }
@@ -149,7 +149,7 @@ impl Call {
         &self,
         look: impl for<'v> FnOnce(&mut dyn Iterator<Item = Hold<'v>>, usize, Moment) -> Reply<'v>,
     ) -> Result<(), Error> {
-        LOCKS.read(&self.server(), &self.key()?, |holds, waiters, now| {
+        ENGINE.read(&self.server(), &self.key()?, |holds, waiters, now| {
             self.reply(&look(holds, waiters, now));
         })
     }
@@ -164,7 +164,7 @@ impl Call {
             return Err(Error::WrongType);
         }
         // Replying writes into the client's buffer and calls nothing back.
-        LOCKS.with_queues(|queues| self.reply(&look(queues, key.name())));
+        ENGINE.with_queues(|queues| self.reply(&look(queues, key.name())));
         Ok(())
     }
 

@@ -4,8 +4,8 @@ use super::call::Call;
 use super::{call, keys, random_owner};
 use crate::clients::host::LockKey;
 use crate::clients::wait::Block;
+use crate::engine::ENGINE;
 use crate::ffi::api::status;
-use crate::locks::LOCKS;
 use crate::{clock, config};
 use leasehold_core::command::{
     Decide, Error, Reply, acquire, check, extend, guard, help, holders, info, log, raise, release,
@@ -193,7 +193,7 @@ pub(crate) extern "C" fn top(
 ) -> c_int {
     call::execute("lock.top", ctx, argv, argc, |call| {
         let request = call.parse(top::Request::parse)?;
-        LOCKS.with_observer(|observer| match request {
+        ENGINE.with_observer(|observer| match request {
             top::Request::Show { count } => {
                 let rows = observer.top(count).into_iter().map(|entry| top::Row {
                     key: entry.key.as_bytes(),
@@ -222,7 +222,7 @@ pub(crate) extern "C" fn log(
 ) -> c_int {
     call::execute("lock.log", ctx, argv, argc, |call| {
         let request = call.parse(log::Request::parse)?;
-        LOCKS.with_observer(|observer| match request {
+        ENGINE.with_observer(|observer| match request {
             log::Request::Show { count } => {
                 let rows = observer.latest(count).map(|entry| log::Row {
                     id: entry.id,

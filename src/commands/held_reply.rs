@@ -12,7 +12,7 @@ use crate::ffi::blocked::{Callbacks, Handle};
 use crate::ffi::call_reply::CallReply;
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::server_flavor;
-use crate::respond::respond;
+use crate::reply::respond;
 use crate::{authority, guard};
 use leasehold_core::command::{Error, Reply};
 use redis_module::raw::{RedisModuleCallReply, RedisModuleCtx};

@@ -21,11 +21,11 @@
 use super::effect::Readers;
 use super::eviction;
 use crate::cluster::slots;
+use crate::engine::ENGINE;
 use crate::ffi::api::{api, flag};
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::string::bytes_of;
 use crate::ffi::{call_filter, context};
-use crate::locks::LOCKS;
 use crate::{clock, guard};
 use leasehold_core::lock::Suspicion;
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
@@ -74,7 +74,7 @@ pub(crate) fn install_in_cluster(ctx: *mut RedisModuleCtx) {
 /// Removes the filter if nobody waits. Called with a delay after the last waiter has left, because the next waiter may
 /// come soon.
 pub(crate) fn remove_if_idle(ctx: *mut RedisModuleCtx) {
-    if !LOCKS.with_queues(|queues| queues.is_empty()) {
+    if !ENGINE.with_queues(|queues| queues.is_empty()) {
         return;
     }
     eviction::nobody_waits(ctx);
@@ -93,7 +93,7 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
             slots::hear(ctx, Words::starting_at(0, filtered));
         }
         // The command's name is not the name of a lock.
-        LOCKS.suspect(Words::starting_at(1, filtered), || suspicion(filtered), clock::now);
+        ENGINE.suspect(Words::starting_at(1, filtered), || suspicion(filtered), clock::now);
     });
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn hear_of_call<'w, W: Iterator<Item = &'w [u8]>>(
     arguments: impl Fn() -> W,
 ) {
     let options = || arguments().skip(usize::from(OPTIONS_OF_SET_AT).saturating_sub(1));
-    LOCKS.suspect(arguments(), || suspicion_of(command, options()), clock::now);
+    ENGINE.suspect(arguments(), || suspicion_of(command, options()), clock::now);
 }
 
 /// The options follow the command, the key and the value.

@@ -12,12 +12,12 @@
 //! The key cannot be written inside the event. The [engine](leasehold_core::engine) writes it soon after.
 
 use super::open_key::OpenKey;
+use crate::engine::ENGINE;
 use crate::ffi::api::{api, optional, status};
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::string::bytes_of;
 use crate::ffi::subscription::{ServerSubscription, Subscription};
-use crate::locks::LOCKS;
-use crate::{alarm, clock, guard};
+use crate::{clock, guard, timer};
 use leasehold_core::engine::Key;
 use leasehold_core::lock::{Name, Seen, Stored, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
@@ -68,7 +68,7 @@ pub(crate) fn follow_setting(ctx: *mut RedisModuleCtx, may_evict: bool) {
     if may_evict && is_told_in_time() {
         UNLINKS.take_out(ctx);
     }
-    alarm::reconsider();
+    timer::reconsider();
 }
 
 /// Whether a subscription must be cancelled. The timer does that, because the server crashes if it is done inside an
@@ -105,14 +105,14 @@ unsafe extern "C" fn unlinked(
             (OpenKey::lent(ctx, info.key), bytes_of(name.cast_mut()))
         };
         let name = Name::new(selected(ctx), name);
-        let is_contended = LOCKS.is_contended(name);
+        let is_contended = ENGINE.is_contended(name);
         // The server copies short values in order to read them.
         let stored = if is_contended || key.len() >= Value::SHORTEST {
             key.stored()
         } else {
             Stored::Nothing
         };
-        LOCKS.evicted(name, stored, clock::now());
+        ENGINE.evicted(name, stored, clock::now());
     });
 }
 
@@ -126,9 +126,9 @@ unsafe extern "C" fn evicted(
     guard::event("evicted", ctx, || {
         // SAFETY: the key's name lives as long as this callback.
         let name = Name::new(selected(ctx), unsafe { bytes_of(key) });
-        if let Some(seen) = LOCKS.seen(name) {
+        if let Some(seen) = ENGINE.seen(name) {
             let stored = seen.as_ref().map_or(Stored::Nothing, Seen::as_stored);
-            LOCKS.evicted(name, stored, clock::now());
+            ENGINE.evicted(name, stored, clock::now());
         }
     });
     status(true)

@@ -6,9 +6,9 @@
 //! post-notification jobs (`RM_AddPostNotificationJob`): some servers run them between two steps of such a walk, and
 //! crash.
 
+use crate::engine::ENGINE;
 use crate::ffi::subscription;
 use crate::guard;
-use crate::locks::LOCKS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -35,7 +35,7 @@ unsafe extern "C" fn flushed(
         let info = unsafe { info.cast::<raw::RedisModuleFlushInfo>().as_ref() };
         // -1 stands for all databases.
         let db = info.map(|info| info.dbnum).filter(|&db| db >= 0);
-        LOCKS.flushed(db);
+        ENGINE.flushed(db);
     });
 }
 
@@ -50,6 +50,6 @@ unsafe extern "C" fn swapped(
         let Some(info) = (unsafe { info.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
             return;
         };
-        LOCKS.swapped(info.dbnum_first, info.dbnum_second);
+        ENGINE.swapped(info.dbnum_first, info.dbnum_second);
     });
 }

@@ -27,10 +27,10 @@
 //! hours. Otherwise the margin suffices. The broadcast happens after the fork, so it follows what the child writes.
 
 use super::{listeners, replicate};
+use crate::engine::fences;
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::string::OwnedString;
 use crate::ffi::{server_flavor, subscription};
-use crate::locks::fences;
 use crate::throttle::Throttle;
 use crate::{authority, clock, guard};
 use leasehold_core::engine::Authority;

@@ -1,7 +1,7 @@
 //! Lifts of the fence clock, whenever grants may exist that this process does not know of.
 
 use super::fence_broadcast;
-use crate::locks::with_fences;
+use crate::engine::with_fences;
 use crate::{clock, config};
 
 /// Lifts the fence clock above every fence that a process with a clock close to ours may have issued until now (L2). A

@@ -1,14 +1,14 @@
-//! What is done when the [alarm] rings.
+//! What is done when the [timer] rings.
 
-use crate::alarm::{self, Duties};
 use crate::clients::host::Server;
 use crate::cluster::slots;
+use crate::engine::ENGINE;
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::subscription;
 use crate::keys::{command_filter, eviction};
-use crate::locks::LOCKS;
 use crate::replication::{fence_broadcast, listener_watch};
 use crate::throttle::Throttle;
+use crate::timer::{self, Duties};
 use crate::{authority, clock, guard};
 use leasehold_core::lock::{Moment, Now};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -18,7 +18,7 @@ use std::ffi::c_void;
 static ROUNDS: MainThread<Throttle> = MainThread::new(Throttle::new());
 
 pub(crate) fn begin() {
-    alarm::begin(Duties { next, ring: Some(ring) });
+    timer::begin(Duties { next, ring: Some(ring) });
 }
 
 /// When the next thing is due.
@@ -26,26 +26,26 @@ fn next(now: Now) -> Option<Moment> {
     let soon = [slots::due(now.monotonic), fence_broadcast::due(now.monotonic)];
     let soon = soon.into_iter().flatten().map(|then| now.wall_at(then));
     let in_vain = eviction::is_heard_in_vain().then_some(now.wall);
-    soon.chain(LOCKS.next_due(now)).chain(in_vain).min()
+    soon.chain(ENGINE.next_due(now)).chain(in_vain).min()
 }
 
 /// Does what is due. Called from the module's own contexts, whose selected database no client uses.
 fn work(ctx: *mut RedisModuleCtx) {
     slots::look();
     eviction::work(ctx);
-    LOCKS.work(&Server { ctx });
+    ENGINE.work(&Server { ctx });
     fence_broadcast::broadcast(ctx);
 }
 
 unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
     // First, whatever happens then: the server frees a timer that has fired, and stopping the timer would free it
     // again.
-    let alarm = alarm::take();
+    let alarm = timer::take();
     guard::event("alarm", ctx, || {
         // If the alarm is early, nothing is due, and the server's cron sets the next alarm.
         if !alarm.is_some_and(|alarm| alarm.is_early(clock::now())) {
             work(ctx);
-            alarm::reconsider();
+            timer::reconsider();
         }
     });
 }
@@ -71,10 +71,10 @@ unsafe extern "C" fn routine(
             ROUNDS.want();
             if ROUNDS.take(clock::monotonic()) {
                 let count = authority::questions_in_a_round();
-                LOCKS.with_queues(|queues| queues.doubt_next_slots(count));
+                ENGINE.with_queues(|queues| queues.doubt_next_slots(count));
             }
         }
-        alarm::check(ctx);
+        timer::check(ctx);
         command_filter::remove_if_idle(ctx);
         listener_watch::look(ctx);
     });

@@ -2,9 +2,9 @@
 
 use super::version;
 use crate::clients::capacity;
+use crate::engine::{ENGINE, fences};
 use crate::ffi::api::{api, status};
 use crate::ffi::main_thread;
-use crate::locks::{LOCKS, fences};
 use crate::{clock, guard};
 use leasehold_core::lock::{Now, WaitKind};
 use leasehold_core::observe::ServerGauges;
@@ -31,7 +31,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
         if unsafe { api!(RedisModule_InfoAddSection)(ctx, c"".as_ptr()) } != status(true) {
             return; // not asked for
         }
-        LOCKS.peek(|queues, observer, evicted| {
+        ENGINE.peek(|queues, observer, evicted| {
             let (fences, Now { wall: now, monotonic }) = (fences(), clock::both());
             let waited = |since| monotonic.micros_since(since);
             let gauges = ServerGauges {
@@ -40,7 +40,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
                 tickets: number(queues.places(WaitKind::Ticket)),
                 effective_max_waiters: capacity::most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),
-                bindings: number(LOCKS.bindings()),
+                bindings: number(ENGINE.bindings()),
                 evictions_pending: number(evicted.len()),
                 quarantine_left_us: fences.quarantine_left_micros(),
                 panics_caught: guard::panics_caught(),

@@ -2,11 +2,11 @@
 
 use crate::clients::host::Server;
 use crate::cluster::slots;
+use crate::engine::ENGINE;
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::subscription;
 use crate::guard;
 use crate::keys::fence_observer::{self, Loading};
-use crate::locks::LOCKS;
 use crate::replication::{fence_lift, listeners};
 use leasehold_core::engine::Host;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -40,13 +40,13 @@ unsafe extern "C" fn role_changed(
     guard::event("role-changed", ctx, || {
         fence_observer::update_subscriptions(ctx, Loading::Nothing);
         slots::begin();
-        LOCKS.role_changed();
+        ENGINE.role_changed();
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             fence_lift::take_over();
         } else {
             // Most servers have unblocked the waiters already. Some leave it to the module.
             let server = Server { ctx };
-            LOCKS.send_all_away(&server, server.demoted());
+            ENGINE.send_all_away(&server, server.demoted());
         }
     });
 }
@@ -69,7 +69,7 @@ unsafe extern "C" fn loading(
         fence_observer::update_subscriptions(ctx, loading);
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
             fence_lift::begin();
-            LOCKS.loaded();
+            ENGINE.loaded();
         }
     });
 }

@@ -3,9 +3,9 @@
 //! Locks have an expiry, so every policy but `noeviction` may evict them. For what happens then, see [`eviction`].
 
 use crate::clients::{capacity, closing};
+use crate::engine::ENGINE;
 use crate::ffi::{log, server_flavor, subscription};
 use crate::keys::eviction;
-use crate::locks::LOCKS;
 use crate::{config, guard};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
@@ -78,7 +78,7 @@ unsafe extern "C" fn changed(
             capacity::warn(ctx);
         }
         if is_changed(config::MAX_HOLDERS_CHANGED) {
-            LOCKS.mark_all(None);
+            ENGINE.mark_all(None);
         }
         if is_changed(closing::THREADS_SETTING) {
             closing::reset();

@@ -8,14 +8,14 @@ use crate::ffi::main_thread::MainThread;
 use leasehold_core::engine::Engine;
 use leasehold_core::lock::FenceClock;
 
-pub(crate) static LOCKS: MainThread<Engine<BlockedClient>> = MainThread::new(Engine::new());
+pub(crate) static ENGINE: MainThread<Engine<BlockedClient>> = MainThread::new(Engine::new());
 
 /// A copy of the fence clock, to read.
 pub(crate) fn fences() -> FenceClock {
-    LOCKS.fences(clock::monotonic)
+    ENGINE.fences(clock::monotonic)
 }
 
 /// Lends the fence clock to `body`.
 pub(crate) fn with_fences<T>(body: impl FnOnce(&mut FenceClock) -> T) -> T {
-    LOCKS.with_fences(clock::monotonic, body)
+    ENGINE.with_fences(clock::monotonic, body)
 }

@@ -6,9 +6,9 @@
 //! one.
 
 use crate::clock;
+use crate::engine::ENGINE;
 use crate::ffi::api::api;
 use crate::ffi::main_thread::MainThread;
-use crate::locks::LOCKS;
 use leasehold_core::lock::{Moment, Monotonic, Now};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleTimerID};
 use std::cell::Cell;
@@ -73,7 +73,7 @@ pub(crate) fn reconsider() {
 
 /// Whether what is due next may have changed since the last call.
 pub(crate) fn is_to_be_set() -> bool {
-    let has_changed = LOCKS.take_due_changed();
+    let has_changed = ENGINE.take_due_changed();
     IS_TO_BE_RECONSIDERED.take() || has_changed
 }
 
