@@ -1,6 +1,5 @@
-//! The section `INFO leasehold`.
+//! The section `INFO leasehold`, and the version of the module.
 
-use super::version;
 use crate::clients::capacity;
 use crate::engine::{ENGINE, fences};
 use crate::ffi::api::{api, status};
@@ -10,6 +9,11 @@ use leasehold_core::lock::{Now, WaitKind};
 use leasehold_core::observe::ServerGauges;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
+
+/// The version of the module: 1.2.3 becomes 10203, as MODULE LIST shows it.
+pub(crate) const VERSION: c_int = part(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+    + part(env!("CARGO_PKG_VERSION_MINOR")) * 100
+    + part(env!("CARGO_PKG_VERSION_PATCH"));
 
 /// Registers the section. False if the server refuses.
 pub(crate) fn register(ctx: *mut RedisModuleCtx) -> bool {
@@ -35,7 +39,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
             let (fences, Now { wall: now, monotonic }) = (fences(), clock::both());
             let waited = |since| monotonic.micros_since(since);
             let gauges = ServerGauges {
-                version: version::NUMBER.unsigned_abs().into(),
+                version: VERSION.unsigned_abs().into(),
                 waiters: number(queues.blocked()),
                 tickets: number(queues.places(WaitKind::Ticket)),
                 effective_max_waiters: capacity::most_waiters().0,
@@ -58,4 +62,21 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
 
 fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+const fn part(digits: &str) -> c_int {
+    match c_int::from_str_radix(digits, 10) {
+        Ok(number) => number,
+        Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_version_is_the_packages() {
+        let parts: Vec<i32> =
+            env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
+        assert_eq!(super::VERSION, (parts[0] * 100 + parts[1]) * 100 + parts[2]);
+    }
 }

@@ -6,7 +6,7 @@
 //! After an unload the server would keep pointers into the module and follow them later: from ACL rules, from the last
 //! commands of clients, from commands queued in transactions, and from commands that are parsed but not yet executed.
 
-use super::{cron, info, lifecycle, settings, version};
+use super::{cron, info, lifecycle, settings};
 use crate::clients::capacity;
 use crate::cluster::slots;
 use crate::commands::call::Call;
@@ -42,7 +42,7 @@ pub(crate) extern "C" fn RedisModule_OnLoad(
         raw::Export_RedisModule_Init(
             ctx,
             NAME.as_ptr(),
-            version::NUMBER,
+            info::VERSION,
             flag(raw::REDISMODULE_APIVER_1),
         )
     };

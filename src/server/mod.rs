@@ -7,4 +7,3 @@ pub(crate) mod info;
 pub(crate) mod lifecycle;
 pub(crate) mod load;
 pub(crate) mod settings;
-pub(crate) mod version;
