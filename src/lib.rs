@@ -26,8 +26,8 @@
 //! | gets a command, while somebody waits or in a cluster | `command_filter::filter` | suspects locks, sees slots move |
 //! | is about to execute what the module calls | `command_filter::called`   | checks that it is the right command |
 //! | has the held-back reply of a guarded command | `held_reply::kept` | passes it on |
-//! | accepts a replica                    | `fence_broadcast::joined` | broadcasts the fence clock          |
-//! | forks, e.g. to rewrite a file        | `fence_broadcast::forked` | broadcasts the fence clock          |
+//! | accepts a replica                    | `fence_clock::joined` | broadcasts the fence clock          |
+//! | forks, e.g. to rewrite a file        | `fence_clock::forked` | broadcasts the fence clock          |
 //! | saves its data                       | `listener_watch::saving`  | tells every change from then on     |
 //! | moves slots at once                  | `slots::moved`            | lifts the fence clock, marks all   |
 //! | closes a connection, once a hold was bound to one | `connections::changed` | ends bound holds |

@@ -36,7 +36,7 @@ use crate::engine::ENGINE;
 use crate::ffi::api::api;
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::{context, server_flavor, subscription};
-use crate::replication::fence_lift;
+use crate::replication::fence_clock;
 use crate::throttle::Throttle;
 use crate::{authority, clock, guard};
 use leasehold_core::cluster::{self, OwnSlots, Said, Slot, SlotSet};
@@ -133,7 +133,7 @@ fn read() {
     drop(expected);
     MOVEMENTS.known.replace(own);
     if has_come {
-        fence_lift::lift();
+        fence_clock::lift();
     }
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn prepare() {
 /// Called before a free lock is granted. If its slot is expected, the fence clock is lifted first.
 pub(crate) fn about_to_grant(key: &[u8]) {
     if MOVEMENTS.expects.get() && MOVEMENTS.expected.borrow().contains(Slot::of(key)) {
-        fence_lift::lift();
+        fence_clock::lift();
         MOVEMENTS.reading.want();
     }
 }
@@ -251,7 +251,7 @@ fn moved_at_once(step: Step) {
         // little later.
         Step::BeginToGo => ENGINE.slots_begin_to_go(),
         // Until now this node has granted nothing in these slots.
-        Step::HaveCome => fence_lift::lift(),
+        Step::HaveCome => fence_clock::lift(),
         Step::Other => {}
     }
     MOVEMENTS.looks.want();

@@ -2,8 +2,7 @@
 //!
 //! May import the files beside this folder, and `ffi`.
 
-pub(crate) mod fence_broadcast;
-pub(crate) mod fence_lift;
+pub(crate) mod fence_clock;
 pub(crate) mod listener_watch;
 pub(crate) mod listeners;
 pub(crate) mod replicate;

@@ -6,7 +6,7 @@ use crate::engine::ENGINE;
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::subscription;
 use crate::keys::{command_filter, eviction};
-use crate::replication::{fence_broadcast, listener_watch};
+use crate::replication::{fence_clock, listener_watch};
 use crate::throttle::Throttle;
 use crate::timer::{self, Duties};
 use crate::{authority, clock, guard};
@@ -23,7 +23,7 @@ pub(crate) fn begin() {
 
 /// When the next thing is due.
 fn next(now: Now) -> Option<Moment> {
-    let soon = [slots::due(now.monotonic), fence_broadcast::due(now.monotonic)];
+    let soon = [slots::due(now.monotonic), fence_clock::due(now.monotonic)];
     let soon = soon.into_iter().flatten().map(|then| now.wall_at(then));
     let in_vain = eviction::is_heard_in_vain().then_some(now.wall);
     soon.chain(ENGINE.next_due(now)).chain(in_vain).min()
@@ -34,7 +34,7 @@ fn work(ctx: *mut RedisModuleCtx) {
     slots::look();
     eviction::work(ctx);
     ENGINE.work(&Server { ctx });
-    fence_broadcast::broadcast(ctx);
+    fence_clock::broadcast(ctx);
 }
 
 unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {

@@ -7,7 +7,7 @@ use crate::ffi::main_thread::MainThread;
 use crate::ffi::subscription;
 use crate::guard;
 use crate::keys::fence_observer::{self, Loading};
-use crate::replication::{fence_lift, listeners};
+use crate::replication::{fence_clock, listeners};
 use leasehold_core::engine::Host;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
@@ -42,7 +42,7 @@ unsafe extern "C" fn role_changed(
         slots::begin();
         ENGINE.role_changed();
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-            fence_lift::take_over();
+            fence_clock::take_over();
         } else {
             // Most servers have unblocked the waiters already. Some leave it to the module.
             let server = Server { ctx };
@@ -68,7 +68,7 @@ unsafe extern "C" fn loading(
         };
         fence_observer::update_subscriptions(ctx, loading);
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
-            fence_lift::begin();
+            fence_clock::begin();
             ENGINE.loaded();
         }
     });

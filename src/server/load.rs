@@ -16,7 +16,7 @@ use crate::ffi::main_thread::{self, MainThread};
 use crate::ffi::{context, log, server_flavor};
 use crate::keys::fence_observer::{self, Loading};
 use crate::keys::{command_filter, eviction, flushes};
-use crate::replication::{fence_broadcast, fence_lift, listener_watch, replicate};
+use crate::replication::{fence_clock, listener_watch, replicate};
 use crate::{clock, config, guard};
 use leasehold_core::lock::Moment;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
@@ -113,7 +113,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
         && flushes::subscribe(ctx)
         && lifecycle::subscribe(ctx)
         && cron::subscribe(ctx)
-        && fence_broadcast::subscribe(ctx))
+        && fence_clock::subscribe(ctx))
     {
         return Err("the server refused a callback".to_owned());
     }
@@ -127,9 +127,9 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     capacity::warn(ctx);
     slots::subscribe(ctx);
     command_filter::install_in_cluster(ctx);
-    fence_broadcast::look_for_replicas(ctx);
+    fence_clock::look_for_replicas(ctx);
     listener_watch::begin(ctx);
-    fence_lift::begin();
+    fence_clock::begin();
     log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())
 }

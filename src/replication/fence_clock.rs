@@ -1,4 +1,5 @@
-//! Broadcasts of the fence clock to replicas and the append-only file.
+//! Lifts of the fence clock, whenever grants may exist that this process does not know of, and broadcasts of it to
+//! replicas and the append-only file.
 //!
 //! A replica learns fences from the grants that it applies (see [`fence_observer`](crate::keys::fence_observer)), and
 //! continues above them when it takes over. A grant that it never received may have a larger fence: up to the margin
@@ -27,12 +28,12 @@
 //! hours. Otherwise the margin suffices. The broadcast happens after the fork, so it follows what the child writes.
 
 use super::{listeners, replicate};
-use crate::engine::fences;
+use crate::engine::{fences, with_fences};
 use crate::ffi::main_thread::MainThread;
 use crate::ffi::string::OwnedString;
 use crate::ffi::{server_flavor, subscription};
 use crate::throttle::Throttle;
-use crate::{authority, clock, guard};
+use crate::{authority, clock, config, guard};
 use leasehold_core::engine::Authority;
 use leasehold_core::lock::{Deadline, Fence, Monotonic, Owner, Ttl, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -50,13 +51,41 @@ static WANTED: MainThread<Throttle> = MainThread::new(Throttle::new());
 /// Whether there may be replicas.
 static HAS_REPLICAS: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
+/// Lifts the fence clock above every fence that a process with a clock close to ours may have issued until now (L2). A
+/// server that lost its data, or took over from a primary whose last grants it never saw, knows no better bound.
+pub(crate) fn lift() {
+    let floor = clock::exactly().plus_millis(config::fence_margin_millis());
+    with_fences(|fences| fences.raise(floor));
+    request_after_lift();
+}
+
+/// Lifts the fence clock of a server that begins to grant locks, and starts the quarantine if an operator has set one:
+/// unknown grants may still be in force, and end meanwhile (L1).
+pub(crate) fn begin() {
+    lift();
+    quarantine();
+}
+
+/// Lifts the fence clock of a replica that takes over. It knows all fences of the old primary but the last.
+pub(crate) fn take_over() {
+    let margin = config::fence_margin_millis();
+    with_fences(|fences| fences.raise_above_known(clock::now(), margin));
+    request_after_lift();
+    quarantine();
+}
+
+fn quarantine() {
+    let millis = config::quarantine_millis();
+    with_fences(|fences| fences.quarantine(clock::monotonic(), millis));
+}
+
 /// When to call [`broadcast`].
 pub(crate) fn due(now: Monotonic) -> Option<Monotonic> {
     WANTED.due(now)
 }
 
 /// Requests a broadcast: the fence clock has been lifted.
-pub(crate) fn request_after_lift() {
+fn request_after_lift() {
     if HAS_REPLICAS.get() {
         request();
     }
