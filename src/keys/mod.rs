@@ -3,7 +3,6 @@
 //! May import `cluster` and what is below it.
 
 pub(crate) mod command_filter;
-pub(crate) mod effect;
 pub(crate) mod eviction;
 pub(crate) mod fence_observer;
 pub(crate) mod flushes;
