@@ -6,7 +6,7 @@
 use crate::ffi::api::api;
 use crate::ffi::call_reply::CallReply;
 use crate::ffi::main_thread::MainThread;
-use crate::ffi::short_text::ShortText;
+use crate::ffi::string::ShortText;
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::{Described, Guarded};
 use redis_module::raw::RedisModuleCtx;

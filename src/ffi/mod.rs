@@ -10,6 +10,5 @@ pub(crate) mod context;
 pub(crate) mod log;
 pub(crate) mod main_thread;
 pub(crate) mod server_flavor;
-pub(crate) mod short_text;
 pub(crate) mod string;
 pub(crate) mod subscription;

@@ -1,7 +1,8 @@
-//! Strings of the server.
+//! Strings of the server, and C strings for it.
 
 use super::api::api;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::ffi::CStr;
 use std::mem::ManuallyDrop;
 use std::slice;
 
@@ -53,5 +54,59 @@ impl Drop for OwnedString {
         // SAFETY: created in `new` or handed over in `given`, and freed once here. Another user of the value holds its
         // own reference.
         unsafe { api!(RedisModule_FreeString)(self.ctx, self.string) };
+    }
+}
+
+/// A C string on the stack, for names and formats that are made for one call. At most `ROOM` bytes, including the final
+/// zero.
+pub(crate) struct ShortText<const ROOM: usize> {
+    /// Zero after the text.
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl<const ROOM: usize> ShortText<ROOM> {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; ROOM], len: 0 }
+    }
+
+    /// Appends these bytes. `None` if they do not fit, or if one of them is zero.
+    pub(crate) fn with(mut self, bytes: &[u8]) -> Option<Self> {
+        let end = self.len.checked_add(bytes.len()).filter(|&end| end < ROOM)?;
+        if bytes.contains(&0) {
+            return None;
+        }
+        self.bytes.get_mut(self.len..end)?.copy_from_slice(bytes);
+        self.len = end;
+        Some(self)
+    }
+
+    pub(crate) fn in_lower_case(mut self) -> Self {
+        self.bytes.make_ascii_lowercase();
+        self
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_ended_and_what_does_not_is_refused() {
+        let text = ShortText::<6>::new().with(b"ab").unwrap().with(b"cde").unwrap();
+        assert_eq!((text.as_c_str(), text.as_bytes()), (c"abcde", &b"abcde"[..]));
+        assert!(text.with(b"f").is_none());
+        assert!(ShortText::<6>::new().with(b"a\0b").is_none());
+        assert_eq!(ShortText::<1>::new().as_c_str(), c"");
+        let mixed = ShortText::<9>::new().with(b"Get|K-1").unwrap();
+        assert_eq!(mixed.in_lower_case().as_bytes(), b"get|k-1");
     }
 }
