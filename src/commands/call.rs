@@ -1,6 +1,6 @@
 //! One command that is being executed: its words, its keys, its reply.
 
-use super::inner_command::InnerCommand;
+use super::guarded::InnerCommand;
 use super::{guarded_keys, held_reply};
 use crate::blocked_client::BlockedClient;
 use crate::clients::host::{LockKey, Server};

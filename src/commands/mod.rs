@@ -5,10 +5,9 @@
 pub(crate) mod call;
 pub(crate) mod command_table;
 pub(crate) mod entry;
+pub(crate) mod guarded;
 pub(crate) mod guarded_keys;
 pub(crate) mod held_reply;
-pub(crate) mod inner_command;
 pub(crate) mod keys;
-pub(crate) mod permission;
 pub(crate) mod random_owner;
 pub(crate) mod register;

@@ -3,19 +3,22 @@
 //! The command runs as if its client had sent it: in the client's protocol, with the client's rights, and refused when
 //! the server is out of memory, as far as the server can be told so. The effects of the command are replicated,
 //! `LOCK.GUARD` is not.
+//!
+//! From Redis 7.0 on the server checks the command, its keys and its channels itself, when it runs the command as the
+//! user. Redis 6.2 has checked the keys, which are declared, and tells modules nothing else. So there the user must be
+//! one who may run every command.
 
 use super::command_table::{self, CommandName};
 use super::held_reply;
-use super::permission;
 use crate::authority;
-use crate::ffi::api::api;
-use crate::ffi::call_filter;
+use crate::ffi::api::{api, optional};
 use crate::ffi::call_reply::CallReply;
 use crate::ffi::string::{ShortText, bytes_of};
+use crate::ffi::{call_filter, client};
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::Guarded;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
-use std::ffi::c_char;
+use std::ffi::{CString, c_char};
 
 /// A command that can be guarded, with its words.
 pub(crate) struct InnerCommand<'w> {
@@ -58,11 +61,8 @@ impl<'w> InnerCommand<'w> {
 
     /// Runs the command and returns its reply. The reply may be an error, also if the server did not run the command.
     pub(crate) fn run(&self, ctx: *mut RedisModuleCtx) -> Result<CallReply, Error> {
-        permission::check(ctx, &self.guarded)?;
-        if !permission::runs_as_user()
-            && self.guarded.needs_memory
-            && authority::is_out_of_memory(ctx)
-        {
+        check_rights(ctx, &self.guarded)?;
+        if !runs_as_user() && self.guarded.needs_memory && authority::is_out_of_memory(ctx) {
             return Err(Error::GuardedOutOfMemory);
         }
         let reply = self.call(ctx)?;
@@ -88,7 +88,7 @@ impl<'w> InnerCommand<'w> {
     fn flags(&self) -> Option<Format> {
         let Guarded { reads_only, is_for_scripts, may_block, .. } = self.guarded;
         let format = Format::new().with(if reads_only { b"" } else { b"!" })?;
-        if !permission::runs_as_user() {
+        if !runs_as_user() {
             return Some(format);
         }
         format
@@ -190,4 +190,40 @@ fn is_number(word: &[u8]) -> bool {
     const LONGEST: usize = 20;
     let digits = word.strip_prefix(b"-").unwrap_or(word);
     word.len() <= LONGEST && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+}
+
+/// Refuses a command that the user must not run, if the server would not refuse it.
+fn check_rights(ctx: *mut RedisModuleCtx, command: &Guarded) -> Result<(), Error> {
+    if runs_as_user() || may_run_every_command(ctx, command).unwrap_or(false) {
+        Ok(())
+    } else {
+        Err(Error::GuardNeedsAllCommands)
+    }
+}
+
+/// Whether the server knows the call flags of Redis 7.0.
+fn runs_as_user() -> bool {
+    optional!(RedisModule_GetCommand).is_some()
+}
+
+/// Whether the user may run every command. `None` if the server does not say.
+fn may_run_every_command(ctx: *mut RedisModuleCtx, command: &Guarded) -> Option<bool> {
+    let Some(user) = client::user(ctx, client::id(ctx)) else {
+        // A script does not say which user runs it.
+        let rules = CallReply::to(ctx, c"ACL", &[c"LIST"])?;
+        return Some(rules.texts().iter().all(|rules| allow_all(rules, command)));
+    };
+    let reply = CallReply::to(ctx, c"ACL", &[c"GETUSER", &CString::new(user).ok()?])?;
+    // The field's name, then the flags.
+    let flags = reply.whole().at(1)?.texts();
+    let has = |flag: &[u8]| flags.contains(&flag);
+    Some(has(b"allcommands") && (!command.publishes || has(b"allchannels")))
+}
+
+/// Whether a user with these rules, as `ACL LIST` shows them, may run every command, or cannot log in.
+fn allow_all(rules: &[u8], command: &Guarded) -> bool {
+    let words: Vec<_> = rules.split(|&byte| byte == b' ').skip(2).collect();
+    let has = |word: &[u8]| words.contains(&word);
+    let takes_away = words.iter().any(|word| word.starts_with(b"-"));
+    has(b"off") || has(b"+@all") && !takes_away && (!command.publishes || has(b"&*"))
 }
