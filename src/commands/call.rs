@@ -1,20 +1,20 @@
 //! One command that is being executed: its words, its keys, its reply.
 
 use super::guarded::InnerCommand;
-use super::{guarded_keys, held_reply};
+use super::{getkeys, held_reply};
 use crate::blocked_client::BlockedClient;
 use crate::clients::host::{LockKey, Server};
+use crate::clients::ticket;
 use crate::clients::wait::{self, Block};
-use crate::clients::{channel, ticket};
 use crate::cluster::slots;
 use crate::engine::ENGINE;
 use crate::ffi::api::status;
-use crate::ffi::string::bytes_of;
+use crate::ffi::string::{Words, bytes_of};
 use crate::keys::command_filter;
 use crate::reply::respond;
 use crate::{authority, guard};
 use leasehold_core::cluster::Slot;
-use leasehold_core::command::{Also, Decide, Error, Reply, check, guard as guard_page};
+use leasehold_core::command::{Also, Decide, Error, Reply, Spec, check, guard as guard_page};
 use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
 use leasehold_core::lock::{
     Checked, Grace, Hold, Moment, Name, Names, Proof, Queues, Stored, Ticket, Wanted,
@@ -28,21 +28,26 @@ use std::slice;
 const FEW_WORDS: usize = 15;
 
 pub(crate) struct Call {
-    ctx: *mut RedisModuleCtx,
-    argv: *mut *mut RedisModuleString,
-    argc: usize,
+    pub(crate) ctx: *mut RedisModuleCtx,
+    words: Words,
     answered: Cell<bool>,
 }
 
 /// Executes a command behind the [guard]. The client gets exactly one reply, however `body` ends.
 pub(crate) fn execute(
     entry: &'static str,
+    spec: &Spec,
     ctx: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
     argc: c_int,
     body: impl FnOnce(&Call) -> Result<(), Error>,
 ) -> c_int {
-    let call = Call::new(ctx, argv, argc);
+    // SAFETY: the server keeps the words until the command returns, when the `Call` is gone.
+    let words = unsafe { Words::new(argv, argc) };
+    if getkeys::have_been_told(ctx, &words, spec) {
+        return status(true);
+    }
+    let call = Call { ctx, words, answered: Cell::new(false) };
     if let Err(error) = guard::answer(entry, ctx, || body(&call))
         && !call.answered.get()
     {
@@ -53,37 +58,24 @@ pub(crate) fn execute(
 }
 
 impl Call {
-    pub(crate) fn new(
-        ctx: *mut RedisModuleCtx,
-        argv: *mut *mut RedisModuleString,
-        argc: c_int,
-    ) -> Self {
-        Self { ctx, argv, argc: usize::try_from(argc).unwrap_or(0), answered: Cell::new(false) }
-    }
-
     /// Passes the words to `parse`. They are on the stack unless there are many. The first word, the command's name,
     /// stays empty because nobody reads it.
     pub(crate) fn parse<'c, R>(
         &'c self,
         parse: impl FnOnce(&[&'c [u8]]) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        if self.argc > FEW_WORDS {
-            return parse(&self.all_words());
+        let strings = self.words.strings();
+        if strings.len() > FEW_WORDS {
+            return parse(&self.words.bytes());
         }
         let mut words: [&[u8]; FEW_WORDS] = [&[]; FEW_WORDS];
-        if let ([_, words @ ..], [_, strings @ ..]) = (&mut words, self.strings()) {
+        if let ([_, words @ ..], [_, strings @ ..]) = (&mut words, strings) {
             for (word, &string) in words.iter_mut().zip(strings) {
                 // SAFETY: an argument of this command, which outlives the `Call` that the words borrow from.
                 *word = unsafe { bytes_of(string) };
             }
         }
-        parse(words.get(..self.argc).unwrap_or(&words))
-    }
-
-    /// All words, without a command name in front: the arguments of a loadmodule line.
-    pub(crate) fn all_words(&self) -> Vec<&[u8]> {
-        // SAFETY: as in `parse`.
-        self.strings().iter().map(|&string| unsafe { bytes_of(string) }).collect()
+        parse(words.get(..strings.len()).unwrap_or(&words))
     }
 
     /// Lets the request decide what happens to its locks, and does it.
@@ -113,7 +105,7 @@ impl Call {
         if authority::is_verbatim_script(self.ctx) {
             return Err(Error::ScriptRepeated);
         }
-        let words = self.strings().get(guard_page::COMMAND_AT..).unwrap_or_default();
+        let words = self.words.strings().get(guard_page::COMMAND_AT..).unwrap_or_default();
         let command = InnerCommand::find(self.ctx, words)?;
         self.look_at_keys_of(words)?;
         match ENGINE.check(&self.server(), &self.key()?, proof)? {
@@ -137,10 +129,10 @@ impl Call {
 
     /// Checks the keys of a guarded command, in a cluster whose server does not know of these keys.
     fn look_at_keys_of(&self, command: &[*mut RedisModuleString]) -> Result<(), Error> {
-        if !slots::is_in_cluster() || guarded_keys::are_told() {
+        if !slots::is_in_cluster() || getkeys::are_told() {
             return Ok(());
         }
-        let keys = guarded_keys::of(self.ctx, command);
+        let keys = getkeys::of(self.ctx, command);
         self.check_slot(&keys)
     }
 
@@ -196,11 +188,6 @@ impl Call {
         ticket::take(self.ctx, keys, names, wanted, ticket, grace)
     }
 
-    /// Whether the client may publish on this channel.
-    pub(crate) fn check_channel(&self, channel: &[u8]) -> Result<(), Error> {
-        channel::check(self.ctx, channel)
-    }
-
     pub(crate) fn reply(&self, reply: &Reply<'_>) {
         self.answered.set(true);
         respond(self.ctx, reply);
@@ -208,7 +195,7 @@ impl Call {
 
     /// The key of the lock: the first argument of every command that takes a lock.
     pub(crate) fn key(&self) -> Result<LockKey<'_>, Error> {
-        let name = self.strings().get(1).copied().ok_or(Error::WrongArity)?;
+        let name = self.words.strings().get(1).copied().ok_or(Error::WrongArity)?;
         // SAFETY: an argument of this command, which outlives the `Call` that the key borrows from.
         Ok(unsafe { LockKey::of_argument(self.ctx, name) })
     }
@@ -217,7 +204,7 @@ impl Call {
     #[inline(never)]
     pub(crate) fn keys(&self, also: &Also<'_>) -> Result<Vec<LockKey<'_>>, Error> {
         let end = also.at.saturating_add(also.keys.len());
-        let others = self.strings().get(also.at..end).ok_or(Error::WrongArity)?;
+        let others = self.words.strings().get(also.at..end).ok_or(Error::WrongArity)?;
         if slots::is_in_cluster() {
             self.check_slot(others)?;
         }
@@ -234,7 +221,7 @@ impl Call {
         if others.iter().any(|&key| Slot::of(unsafe { bytes_of(key) }) != slot) {
             return Err(Error::CrossSlot);
         }
-        let all: Vec<_> = self.strings().get(1).into_iter().chain(others).copied().collect();
+        let all: Vec<_> = self.words.strings().get(1).into_iter().chain(others).copied().collect();
         match authority::to_read_all(self.ctx, &all) {
             Authority::NotOurs => Err(Error::SlotIsMoving),
             _ => Ok(()),
@@ -243,14 +230,5 @@ impl Call {
 
     fn server(&self) -> Server {
         Server { ctx: self.ctx }
-    }
-
-    pub(crate) fn strings(&self) -> &[*mut RedisModuleString] {
-        if self.argv.is_null() {
-            return &[];
-        }
-        // SAFETY: the server passes `argc` valid strings, and keeps them until the command returns, when this `Call`
-        // is gone.
-        unsafe { slice::from_raw_parts(self.argv, self.argc) }
     }
 }

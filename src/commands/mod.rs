@@ -5,9 +5,7 @@
 pub(crate) mod call;
 pub(crate) mod command_table;
 pub(crate) mod entry;
+pub(crate) mod getkeys;
 pub(crate) mod guarded;
-pub(crate) mod guarded_keys;
 pub(crate) mod held_reply;
-pub(crate) mod keys;
-pub(crate) mod random_owner;
 pub(crate) mod register;

@@ -1,37 +1,18 @@
 //! Registers the commands: name, flags, keys, and what COMMAND DOCS says.
 
-use super::entry::{self, Entry};
-use super::{guarded_keys, held_reply, keys};
+use super::entry::{COMMANDS, Entry};
+use super::{getkeys, held_reply};
 use crate::ffi::api::{api, optional, status};
 use crate::ffi::log;
-use leasehold_core::command::{
-    ALSO, Access, Arg, ArgKind, Spec, acquire, check, extend, guard, help, holders, info,
-    log as log_page, raise, release, top, waiters,
-};
+use leasehold_core::command::{ALSO, Access, Arg, ArgKind, Spec};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr;
 
-/// Every command: its description, and the function that the server calls.
-static COMMANDS: [(&Spec, Entry); 12] = [
-    (&acquire::SPEC, entry::acquire),
-    (&release::SPEC, entry::release),
-    (&extend::SPEC, entry::extend),
-    (&raise::SPEC, entry::raise),
-    (&check::SPEC, entry::check),
-    (&guard::SPEC, entry::guard),
-    (&info::SPEC, entry::info),
-    (&holders::SPEC, entry::holders),
-    (&waiters::SPEC, entry::waiters),
-    (&top::SPEC, entry::top),
-    (&log_page::SPEC, entry::log),
-    (&help::SPEC, entry::help),
-];
-
 /// Registers all commands. The error is the name of the command that the server refused.
 pub(crate) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     let own_category = add_own_category(ctx);
-    guarded_keys::decide_whether_to_tell(ctx);
+    getkeys::decide_whether_to_tell(ctx);
     held_reply::decide_whether_possible(ctx);
     COMMANDS.iter().try_for_each(|&(spec, entry)| {
         create(ctx, spec, entry)
@@ -50,14 +31,14 @@ fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
     if is_old || has_keys_of_another(spec) {
         return flags(spec.access)
             .iter()
-            .any(|flags| create_with(ctx, spec, entry, &joined(flags, keys::ASKED_FOR_KEYS)));
+            .any(|flags| create_with(ctx, spec, entry, &joined(flags, getkeys::ASKED_FOR_KEYS)));
     }
     flags(spec.access).iter().any(|flags| create_with(ctx, spec, entry, flags))
 }
 
 /// Whether the server must ask which keys the command has besides its lock.
 fn has_keys_of_another(spec: &Spec) -> bool {
-    spec.access == Access::Guard && guarded_keys::are_told()
+    spec.access == Access::Guard && getkeys::are_told()
 }
 
 fn create_with(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry, flags: &CStr) -> bool {
@@ -288,7 +269,7 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
     raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
 );
 
-/// Only [`keys`] knows where these keys are and how they are used, so the server asks it.
+/// Only [`getkeys`] knows where these keys are and how they are used, so the server asks it.
 fn keys_of_another_command() -> raw::RedisModuleCommandKeySpec {
     let anything = raw::REDISMODULE_CMD_KEY_RW
         | raw::REDISMODULE_CMD_KEY_ACCESS

@@ -2,7 +2,7 @@
 
 use super::api::api;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::mem::ManuallyDrop;
 use std::slice;
 
@@ -16,6 +16,33 @@ pub(crate) unsafe fn bytes_of<'s>(string: *mut RedisModuleString) -> &'s [u8] {
     unsafe {
         let bytes = api!(RedisModule_StringPtrLen)(string, &raw mut len);
         slice::from_raw_parts(bytes.cast(), len)
+    }
+}
+
+/// The words of a command, or of a loadmodule line, as the server passes them.
+pub(crate) struct Words {
+    argv: *mut *mut RedisModuleString,
+    argc: usize,
+}
+
+impl Words {
+    /// # Safety
+    /// These are `argc` valid strings, which the server keeps as long as the value is in use.
+    pub(crate) unsafe fn new(argv: *mut *mut RedisModuleString, argc: c_int) -> Self {
+        Self { argv, argc: usize::try_from(argc).unwrap_or(0) }
+    }
+
+    pub(crate) fn strings(&self) -> &[*mut RedisModuleString] {
+        if self.argv.is_null() {
+            return &[];
+        }
+        // SAFETY: see `new`.
+        unsafe { slice::from_raw_parts(self.argv, self.argc) }
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<&[u8]> {
+        // SAFETY: see `new`.
+        self.strings().iter().map(|&string| unsafe { bytes_of(string) }).collect()
     }
 }
 

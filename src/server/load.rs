@@ -9,10 +9,10 @@
 use super::{cron, info, lifecycle, settings};
 use crate::clients::capacity;
 use crate::cluster::slots;
-use crate::commands::call::Call;
 use crate::commands::register;
 use crate::ffi::api::{self, api, flag, status};
 use crate::ffi::main_thread::{self, MainThread};
+use crate::ffi::string::Words;
 use crate::ffi::{context, log, server_flavor};
 use crate::keys::fence_observer::{self, Loading};
 use crate::keys::{command_filter, eviction, flushes};
@@ -52,8 +52,8 @@ pub(crate) extern "C" fn RedisModule_OnLoad(
     guard::listen_to_panics();
     guard::value("load", status(false), || {
         begin_anew();
-        let call = Call::new(ctx, argv, argc);
-        match load(ctx, &call) {
+        // SAFETY: the server keeps the arguments until this function returns.
+        match load(ctx, &unsafe { Words::new(argv, argc) }) {
             Ok(()) => status(true),
             Err(reason) => {
                 log::warning(ctx, &format!("cannot load: {reason}"));
@@ -97,7 +97,7 @@ fn is_taken_back() -> bool {
     LOADED_BY.get().is_some() && LOADED_BY.get() == clock::beginning_of_command()
 }
 
-fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
+fn load(ctx: *mut RedisModuleCtx, arguments: &Words) -> Result<(), String> {
     let missing = api::missing();
     if !missing.is_empty() {
         return Err(format!("this server is too old, it lacks {}", missing.join(", ")));
@@ -106,7 +106,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
         return Err(obstacle);
     }
     // Arguments before settings: the arguments are the settings' defaults.
-    config::from_arguments(&call.all_words())?;
+    config::from_arguments(&arguments.bytes())?;
     config::register(ctx)?;
     register::commands(ctx).map_err(|name| format!("the server refused the command {name}"))?;
     if !(info::register(ctx)

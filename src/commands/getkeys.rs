@@ -1,22 +1,32 @@
-//! The keys of a guarded command.
+//! Which words of a command are keys, for a server that asks (`getkeys-api`).
+//!
+//! Servers ask about `LOCK.GUARD`, since only the command behind it says where its keys are. Redis 6.2 also asks about
+//! the commands that take `ALSO`. Later servers learn the positions after `ALSO` at registration: see
+//! [`register`](super::register).
 //!
 //! Servers that ask a module for the keys of a command in a thread crash. They learn of the lock alone. The keys that
 //! they then cannot check, [`Call`](super::call::Call) checks when the command runs.
 
-use crate::authority;
-use crate::ffi::api::{api, optional};
+use crate::ffi::api::{api, flag, optional};
 use crate::ffi::main_thread::MainThread;
-use crate::ffi::string::bytes_of;
+use crate::ffi::string::{Words, bytes_of};
 use crate::ffi::{log, server_flavor};
-use leasehold_core::command::guard;
-use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use crate::{authority, guard};
+use leasehold_core::command::{Access, Spec, guard as guard_page};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 
+/// The flag of a command whose keys the server asks for.
+pub(crate) const ASKED_FOR_KEYS: &CStr = c"getkeys-api";
+
+/// Every command that takes a lock has it here.
+const LOCK_AT: usize = 1;
+
 /// For a key whose use is not known. The server then checks only that the user has any access to the key.
-pub(crate) const NO_FLAGS: c_int = 0;
+const NO_FLAGS: c_int = 0;
 
 /// Whether the server may ask for the keys.
 static ARE_TOLD: MainThread<Cell<bool>> = MainThread::new(Cell::new(true));
@@ -38,6 +48,57 @@ pub(crate) fn are_told() -> bool {
     ARE_TOLD.get()
 }
 
+/// Tells the server the keys of a command, if the server asks for the keys instead of executing the command. True even
+/// if that panics: the command must not be executed.
+pub(crate) fn have_been_told(ctx: *mut RedisModuleCtx, words: &Words, spec: &Spec) -> bool {
+    let is_guard = spec.access == Access::Guard;
+    if !is_guard && (optional!(RedisModule_SetCommandInfo).is_some() || spec.also_from().is_none())
+    {
+        return false;
+    }
+    // SAFETY: takes a valid context.
+    if unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx) } == 0 {
+        return false;
+    }
+    guard::value("keys-asked", (), || {
+        if is_guard { tell_guarded(ctx, words.strings()) } else { tell_own(ctx, words, spec) }
+    });
+    true
+}
+
+fn tell_own(ctx: *mut RedisModuleCtx, words: &Words, spec: &Spec) {
+    let words = words.bytes();
+    let at = std::iter::once(LOCK_AT).chain(spec.keys_behind_also(&words));
+    // The server reads the word at the position that it is told, even if there is no such word.
+    at.filter(|&at| at < words.len()).for_each(|at| tell(ctx, at, NO_FLAGS));
+}
+
+/// Tells the key of the lock, and the keys that the server finds in the guarded command.
+///
+/// The server asks this about everything that clients send, executable or not. A `LOCK.GUARD` that guards a
+/// `LOCK.GUARD` is refused when it is executed. Here its inner keys are not asked for, because each level uses stack.
+fn tell_guarded(ctx: *mut RedisModuleCtx, strings: &[*mut RedisModuleString]) {
+    if strings.len() > LOCK_AT {
+        let reads = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
+        tell(ctx, LOCK_AT, flag(reads));
+    }
+    let command = strings.get(guard_page::COMMAND_AT..).unwrap_or_default();
+    for (at, flags) in places(ctx, command) {
+        tell(ctx, at.saturating_add(guard_page::COMMAND_AT), flags);
+    }
+}
+
+/// Tells the server that the word at this position is a key, and, if the server takes flags, how the key is used.
+fn tell(ctx: *mut RedisModuleCtx, position: usize, flags: c_int) {
+    let Ok(position) = c_int::try_from(position) else { return };
+    match optional!(RedisModule_KeyAtPosWithFlags) {
+        // SAFETY: the server has just said that it asks for keys in this context.
+        Some(tell) => unsafe { tell(ctx, position, flags) },
+        // SAFETY: the server has just said that it asks for keys in this context.
+        None => unsafe { api!(RedisModule_KeyAtPos)(ctx, position) },
+    }
+}
+
 /// The keys of a guarded command.
 pub(crate) fn of(
     ctx: *mut RedisModuleCtx,
@@ -48,22 +109,19 @@ pub(crate) fn of(
 }
 
 /// The positions of a guarded command's keys, and how it uses each.
-pub(crate) fn places(
-    ctx: *mut RedisModuleCtx,
-    command: &[*mut RedisModuleString],
-) -> Vec<(usize, c_int)> {
+fn places(ctx: *mut RedisModuleCtx, command: &[*mut RedisModuleString]) -> Vec<(usize, c_int)> {
     // SAFETY: a word of the command that is being executed, or that the server asks about.
     let bytes = |&string: &*mut RedisModuleString| unsafe { bytes_of(string) };
-    let Some(name) = command.first().map(bytes).filter(|name| !guard::is_itself(name)) else {
+    let Some(name) = command.first().map(bytes).filter(|name| !guard_page::is_itself(name)) else {
         return Vec::new();
     };
     let Some(_asking) = Asking::begin() else { return Vec::new() };
     let mut places: Vec<_> = Found::in_words(ctx, command).each().collect();
-    if guard::may_have_hidden_keys(name) {
+    if guard_page::may_have_hidden_keys(name) {
         let words: Vec<_> = command.iter().map(bytes).collect();
         // A set, because a request can have half a million keys.
         let found: BTreeSet<_> = places.iter().map(|&(at, _)| at).collect();
-        let hidden = guard::hidden_keys(&words).filter(|at| !found.contains(at));
+        let hidden = guard_page::hidden_keys(&words).filter(|at| !found.contains(at));
         places.extend(hidden.map(|at| (at, NO_FLAGS)));
     }
     places
