@@ -5,9 +5,7 @@
 //! data is loading, while writes are paused (the server would crash) or refused, or for a key that this cluster node
 //! does not own or is about to give away (two nodes would grant the lock).
 
-use crate::ffi::api::{api, optional};
-use crate::ffi::call_reply::CallReply;
-use crate::ffi::server_flavor;
+use crate::ffi::{CallReply, api, optional, server_flavor};
 use leasehold_core::engine::{Authority, Initiator};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::io;

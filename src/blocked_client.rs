@@ -9,10 +9,7 @@
 //! the client waits, [`waiter_at`] returns its waiter. When the client is unblocked, the address is forgotten, and a
 //! [`PendingReply`] travels with the handle until the server passes it to the last callback. Its answer is taken once.
 
-use crate::ffi::api::api;
-use crate::ffi::blocked::{Address, Handle};
-use crate::ffi::client::User;
-use crate::ffi::main_thread::MainThread;
+use crate::ffi::{Address, Handle, MainThread, User, api};
 use leasehold_core::engine::Answer;
 use leasehold_core::lock::{KeptOwner, WaiterId};
 use redis_module::raw::RedisModuleCtx;

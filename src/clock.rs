@@ -3,7 +3,7 @@
 //! The two agree, but a key expires by the server's clock, and so must a lease. The one exception is [`exactly`].
 //! Durations are measured with [`monotonic`].
 
-use crate::ffi::api::{api, optional};
+use crate::ffi::{api, optional};
 use leasehold_core::lock::{Moment, Monotonic, Now};
 use redis_module::raw;
 use std::sync::LazyLock;

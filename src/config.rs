@@ -2,7 +2,7 @@
 //! the loadmodule line on all servers.
 
 use crate::engine::{ENGINE, fences, with_fences};
-use crate::ffi::api::{optional, status};
+use crate::ffi::{optional, status};
 use crate::{clock, guard};
 use leasehold_core::command::parse_integer;
 use leasehold_core::lock::{Limits, Patience, Ttl};

@@ -4,7 +4,7 @@
 
 use crate::blocked_client::BlockedClient;
 use crate::clock;
-use crate::ffi::main_thread::MainThread;
+use crate::ffi::MainThread;
 use leasehold_core::engine::Engine;
 use leasehold_core::lock::FenceClock;
 

@@ -8,8 +8,7 @@
 //!
 //! A debug build can be told to panic at an entry, by the entry's name: `LEASEHOLD_PANIC_AT=lock.acquire`.
 
-use crate::ffi::log;
-use crate::ffi::main_thread::MainThread;
+use crate::ffi::{MainThread, log};
 use crate::timer;
 use leasehold_core::command::Error;
 use redis_module::raw::RedisModuleCtx;

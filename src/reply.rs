@@ -1,6 +1,6 @@
 //! Replies on the wire. The server speaks RESP2 or RESP3, as the client asked. Only maps need help.
 
-use crate::ffi::api::{api, optional};
+use crate::ffi::{api, optional};
 use leasehold_core::command::{Error, Reply};
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::{CString, c_long, c_longlong};

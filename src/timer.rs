@@ -7,8 +7,7 @@
 
 use crate::clock;
 use crate::engine::ENGINE;
-use crate::ffi::api::api;
-use crate::ffi::main_thread::MainThread;
+use crate::ffi::{MainThread, api};
 use leasehold_core::lock::{Moment, Monotonic, Now};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleTimerID};
 use std::cell::Cell;

@@ -4,8 +4,7 @@
 //! release its lock, and no waiter would be served. Other clients may still take what the waiters leave: only the
 //! server could prevent that.
 
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::{log, server_flavor};
+use crate::ffi::{MainThread, log, server_flavor};
 use crate::{clock, config};
 use leasehold_core::lock::{Monotonic, Room};
 use redis_module::raw::RedisModuleCtx;

@@ -4,8 +4,7 @@
 //! to every node of a cluster, but not to replicas. A message may be lost, and nothing depends on it.
 
 use crate::authority;
-use crate::ffi::api::{flag, optional, status};
-use crate::ffi::string::OwnedString;
+use crate::ffi::{OwnedString, flag, optional, status};
 use leasehold_core::command::Error;
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ptr::NonNull;

@@ -24,10 +24,7 @@
 
 use super::host::Server;
 use crate::engine::ENGINE;
-use crate::ffi::api::optional;
-use crate::ffi::client::{self, User};
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::server_flavor;
+use crate::ffi::{MainThread, User, client, optional, server_flavor};
 use leasehold_core::engine::WaiterGrant;
 use redis_module::raw::{self, RedisModuleCtx};
 use std::cell::Cell;

@@ -4,9 +4,7 @@
 //! event comes while the server does something else, so the [engine](leasehold_core::engine) only notes it.
 
 use crate::engine::ENGINE;
-use crate::ffi::api::{optional, status};
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::subscription::ServerSubscription;
+use crate::ffi::{MainThread, ServerSubscription, optional, status};
 use crate::{clock, guard};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;

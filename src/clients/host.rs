@@ -3,9 +3,7 @@
 use super::{channel, connections};
 use crate::blocked_client::BlockedClient;
 use crate::cluster::slots;
-use crate::ffi::api::{api, status};
-use crate::ffi::string::{OwnedString, bytes_of};
-use crate::ffi::{client, log};
+use crate::ffi::{OwnedString, api, bytes_of, client, log, status};
 use crate::keys::open_key::OpenKey;
 use crate::{authority, clock, config};
 use leasehold_core::command::{Error, acquire};

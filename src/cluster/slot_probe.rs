@@ -1,8 +1,7 @@
 //! What the server says about its slots.
 
 use crate::authority;
-use crate::ffi::call_reply::CallReply;
-use crate::ffi::string::OwnedString;
+use crate::ffi::{CallReply, OwnedString};
 use leasehold_core::cluster::{OwnSlots, Slot};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::OnceCell;

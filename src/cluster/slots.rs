@@ -33,9 +33,7 @@
 
 use super::slot_probe::{self, SlotProbe};
 use crate::engine::ENGINE;
-use crate::ffi::api::api;
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::{context, server_flavor, subscription};
+use crate::ffi::{MainThread, api, context, server_flavor, subscription};
 use crate::replication::fence_clock;
 use crate::throttle::Throttle;
 use crate::{authority, clock, guard};

@@ -3,10 +3,7 @@
 //! The server is asked once for each of its own commands, since they never change. A module's command may be a
 //! different one after `MODULE UNLOAD`, so the server is asked each time.
 
-use crate::ffi::api::api;
-use crate::ffi::call_reply::CallReply;
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::string::ShortText;
+use crate::ffi::{CallReply, MainThread, ShortText, api};
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::{Described, Guarded};
 use redis_module::raw::RedisModuleCtx;

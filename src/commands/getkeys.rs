@@ -7,10 +7,7 @@
 //! Servers that ask a module for the keys of a command in a thread crash. They learn of the lock alone. The keys that
 //! they then cannot check, [`Call`](super::call::Call) checks when the command runs.
 
-use crate::ffi::api::{api, flag, optional};
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::string::{Words, bytes_of};
-use crate::ffi::{log, server_flavor};
+use crate::ffi::{MainThread, Words, api, bytes_of, flag, log, optional, server_flavor};
 use crate::{authority, guard};
 use leasehold_core::command::{Access, Spec, guard as guard_page};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};

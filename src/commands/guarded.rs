@@ -11,10 +11,7 @@
 use super::command_table::{self, CommandName};
 use super::held_reply;
 use crate::authority;
-use crate::ffi::api::{api, optional};
-use crate::ffi::call_reply::CallReply;
-use crate::ffi::string::{ShortText, bytes_of};
-use crate::ffi::{call_filter, client};
+use crate::ffi::{CallReply, ShortText, api, bytes_of, call_filter, client, optional};
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::Guarded;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};

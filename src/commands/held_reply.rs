@@ -8,10 +8,7 @@
 //! This is not for commands that block by themselves, such as `BLPOP`: they must reply at once. Nor is it for Redis,
 //! where no event can block a client, and where `FLUSHALL` would block if it were allowed to.
 
-use crate::ffi::blocked::{Callbacks, Handle};
-use crate::ffi::call_reply::CallReply;
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::server_flavor;
+use crate::ffi::{CallReply, Callbacks, Handle, MainThread, server_flavor};
 use crate::reply::respond;
 use crate::{authority, guard};
 use leasehold_core::command::{Error, Reply};

@@ -2,8 +2,7 @@
 
 use super::entry::{COMMANDS, Entry};
 use super::{getkeys, held_reply};
-use crate::ffi::api::{api, optional, status};
-use crate::ffi::log;
+use crate::ffi::{api, log, optional, status};
 use leasehold_core::command::{ALSO, Access, Arg, ArgKind, Spec};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, CString, c_int, c_uint};

@@ -2,13 +2,21 @@
 //! imports anything from outside this folder.
 
 pub(crate) mod api;
-pub(crate) mod blocked;
+mod blocked;
 pub(crate) mod call_filter;
-pub(crate) mod call_reply;
+mod call_reply;
 pub(crate) mod client;
 pub(crate) mod context;
 pub(crate) mod log;
 pub(crate) mod main_thread;
 pub(crate) mod server_flavor;
-pub(crate) mod string;
+mod string;
 pub(crate) mod subscription;
+
+pub(crate) use api::{api, flag, optional, status};
+pub(crate) use blocked::{Address, Callbacks, Handle};
+pub(crate) use call_reply::CallReply;
+pub(crate) use client::User;
+pub(crate) use main_thread::MainThread;
+pub(crate) use string::{OwnedString, ShortText, Words, bytes_of};
+pub(crate) use subscription::{ServerSubscription, Subscription};

@@ -21,11 +21,7 @@
 use super::eviction;
 use crate::cluster::slots;
 use crate::engine::ENGINE;
-use crate::ffi::api::{api, flag};
-use crate::ffi::call_reply::CallReply;
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::string::bytes_of;
-use crate::ffi::{call_filter, context};
+use crate::ffi::{CallReply, MainThread, api, bytes_of, call_filter, context, flag};
 use crate::{clock, guard};
 use leasehold_core::lock::Suspicion;
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};

@@ -13,10 +13,7 @@
 
 use super::open_key::OpenKey;
 use crate::engine::ENGINE;
-use crate::ffi::api::{api, optional, status};
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::string::bytes_of;
-use crate::ffi::subscription::{ServerSubscription, Subscription};
+use crate::ffi::{MainThread, ServerSubscription, Subscription, api, bytes_of, optional, status};
 use crate::{clock, guard, timer};
 use leasehold_core::engine::Key;
 use leasehold_core::lock::{Name, Seen, Stored, Value};

@@ -23,12 +23,9 @@
 
 use super::open_key::OpenKey;
 use crate::engine::with_fences;
-use crate::ffi::api::{api, status};
-use crate::ffi::call_reply::CallReply;
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::server_flavor;
-use crate::ffi::string::{OwnedString, bytes_of};
-use crate::ffi::subscription::Subscription;
+use crate::ffi::{
+    CallReply, MainThread, OwnedString, Subscription, api, bytes_of, server_flavor, status,
+};
 use crate::{authority, clock, guard};
 use leasehold_core::engine::Key;
 use leasehold_core::lock::{Stored, Value, learn_from};

@@ -7,8 +7,7 @@
 //! The module itself tells the server which keys it modified. By default every key opened for writing counts, and a
 //! refused try would abort the transactions of clients that WATCH the lock.
 
-use crate::ffi::api::{api, flag, status};
-use crate::ffi::string::OwnedString;
+use crate::ffi::{OwnedString, api, flag, status};
 use crate::replication::replicate;
 use leasehold_core::command::Error;
 use leasehold_core::engine::{self, Mode};

@@ -29,9 +29,7 @@
 
 use super::{listeners, replicate};
 use crate::engine::{fences, with_fences};
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::string::OwnedString;
-use crate::ffi::{server_flavor, subscription};
+use crate::ffi::{MainThread, OwnedString, server_flavor, subscription};
 use crate::throttle::Throttle;
 use crate::{authority, clock, config, guard};
 use leasehold_core::engine::Authority;

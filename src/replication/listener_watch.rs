@@ -2,8 +2,7 @@
 
 use super::listeners::{self, Audience};
 use super::replicate;
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::{server_flavor, subscription};
+use crate::ffi::{MainThread, server_flavor, subscription};
 use crate::{clock, guard};
 use leasehold_core::lock::Monotonic;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};

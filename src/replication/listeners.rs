@@ -66,8 +66,7 @@
 //! - No change is stored to be told later.
 
 use crate::authority;
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::server_flavor;
+use crate::ffi::{MainThread, server_flavor};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
 

@@ -8,9 +8,7 @@
 //! Nothing is replicated while nobody listens: see [`listeners`].
 
 use super::listeners::{self, Audience};
-use crate::ffi::api::{api, status};
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::string::OwnedString;
+use crate::ffi::{MainThread, OwnedString, api, status};
 use leasehold_core::command::Error;
 use leasehold_core::lock::Deadline;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};

@@ -3,8 +3,7 @@
 use crate::clients::host::Server;
 use crate::cluster::slots;
 use crate::engine::ENGINE;
-use crate::ffi::main_thread::MainThread;
-use crate::ffi::subscription;
+use crate::ffi::{MainThread, subscription};
 use crate::keys::{command_filter, eviction};
 use crate::replication::{fence_clock, listener_watch};
 use crate::throttle::Throttle;

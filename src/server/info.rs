@@ -2,8 +2,7 @@
 
 use crate::clients::capacity;
 use crate::engine::{ENGINE, fences};
-use crate::ffi::api::{api, status};
-use crate::ffi::main_thread;
+use crate::ffi::{api, main_thread, status};
 use crate::{clock, guard};
 use leasehold_core::lock::{Now, WaitKind};
 use leasehold_core::observe::ServerGauges;
