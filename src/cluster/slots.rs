@@ -45,6 +45,10 @@ use std::ffi::c_void;
 use std::ops::ControlFlow;
 use std::slice;
 
+const REDIS_SLOT_MIGRATION: u64 = raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION;
+const REDIS_EXPORT_STARTED: u64 = raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_STARTED;
+const REDIS_IMPORT_COMPLETED: u64 =
+    raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED;
 /// `ATOMIC_SLOT_MIGRATION` of Valkey, which the bindings lack.
 const VALKEY_SLOT_MIGRATION: u64 = 19;
 const VALKEY_EXPORT_STARTED: u64 = 1;
@@ -195,62 +199,30 @@ fn my_node_id<'s>() -> &'s [u8] {
 pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) {
     IN_CLUSTER.set(authority::is_in_cluster(ctx));
     begin();
-    let (id, callback): (u64, raw::RedisModuleEventCallback) = if server_flavor::is_valkey(ctx) {
-        (VALKEY_SLOT_MIGRATION, Some(moved_by_valkey))
-    } else {
-        (raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION, Some(moved_by_redis))
-    };
-    subscription::to_server_event(ctx, id, callback);
+    let id =
+        if server_flavor::is_valkey(ctx) { VALKEY_SLOT_MIGRATION } else { REDIS_SLOT_MIGRATION };
+    subscription::to_server_event(ctx, id, Some(moved_at_once));
 }
 
-unsafe extern "C" fn moved_by_redis(
+/// A step of an atomic slot migration.
+unsafe extern "C" fn moved_at_once(
     ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
+    event: RedisModuleEvent,
     stage: u64,
     _info: *mut c_void,
 ) {
     guard::event("slots-moved", ctx, || {
-        let step = match stage {
-            raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_STARTED => Step::BeginToGo,
-            raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED => Step::HaveCome,
-            _ => Step::Other,
-        };
-        moved_at_once(step);
+        match (event.id, stage) {
+            // An evicted lock moves only if it is written again before the slots are copied, which the server does a
+            // little later.
+            (REDIS_SLOT_MIGRATION, REDIS_EXPORT_STARTED)
+            | (VALKEY_SLOT_MIGRATION, VALKEY_EXPORT_STARTED) => ENGINE.slots_begin_to_go(),
+            // Until now this node has granted nothing in these slots.
+            (REDIS_SLOT_MIGRATION, REDIS_IMPORT_COMPLETED)
+            | (VALKEY_SLOT_MIGRATION, VALKEY_IMPORT_COMPLETED) => fence_clock::lift(),
+            // Slots begin to come, have left, or stay after all.
+            _ => {}
+        }
+        MOVEMENTS.looks.want();
     });
-}
-
-unsafe extern "C" fn moved_by_valkey(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    stage: u64,
-    _info: *mut c_void,
-) {
-    guard::event("slots-moved", ctx, || {
-        let step = match stage {
-            VALKEY_EXPORT_STARTED => Step::BeginToGo,
-            VALKEY_IMPORT_COMPLETED => Step::HaveCome,
-            _ => Step::Other,
-        };
-        moved_at_once(step);
-    });
-}
-
-/// The step of an atomic slot migration.
-enum Step {
-    BeginToGo,
-    HaveCome,
-    /// Slots begin to come, have left, or stay after all.
-    Other,
-}
-
-fn moved_at_once(step: Step) {
-    match step {
-        // An evicted lock moves only if it is written again before the slots are copied, which the server does a
-        // little later.
-        Step::BeginToGo => ENGINE.slots_begin_to_go(),
-        // Until now this node has granted nothing in these slots.
-        Step::HaveCome => fence_clock::lift(),
-        Step::Other => {}
-    }
-    MOVEMENTS.looks.want();
 }
