@@ -27,12 +27,11 @@ pub(crate) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
 fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
     // Redis 6.2 cannot declare keys that follow a word, so it must ask for them.
     let is_old = spec.also_from().is_some() && optional!(RedisModule_SetCommandInfo).is_none();
-    if is_old || has_keys_of_another(spec) {
-        return flags(spec.access)
-            .iter()
-            .any(|flags| create_with(ctx, spec, entry, &joined(flags, getkeys::ASKED_FOR_KEYS)));
-    }
-    flags(spec.access).iter().any(|flags| create_with(ctx, spec, entry, flags))
+    let is_asked = is_old || has_keys_of_another(spec);
+    flags(spec.access).iter().any(|&flags| {
+        let asked = is_asked.then(|| joined(flags, getkeys::ASKED_FOR_KEYS));
+        create_with(ctx, spec, entry, asked.as_deref().unwrap_or(flags))
+    })
 }
 
 /// Whether the server must ask which keys the command has besides its lock.
@@ -221,31 +220,22 @@ fn arguments(args: &[Arg], kept: &mut Lists) -> *mut raw::RedisModuleCommandArg 
 fn argument(arg: &Arg, kept: &mut Lists) -> raw::RedisModuleCommandArg {
     let parts = match arg.kind {
         ArgKind::OneOf(parts) | ArgKind::Block(parts) => parts,
-        ArgKind::Key
-        | ArgKind::Keys
-        | ArgKind::Text
-        | ArgKind::Texts
-        | ArgKind::Integer
-        | ArgKind::Word => &[],
+        _ => &[],
     };
-    let (type_, key_spec_index) = match arg.kind {
-        ArgKind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
-        ArgKind::Keys => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 1),
+    let key_spec_index = match arg.kind {
+        ArgKind::Key => 0,
+        ArgKind::Keys => 1,
+        _ => NO_KEY_SPEC,
+    };
+    let type_ = match arg.kind {
+        ArgKind::Key | ArgKind::Keys => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
         ArgKind::Text | ArgKind::Texts => {
-            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, NO_KEY_SPEC)
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING
         }
-        ArgKind::Integer => {
-            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, NO_KEY_SPEC)
-        }
-        ArgKind::Word => {
-            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, NO_KEY_SPEC)
-        }
-        ArgKind::OneOf(_) => {
-            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, NO_KEY_SPEC)
-        }
-        ArgKind::Block(_) => {
-            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, NO_KEY_SPEC)
-        }
+        ArgKind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+        ArgKind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+        ArgKind::OneOf(_) => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
+        ArgKind::Block(_) => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
     };
     let optional = if arg.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
     let is_several = matches!(arg.kind, ArgKind::Keys | ArgKind::Texts);
