@@ -8,12 +8,6 @@
 use crate::ffi::{CallReply, api, optional, server_flavor};
 use leasehold_core::engine::{Authority, Initiator};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
-use std::io;
-
-#[cfg(not(target_os = "macos"))]
-use libc::__errno_location as errno;
-#[cfg(target_os = "macos")]
-use libc::__error as errno;
 
 /// Whether the module may write this key.
 pub(crate) fn to_write(
@@ -100,28 +94,6 @@ pub(crate) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
 }
 
-/// Whether the command being executed has no user, so that everything is allowed: another module called it, a primary
-/// replicates it, or it comes from a file. Only for a server that [`knows_of_no_user`].
-///
-/// `GetCurrentUserName` crashes without a user, so probe with a nonexistent command: the server looks for the user
-/// before it looks for the command.
-pub(crate) fn has_no_user(ctx: *mut RedisModuleCtx) -> bool {
-    // SAFETY: the format takes no argument, and makes the server return its error as a reply. Nobody else gets the
-    // reply. The error number is this thread's own.
-    unsafe {
-        *errno() = 0;
-        let call = || api!(RedisModule_Call)(ctx, c"".as_ptr(), c"CE".as_ptr());
-        drop(CallReply::of_call(ctx, c"", call));
-    }
-    io::Error::last_os_error().raw_os_error() == Some(libc::ENOTSUP)
-}
-
-/// Whether the server reports that a command has no user (Redis 7.0.6 on). Earlier servers look for the command first.
-pub(crate) fn knows_of_no_user() -> bool {
-    // `SetContextUser` came with the same change.
-    optional!(RedisModule_SetContextUser).is_some()
-}
-
 pub(crate) fn is_in_cluster(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
 }
@@ -138,22 +110,19 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
     // The flags enable the checks for scripts, and errors as replies, without which Valkey 9.1 crashes when it
     // refuses.
     let format = if has_dry_runs() { c"DSEscc" } else { c"SEscc" };
-    // SAFETY: the format takes a string and two C strings. Nobody else gets the reply. The error number is this
-    // thread's own.
-    let reply = unsafe {
-        *errno() = 0;
-        let (call, name) = (api!(RedisModule_Call), c"SETRANGE");
-        CallReply::of_call(ctx, name, || {
+    let (call, name) = (api!(RedisModule_Call), c"SETRANGE");
+    // SAFETY: the format takes a string and two C strings. Nobody else gets the reply.
+    let (reply, refusal) = unsafe {
+        CallReply::or_refusal_of_call(ctx, name, || {
             call(ctx, name.as_ptr(), format.as_ptr(), key, c"0".as_ptr(), c"".as_ptr())
         })
     };
-    let refusal = io::Error::last_os_error().raw_os_error();
     match refusal {
-        Some(libc::ESPIPE) => Some(Authority::Refused),
-        Some(libc::ENETDOWN | libc::EROFS) => Some(Authority::ClusterDown),
-        Some(libc::EPERM) => Some(Authority::NotOurs),
+        libc::ESPIPE => Some(Authority::Refused),
+        libc::ENETDOWN | libc::EROFS => Some(Authority::ClusterDown),
+        libc::EPERM => Some(Authority::NotOurs),
         // The command was renamed, or the server does not know the flags.
-        Some(libc::ENOENT | libc::EBADF) => None,
+        libc::ENOENT | libc::EBADF => None,
         _ => (has_dry_runs() || reply.is_some()).then_some(Authority::Yes),
     }
 }
@@ -185,19 +154,16 @@ pub(crate) fn ask_to_read(
 ) -> Option<i32> {
     let format = if has_dry_runs() { c"Dv" } else { c"v" };
     let (start, count) = (keys.as_ptr(), keys.len());
-    // SAFETY: the format takes strings and their number. Nobody else gets the reply. The error number is this thread's
-    // own.
-    let reply = unsafe {
-        *errno() = 0;
-        let (call, name) = (api!(RedisModule_Call), c"EXISTS");
-        CallReply::of_call(ctx, name, || call(ctx, name.as_ptr(), format.as_ptr(), start, count))
+    let (call, name) = (api!(RedisModule_Call), c"EXISTS");
+    // SAFETY: the format takes strings and their number. Nobody else gets the reply.
+    let (reply, refusal) = unsafe {
+        CallReply::or_refusal_of_call(ctx, name, || {
+            call(ctx, name.as_ptr(), format.as_ptr(), start, count)
+        })
     };
     // Some servers reply to a dry run that succeeds, others do not.
-    match io::Error::last_os_error().raw_os_error() {
-        Some(0) | None if has_dry_runs() => None,
-        _ if reply.is_some() && !has_dry_runs() => None,
-        refusal => Some(refusal.unwrap_or(0)),
-    }
+    let is_granted = if has_dry_runs() { refusal == 0 } else { reply.is_some() };
+    (!is_granted).then_some(refusal)
 }
 
 /// Whether the server can check a command without executing it (Redis and Valkey 7.2 on). A command that is executed

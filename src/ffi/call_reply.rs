@@ -4,9 +4,15 @@ use super::api::{api, optional, status};
 use super::call_filter;
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, c_int, c_void};
+use std::io;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
+
+#[cfg(not(target_os = "macos"))]
+use libc::__errno_location as errno;
+#[cfg(target_os = "macos")]
+use libc::__error as errno;
 
 /// The values of `REDISMODULE_REPLY_ERROR` and `_PROMISE`, whose types in the crate do not match its functions.
 const REPLY_ERROR: c_int = 1;
@@ -27,6 +33,23 @@ impl CallReply {
     ) -> Option<Self> {
         // SAFETY: the caller guarantees that `call` returns a reply which nobody else frees.
         call_filter::unreplaced(ctx, name, || unsafe { Self::given(call()) }).flatten()
+    }
+
+    /// Like [`of_call`](Self::of_call), with the error number by which the server says why it refuses a call, or 0.
+    ///
+    /// # Safety
+    /// As for `of_call`.
+    pub(crate) unsafe fn or_refusal_of_call(
+        ctx: *mut RedisModuleCtx,
+        name: &CStr,
+        call: impl FnOnce() -> *mut raw::RedisModuleCallReply,
+    ) -> (Option<Self>, i32) {
+        // SAFETY: the error number is this thread's own. For the call, see above.
+        let reply = unsafe {
+            *errno() = 0;
+            Self::of_call(ctx, name, call)
+        };
+        (reply, io::Error::last_os_error().raw_os_error().unwrap_or(0))
     }
 
     /// `None` for null.
