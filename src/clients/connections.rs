@@ -4,15 +4,15 @@
 //! event comes while the server does something else, so the [engine](leasehold_core::engine) only notes it.
 
 use crate::engine::ENGINE;
-use crate::ffi::{MainThread, ServerSubscription, optional, status};
+use crate::ffi::{MainThread, Subscription, optional, status};
 use crate::{clock, guard};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 
-static CHANGES: MainThread<ServerSubscription> =
-    MainThread::new(ServerSubscription::new(raw::REDISMODULE_EVENT_CLIENT_CHANGE, Some(changed)));
+static CHANGES: MainThread<Subscription> =
+    MainThread::new(Subscription::to_server(raw::REDISMODULE_EVENT_CLIENT_CHANGE, Some(changed)));
 
 /// Whether the server is about to call [`woken`].
 static IS_WAKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));

@@ -19,4 +19,4 @@ pub(crate) use call_reply::CallReply;
 pub(crate) use client::User;
 pub(crate) use main_thread::MainThread;
 pub(crate) use string::{OwnedString, ShortText, Words, bytes_of};
-pub(crate) use subscription::{ServerSubscription, Subscription};
+pub(crate) use subscription::Subscription;

@@ -8,55 +8,29 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_int;
 
+/// A subscription that is not always needed.
 pub(crate) struct Subscription {
-    classes: c_int,
-    callback: raw::RedisModuleNotificationFunc,
+    to: To,
     is_on: Cell<bool>,
+}
+
+enum To {
+    Keys(c_int, raw::RedisModuleNotificationFunc),
+    Server(u64, raw::RedisModuleEventCallback),
 }
 
 impl Subscription {
-    pub(crate) const fn new(classes: c_int, callback: raw::RedisModuleNotificationFunc) -> Self {
-        Self { classes, callback, is_on: Cell::new(false) }
+    /// To keyspace events of these classes.
+    pub(crate) const fn to_keys(
+        classes: c_int,
+        callback: raw::RedisModuleNotificationFunc,
+    ) -> Self {
+        Self { to: To::Keys(classes, callback), is_on: Cell::new(false) }
     }
 
-    pub(crate) fn take_out(&self, ctx: *mut RedisModuleCtx) {
-        if !self.is_on.get() {
-            // SAFETY: the callback has the signature that the server calls.
-            let outcome = unsafe {
-                api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, self.classes, self.callback)
-            };
-            self.is_on.set(outcome == status(true));
-        }
-    }
-
-    /// Unsubscribes, if the server can (not before Redis 8.2, and not Valkey). Never called from the callback of a
-    /// keyspace event, when the server walks its list of subscriptions.
-    pub(crate) fn cancel(&self, ctx: *mut RedisModuleCtx) {
-        if self.is_on.get()
-            && let Some(unsubscribe) = optional!(RedisModule_UnsubscribeFromKeyspaceEvents)
-        {
-            // SAFETY: takes the same arguments as the subscription.
-            let outcome = unsafe { unsubscribe(ctx, self.classes, self.callback) };
-            self.is_on.set(outcome != status(true));
-        }
-    }
-
-    /// The server has forgotten the subscription, together with the module.
-    pub(crate) fn reset(&self) {
-        self.is_on.set(false);
-    }
-}
-
-/// A subscription to a server event that is not always needed.
-pub(crate) struct ServerSubscription {
-    id: u64,
-    callback: raw::RedisModuleEventCallback,
-    is_on: Cell<bool>,
-}
-
-impl ServerSubscription {
-    pub(crate) const fn new(id: u64, callback: raw::RedisModuleEventCallback) -> Self {
-        Self { id, callback, is_on: Cell::new(false) }
+    /// To this event of the server.
+    pub(crate) const fn to_server(id: u64, callback: raw::RedisModuleEventCallback) -> Self {
+        Self { to: To::Server(id, callback), is_on: Cell::new(false) }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -65,15 +39,37 @@ impl ServerSubscription {
 
     /// May be called inside an event: the server appends the subscription to its list.
     pub(crate) fn take_out(&self, ctx: *mut RedisModuleCtx) {
-        if !self.is_on.get() {
-            self.is_on.set(to_server_event(ctx, self.id, self.callback));
+        if self.is_on.get() {
+            return;
         }
+        self.is_on.set(match self.to {
+            To::Server(id, callback) => to_server_event(ctx, id, callback),
+            To::Keys(classes, callback) => {
+                let subscribe = api!(RedisModule_SubscribeToKeyspaceEvents);
+                // SAFETY: the callback has the signature that the server calls.
+                unsafe { subscribe(ctx, classes, callback) == status(true) }
+            }
+        });
     }
 
-    /// Never called inside a server event: it frees an entry of the list that the server walks.
+    /// Unsubscribes. From keyspace events only if the server can: not before Redis 8.2, and not Valkey. Never called
+    /// inside such an event: it frees an entry of the list that the server walks.
     pub(crate) fn cancel(&self, ctx: *mut RedisModuleCtx) {
-        if self.is_on.replace(false) {
-            to_server_event(ctx, self.id, None);
+        if !self.is_on.get() {
+            return;
+        }
+        match self.to {
+            To::Server(id, _) => {
+                self.is_on.set(false);
+                to_server_event(ctx, id, None);
+            }
+            To::Keys(classes, callback) => {
+                if let Some(unsubscribe) = optional!(RedisModule_UnsubscribeFromKeyspaceEvents) {
+                    // SAFETY: takes the same arguments as the subscription.
+                    let outcome = unsafe { unsubscribe(ctx, classes, callback) };
+                    self.is_on.set(outcome != status(true));
+                }
+            }
         }
     }
 

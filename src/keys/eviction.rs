@@ -13,7 +13,7 @@
 
 use super::open_key::OpenKey;
 use crate::engine::ENGINE;
-use crate::ffi::{MainThread, ServerSubscription, Subscription, api, bytes_of, optional, status};
+use crate::ffi::{MainThread, Subscription, api, bytes_of, optional, status};
 use crate::{clock, guard, timer};
 use leasehold_core::engine::Key;
 use leasehold_core::lock::{Name, Seen, Stored, Value};
@@ -22,12 +22,12 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
 /// Announces each key that is about to go.
-static UNLINKS: MainThread<ServerSubscription> =
-    MainThread::new(ServerSubscription::new(raw::REDISMODULE_EVENT_KEY, Some(unlinked)));
+static UNLINKS: MainThread<Subscription> =
+    MainThread::new(Subscription::to_server(raw::REDISMODULE_EVENT_KEY, Some(unlinked)));
 
 /// Announces each key that was evicted, on older servers.
 static EVICTIONS: MainThread<Subscription> =
-    MainThread::new(Subscription::new(raw::REDISMODULE_NOTIFY_EVICTED, Some(evicted)));
+    MainThread::new(Subscription::to_keys(raw::REDISMODULE_NOTIFY_EVICTED, Some(evicted)));
 
 /// Whether the server may evict keys when memory is short.
 static MAY_EVICT: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));

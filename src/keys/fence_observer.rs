@@ -52,11 +52,11 @@ static IS_LEARNING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
 /// `expire` and `restore`, among many others.
 static COMMANDS: MainThread<Subscription> =
-    MainThread::new(Subscription::new(raw::REDISMODULE_NOTIFY_GENERIC, Some(key_event)));
+    MainThread::new(Subscription::to_keys(raw::REDISMODULE_NOTIFY_GENERIC, Some(key_event)));
 
 /// `loaded`.
 static KEYS: MainThread<Subscription> =
-    MainThread::new(Subscription::new(raw::REDISMODULE_NOTIFY_LOADED, Some(key_event)));
+    MainThread::new(Subscription::to_keys(raw::REDISMODULE_NOTIFY_LOADED, Some(key_event)));
 
 pub(crate) fn reset() {
     IS_LEARNING.set(false);
