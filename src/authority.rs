@@ -5,16 +5,12 @@
 //! data is loading, while writes are paused (the server would crash) or refused, or for a key that this cluster node
 //! does not own or is about to give away (two nodes would grant the lock).
 
-use crate::ffi::{CallReply, api, optional, server_flavor};
+use crate::ffi::{CallReply, Ctx, RawString, api, optional, server_flavor};
 use leasehold_core::engine::{Authority, Initiator};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use redis_module::raw;
 
 /// Whether the module may write this key.
-pub(crate) fn to_write(
-    ctx: *mut RedisModuleCtx,
-    key: *mut RedisModuleString,
-    initiator: Initiator,
-) -> Authority {
+pub(crate) fn to_write(ctx: Ctx, key: RawString, initiator: Initiator) -> Authority {
     let flags = flags(ctx);
     match of_flags(flags) {
         Authority::Yes if initiator == Initiator::Module => {
@@ -33,13 +29,13 @@ pub(crate) fn to_write(
 }
 
 /// Whether the server keeps an append-only file.
-pub(crate) fn is_filed(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn is_filed(ctx: Ctx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_AOF != 0
 }
 
 /// Whether only replicas and the backlog can be told of changes: the server is a primary outside a cluster, has no
 /// append-only file, loads nothing, and has no child process that saves its data.
-pub(crate) fn excludes_listeners(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn excludes_listeners(ctx: Ctx) -> bool {
     let (flags, primary) = (flags(ctx), raw::REDISMODULE_CTX_FLAGS_MASTER);
     let others = raw::REDISMODULE_CTX_FLAGS_CLUSTER
         | raw::REDISMODULE_CTX_FLAGS_AOF
@@ -50,12 +46,12 @@ pub(crate) fn excludes_listeners(ctx: *mut RedisModuleCtx) -> bool {
 }
 
 /// Whether the server uses more than `maxmemory` and cannot free enough.
-pub(crate) fn is_out_of_memory(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn is_out_of_memory(ctx: Ctx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_OOM != 0
 }
 
 /// What the server as a whole allows now, whatever the key. Asking is almost free.
-pub(crate) fn of_the_server(ctx: *mut RedisModuleCtx) -> Authority {
+pub(crate) fn of_the_server(ctx: Ctx) -> Authority {
     of_flags(flags(ctx))
 }
 
@@ -71,7 +67,7 @@ fn of_flags(flags: u32) -> Authority {
 
 /// Whether the command being executed must not block: it is part of a transaction or a script, or another module
 /// called it.
-pub(crate) fn denies_blocking(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn denies_blocking(ctx: Ctx) -> bool {
     let denied = raw::REDISMODULE_CTX_FLAGS_MULTI
         | raw::REDISMODULE_CTX_FLAGS_LUA
         | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
@@ -80,7 +76,7 @@ pub(crate) fn denies_blocking(ctx: *mut RedisModuleCtx) -> bool {
 
 /// Whether the command was called by a script that is replicated, and written to the append-only file, as a script
 /// rather than by its effects. Redis 7.0 removed such scripts. Before, they were off by default.
-pub(crate) fn is_verbatim_script(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn is_verbatim_script(ctx: Ctx) -> bool {
     if optional!(RedisModule_GetCommand).is_some()
         || flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA == 0
     {
@@ -90,11 +86,11 @@ pub(crate) fn is_verbatim_script(ctx: *mut RedisModuleCtx) -> bool {
     server_flavor::setting(ctx, c"lua-replicate-commands").is_some_and(|setting| setting == b"no")
 }
 
-pub(crate) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn is_replica(ctx: Ctx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
 }
 
-pub(crate) fn is_in_cluster(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn is_in_cluster(ctx: Ctx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
 }
 
@@ -106,7 +102,7 @@ fn writes_are_paused() -> bool {
 
 /// Asks the server whether a client could write the key, with a write that changes nothing. `None` if the server
 /// cannot be asked: before Redis 7.0, or if the command was renamed.
-fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option<Authority> {
+fn ask_to_write(ctx: Ctx, key: RawString) -> Option<Authority> {
     // The flags enable the checks for scripts, and errors as replies, without which Valkey 9.1 crashes when it
     // refuses.
     let format = if has_dry_runs() { c"DSEscc" } else { c"SEscc" };
@@ -129,13 +125,13 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
 
 /// Whether the server would let a client read the key. In a cluster it refuses if this node does not own the slot, or
 /// if the slot is migrating and the key has already left.
-pub(crate) fn to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Authority {
+pub(crate) fn to_read(ctx: Ctx, key: RawString) -> Authority {
     to_read_all(ctx, &[key])
 }
 
 /// Like [`to_read`], for several keys at once. The server also refuses keys of several slots, and, while their slot
 /// migrates, keys that are not all on this node. The client may have sent `ASKING`.
-pub(crate) fn to_read_all(ctx: *mut RedisModuleCtx, keys: &[*mut RedisModuleString]) -> Authority {
+pub(crate) fn to_read_all(ctx: Ctx, keys: &[RawString]) -> Authority {
     if flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
         return Authority::Yes;
     }
@@ -148,10 +144,7 @@ pub(crate) fn to_read_all(ctx: *mut RedisModuleCtx, keys: &[*mut RedisModuleStri
 }
 
 /// Asks the server whether it would let a client read the keys. `None` if it would, otherwise the error number.
-pub(crate) fn ask_to_read(
-    ctx: *mut RedisModuleCtx,
-    keys: &[*mut RedisModuleString],
-) -> Option<i32> {
+pub(crate) fn ask_to_read(ctx: Ctx, keys: &[RawString]) -> Option<i32> {
     let format = if has_dry_runs() { c"Dv" } else { c"v" };
     let (start, count) = (keys.as_ptr(), keys.len());
     let (call, name) = (api!(RedisModule_Call), c"EXISTS");
@@ -179,7 +172,7 @@ pub(crate) fn questions_in_a_round() -> usize {
     if has_dry_runs() { 500 } else { 25 }
 }
 
-fn flags(ctx: *mut RedisModuleCtx) -> u32 {
+fn flags(ctx: Ctx) -> u32 {
     // SAFETY: takes a valid context.
     unsafe { api!(RedisModule_GetContextFlags)(ctx) }.cast_unsigned()
 }

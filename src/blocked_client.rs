@@ -9,10 +9,9 @@
 //! the client waits, [`waiter_at`] returns its waiter. When the client is unblocked, the address is forgotten, and a
 //! [`PendingReply`] travels with the handle until the server passes it to the last callback. Its answer is taken once.
 
-use crate::ffi::{Address, Handle, MainThread, User, api};
+use crate::ffi::{Address, Ctx, Handle, MainThread, User, api};
 use leasehold_core::engine::Answer;
 use leasehold_core::lock::{KeptOwner, WaiterId};
-use redis_module::raw::RedisModuleCtx;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -59,7 +58,7 @@ impl PendingReply {
     ///
     /// # Safety
     /// The context is that of a callback for a blocked client, and the reference does not outlive the callback.
-    pub(crate) unsafe fn of<'c>(ctx: *mut RedisModuleCtx) -> Option<&'c Self> {
+    pub(crate) unsafe fn of<'c>(ctx: Ctx) -> Option<&'c Self> {
         // SAFETY: null, or made by `BlockedClient::unblock`, and alive until the last callback of all.
         unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Self>().as_ref() }
     }

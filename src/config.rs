@@ -2,12 +2,12 @@
 //! the loadmodule line on all servers.
 
 use crate::engine::{ENGINE, fences, with_fences};
-use crate::ffi::{optional, status};
+use crate::ffi::{Ctx, RawString, optional, status};
 use crate::{clock, guard};
 use leasehold_core::command::parse_integer;
 use leasehold_core::lock::{Limits, Patience, Ttl};
 use leasehold_core::observe::USUAL_LONG_WAIT_MILLIS;
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use redis_module::raw;
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::ops::RangeInclusive;
 use std::ptr;
@@ -146,7 +146,7 @@ pub(crate) fn from_arguments(words: &[&[u8]]) -> Result<(), String> {
 
 /// Registers the settings as `leasehold.*`, with the arguments as defaults, and applies the configuration file. A
 /// server without module settings uses the arguments only.
-pub(crate) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
+pub(crate) fn register(ctx: Ctx) -> Result<(), String> {
     let (Some(register), Some(load)) =
         (optional!(RedisModule_RegisterNumericConfig), optional!(RedisModule_LoadConfigs))
     else {
@@ -199,7 +199,7 @@ extern "C" fn set(
     _name: *const c_char,
     value: c_longlong,
     setting: *mut c_void,
-    _error: *mut *mut RedisModuleString,
+    _error: *mut RawString,
 ) -> c_int {
     guard::value("config-set", status(false), || {
         // SAFETY: as in `get`.

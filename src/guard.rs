@@ -8,10 +8,9 @@
 //!
 //! A debug build can be told to panic at an entry, by the entry's name: `LEASEHOLD_PANIC_AT=lock.acquire`.
 
-use crate::ffi::{MainThread, log};
+use crate::ffi::{Ctx, MainThread, log};
 use crate::timer;
 use leasehold_core::command::Error;
-use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -30,14 +29,14 @@ pub(crate) fn panics_caught() -> u64 {
 /// Runs a callback whose client gets a reply, even if the reply is an error.
 pub(crate) fn answer(
     entry: &'static str,
-    ctx: *mut RedisModuleCtx,
+    ctx: Ctx,
     body: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {
     and_set_the_alarm(entry, ctx, body).unwrap_or(Err(Error::Internal))
 }
 
 /// Runs a callback that has no one to reply to.
-pub(crate) fn event(entry: &'static str, ctx: *mut RedisModuleCtx, body: impl FnOnce()) {
+pub(crate) fn event(entry: &'static str, ctx: Ctx, body: impl FnOnce()) {
     and_set_the_alarm(entry, ctx, body);
 }
 
@@ -47,11 +46,7 @@ pub(crate) fn value<T>(entry: &'static str, fallback: T, body: impl FnOnce() -> 
 }
 
 /// A panic while setting the alarm does not change the result: the client may have its reply already.
-fn and_set_the_alarm<T>(
-    entry: &'static str,
-    ctx: *mut RedisModuleCtx,
-    body: impl FnOnce() -> T,
-) -> Option<T> {
+fn and_set_the_alarm<T>(entry: &'static str, ctx: Ctx, body: impl FnOnce() -> T) -> Option<T> {
     let outcome = caught(entry, body)?;
     if timer::is_to_be_set() {
         caught(entry, || timer::set(ctx));

@@ -22,7 +22,7 @@
 //! |--------------------------------------|---------------------------|-------------------------------------|
 //! | loads the module, or is asked to unload it | `load::*`           | registers all the others, or refuses |
 //! | gets a command                       | `entry::*`                | parse, let the engine decide, reply |
-//! | wants to know which keys a `LOCK.GUARD` names | `entry::guard`   | tells the keys of the command behind it |
+//! | wants to know which keys a `LOCK.GUARD` names | `getkeys::have_been_told` | tells the keys of the command behind it |
 //! | gets a command, while somebody waits or in a cluster | `command_filter::filter` | suspects locks, sees slots move |
 //! | is about to execute what the module calls | `command_filter::called`   | checks that it is the right command |
 //! | has the held-back reply of a guarded command | `held_reply::kept` | passes it on |

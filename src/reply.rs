@@ -1,11 +1,10 @@
 //! Replies on the wire. The server speaks RESP2 or RESP3, as the client asked. Only maps need help.
 
-use crate::ffi::{api, optional};
+use crate::ffi::{Ctx, api, optional};
 use leasehold_core::command::{Error, Reply};
-use redis_module::raw::RedisModuleCtx;
 use std::ffi::{CString, c_long, c_longlong};
 
-pub(crate) fn respond(ctx: *mut RedisModuleCtx, reply: &Reply<'_>) {
+pub(crate) fn respond(ctx: Ctx, reply: &Reply<'_>) {
     match reply {
         // SAFETY: here and below the context is that of the command being answered.
         Reply::Nil => unsafe {
@@ -33,22 +32,22 @@ pub(crate) fn respond(ctx: *mut RedisModuleCtx, reply: &Reply<'_>) {
     }
 }
 
-fn integer(ctx: *mut RedisModuleCtx, number: c_longlong) {
+fn integer(ctx: Ctx, number: c_longlong) {
     // SAFETY: takes a valid context and a number.
     unsafe { api!(RedisModule_ReplyWithLongLong)(ctx, number) };
 }
 
-fn string(ctx: *mut RedisModuleCtx, bytes: &[u8]) {
+fn string(ctx: Ctx, bytes: &[u8]) {
     // SAFETY: the server copies the bytes.
     unsafe { api!(RedisModule_ReplyWithStringBuffer)(ctx, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-fn array(ctx: *mut RedisModuleCtx, len: usize) {
+fn array(ctx: Ctx, len: usize) {
     // SAFETY: takes a valid context and a length.
     unsafe { api!(RedisModule_ReplyWithArray)(ctx, length(len)) };
 }
 
-fn map(ctx: *mut RedisModuleCtx, len: usize) {
+fn map(ctx: Ctx, len: usize) {
     match optional!(RedisModule_ReplyWithMap) {
         // SAFETY: takes a valid context and a length.
         Some(reply_with_map) => unsafe {
@@ -59,13 +58,13 @@ fn map(ctx: *mut RedisModuleCtx, len: usize) {
     }
 }
 
-fn status_line(ctx: *mut RedisModuleCtx, line: &str) {
+fn status_line(ctx: Ctx, line: &str) {
     let line = CString::new(line).unwrap_or_default();
     // SAFETY: the server copies the line.
     unsafe { api!(RedisModule_ReplyWithSimpleString)(ctx, line.as_ptr()) };
 }
 
-fn refuse(ctx: *mut RedisModuleCtx, error: Error) {
+fn refuse(ctx: Ctx, error: Error) {
     if error == Error::WrongArity {
         // SAFETY: takes the context of the command being answered, and the server names that command.
         unsafe { api!(RedisModule_WrongArity)(ctx) };

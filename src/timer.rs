@@ -7,9 +7,9 @@
 
 use crate::clock;
 use crate::engine::ENGINE;
-use crate::ffi::{MainThread, api};
+use crate::ffi::{Ctx, MainThread, api};
 use leasehold_core::lock::{Moment, Monotonic, Now};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleTimerID};
+use redis_module::raw::{self, RedisModuleTimerID};
 use std::cell::Cell;
 use std::ptr;
 
@@ -77,7 +77,7 @@ pub(crate) fn is_to_be_set() -> bool {
 }
 
 /// Sets the alarm for the next thing due, unless it is set early enough already.
-pub(crate) fn set(ctx: *mut RedisModuleCtx) {
+pub(crate) fn set(ctx: Ctx) {
     let Some(Duties { next, ring }) = DUTIES.get() else { return };
     let due = next(clock::both());
     let alarm = ALARM.get();
@@ -97,7 +97,7 @@ pub(crate) fn set(ctx: *mut RedisModuleCtx) {
 }
 
 /// Sets the alarm again if the clock was set meanwhile: the server's timers follow the wall clock.
-pub(crate) fn check(ctx: *mut RedisModuleCtx) {
+pub(crate) fn check(ctx: Ctx) {
     match (ALARM.get(), DUTIES.get()) {
         (Some(alarm), Some(Duties { ring, .. })) if alarm.is_off(clock::both()) => {
             stop(ctx);
@@ -113,7 +113,7 @@ pub(crate) fn take() -> Option<Alarm> {
     ALARM.take()
 }
 
-fn start(ctx: *mut RedisModuleCtx, rings: Moment, ring: raw::RedisModuleTimerProc) {
+fn start(ctx: Ctx, rings: Moment, ring: raw::RedisModuleTimerProc) {
     let Now { wall, monotonic } = clock::both();
     let millis = rings.whole_millis_after(wall);
     let period = i64::try_from(millis).unwrap_or(i64::MAX);
@@ -123,7 +123,7 @@ fn start(ctx: *mut RedisModuleCtx, rings: Moment, ring: raw::RedisModuleTimerPro
     ALARM.set(Some(Alarm { timer, rings, rings_unless_set }));
 }
 
-fn stop(ctx: *mut RedisModuleCtx) {
+fn stop(ctx: Ctx) {
     if let Some(alarm) = ALARM.take() {
         // SAFETY: created in `start` and forgotten just now. The timer has not fired, because `ring` forgets it first.
         unsafe { api!(RedisModule_StopTimer)(ctx, alarm.timer, ptr::null_mut()) };

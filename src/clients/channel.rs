@@ -3,13 +3,13 @@
 //! The right to publish is checked when a client names the channel, as the server checks its `PUBLISH`. A message goes
 //! to every node of a cluster, but not to replicas. A message may be lost, and nothing depends on it.
 
-use crate::ffi::{CallReply, OwnedString, api, flag, optional, status};
+use crate::ffi::{CallReply, Ctx, OwnedString, api, flag, optional, status};
 use leasehold_core::command::Error;
-use redis_module::raw::{self, RedisModuleCtx};
+use redis_module::raw;
 use std::ptr::NonNull;
 
 /// Whether the user who sent the command being executed may publish on this channel.
-pub(crate) fn check(ctx: *mut RedisModuleCtx, channel: &[u8]) -> Result<(), Error> {
+pub(crate) fn check(ctx: Ctx, channel: &[u8]) -> Result<(), Error> {
     // Servers before Redis 7.0.6 do not say that a command has no user. `SetContextUser` came with the same change.
     let (Some(_), Some(name_of_user), Some(user_of_name), Some(may_access), Some(note), Some(free)) = (
         optional!(RedisModule_SetContextUser),
@@ -46,7 +46,7 @@ pub(crate) fn check(ctx: *mut RedisModuleCtx, channel: &[u8]) -> Result<(), Erro
 }
 
 /// Publishes the message. Returns how many subscribers of this server receive it.
-pub(crate) fn publish(ctx: *mut RedisModuleCtx, channel: &[u8], message: &[u8]) -> usize {
+pub(crate) fn publish(ctx: Ctx, channel: &[u8], message: &[u8]) -> usize {
     let Some(publish) = optional!(RedisModule_PublishMessage) else { return 0 };
     let (channel, message) = (OwnedString::new(ctx, channel), OwnedString::new(ctx, message));
     // SAFETY: the server copies what it needs of both strings.
@@ -59,7 +59,7 @@ pub(crate) fn publish(ctx: *mut RedisModuleCtx, channel: &[u8], message: &[u8]) 
 ///
 /// `GetCurrentUserName` crashes without a user, so probe with a nonexistent command: the server looks for the user
 /// before it looks for the command.
-fn has_no_user(ctx: *mut RedisModuleCtx) -> bool {
+fn has_no_user(ctx: Ctx) -> bool {
     // SAFETY: the format takes no argument, and makes the server return its error as a reply. Nobody else gets the
     // reply.
     let (_error, refusal) = unsafe {

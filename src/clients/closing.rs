@@ -24,9 +24,9 @@
 
 use super::host::Server;
 use crate::engine::ENGINE;
-use crate::ffi::{MainThread, User, client, optional, server_flavor};
+use crate::ffi::{Ctx, MainThread, User, client, optional, server_flavor};
 use leasehold_core::engine::WaiterGrant;
-use redis_module::raw::{self, RedisModuleCtx};
+use redis_module::raw;
 use std::cell::Cell;
 use std::ffi::CStr;
 
@@ -45,7 +45,7 @@ pub(crate) fn reset() {
 }
 
 /// Whether threads write to clients. If `CONFIG` was renamed, nobody can be asked, and there may be threads.
-fn threads_may_write(ctx: *mut RedisModuleCtx) -> bool {
+fn threads_may_write(ctx: Ctx) -> bool {
     THREADS_MAY_WRITE.get().unwrap_or_else(|| {
         let may = server_flavor::is_valkey(ctx)
             && server_flavor::setting(ctx, THREADS_SETTING).is_none_or(|threads| threads != b"1");
@@ -55,7 +55,7 @@ fn threads_may_write(ctx: *mut RedisModuleCtx) -> bool {
 }
 
 /// The waiter of this context, who began to wait as this user, is being sent the fence of its grant.
-pub(crate) fn sent(ctx: *mut RedisModuleCtx, granted: WaiterGrant, user: User) {
+pub(crate) fn sent(ctx: Ctx, granted: WaiterGrant, user: User) {
     let client = client::id(ctx);
     let is_without_user = user == User::Other && User::of(ctx, client) == User::Default;
     if is_without_user || (may_be_closing(ctx, client) && client::is_closing(ctx, client)) {
@@ -67,7 +67,7 @@ pub(crate) fn sent(ctx: *mut RedisModuleCtx, granted: WaiterGrant, user: User) {
 
 /// Whether the server may have decided to close the client while it waited. Redis 6.2 also does so when it notices
 /// that the connection has ended. Later servers free such a client immediately.
-fn may_be_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
+fn may_be_closing(ctx: Ctx, client: u64) -> bool {
     let came_with_7_0 = optional!(RedisModule_GetCommand).is_some();
     let is_sent_messages = client::flags(client)
         & u64::from(

@@ -4,9 +4,9 @@
 //! event comes while the server does something else, so the [engine](leasehold_core::engine) only notes it.
 
 use crate::engine::ENGINE;
-use crate::ffi::{MainThread, Subscription, optional, status};
+use crate::ffi::{Ctx, MainThread, Subscription, optional, status};
 use crate::{clock, guard};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
@@ -18,17 +18,12 @@ static CHANGES: MainThread<Subscription> =
 static IS_WAKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
 /// Subscribes: a hold is bound.
-pub(crate) fn hear(ctx: *mut RedisModuleCtx) {
+pub(crate) fn hear(ctx: Ctx) {
     CHANGES.take_out(ctx);
 }
 
 /// A connection has begun, or is about to be closed.
-unsafe extern "C" fn changed(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    change: u64,
-    info: *mut c_void,
-) {
+unsafe extern "C" fn changed(ctx: Ctx, _: RedisModuleEvent, change: u64, info: *mut c_void) {
     if change != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
         return;
     }

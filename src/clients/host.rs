@@ -3,19 +3,19 @@
 use super::{channel, connections};
 use crate::blocked_client::BlockedClient;
 use crate::cluster::slots;
-use crate::ffi::{OwnedString, api, bytes_of, client, log, status};
+use crate::ffi::{Ctx, OwnedString, RawString, api, bytes_of, client, log, status};
 use crate::keys::open_key::OpenKey;
 use crate::{authority, clock, config};
 use leasehold_core::command::{Error, acquire};
 use leasehold_core::engine::{Announced, Answer, Authority, Host, Initiator, Lock, Mode, Warning};
 use leasehold_core::lock::{KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner};
 use leasehold_core::observe::Event;
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use redis_module::raw;
 
 /// The server, during one call of the module.
 #[derive(Clone, Copy)]
 pub(crate) struct Server {
-    pub(crate) ctx: *mut RedisModuleCtx,
+    pub(crate) ctx: Ctx,
 }
 
 impl Host for Server {
@@ -116,14 +116,14 @@ impl Host for Server {
 }
 
 pub(crate) struct LockKey<'n> {
-    ctx: *mut RedisModuleCtx,
+    ctx: Ctx,
     name: Name<'n>,
     string: KeyName,
 }
 
 enum KeyName {
     /// An argument of the current command.
-    Argument(*mut RedisModuleString),
+    Argument(RawString),
     Owned(OwnedString),
 }
 
@@ -132,21 +132,18 @@ impl<'n> LockKey<'n> {
     ///
     /// # Safety
     /// The string is an argument of this context's command, and is not freed before `'n` ends.
-    pub(crate) unsafe fn of_argument(
-        ctx: *mut RedisModuleCtx,
-        string: *mut RedisModuleString,
-    ) -> Self {
+    pub(crate) unsafe fn of_argument(ctx: Ctx, string: RawString) -> Self {
         // SAFETY: the context is valid, and the caller vouches for the string.
         let name = unsafe { Name::new(api!(RedisModule_GetSelectedDb)(ctx), bytes_of(string)) };
         Self { ctx, name, string: KeyName::Argument(string) }
     }
 
     /// The key of this name, in the database that is already selected.
-    pub(crate) fn selected(ctx: *mut RedisModuleCtx, name: Name<'n>) -> Self {
+    pub(crate) fn selected(ctx: Ctx, name: Name<'n>) -> Self {
         Self { ctx, name, string: KeyName::Owned(OwnedString::new(ctx, name.key)) }
     }
 
-    fn string(&self) -> *mut RedisModuleString {
+    fn string(&self) -> RawString {
         match &self.string {
             KeyName::Argument(string) => *string,
             KeyName::Owned(string) => string.string(),

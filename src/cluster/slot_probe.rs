@@ -1,21 +1,20 @@
 //! What the server says about its slots.
 
 use crate::authority;
-use crate::ffi::{CallReply, OwnedString};
+use crate::ffi::{CallReply, Ctx, OwnedString};
 use leasehold_core::cluster::{OwnSlots, Slot};
-use redis_module::raw::RedisModuleCtx;
 use std::cell::OnceCell;
 
 /// Asks the server about slots, for one command that names slots.
 pub(crate) struct SlotProbe {
-    ctx: *mut RedisModuleCtx,
+    ctx: Ctx,
     /// Read only when needed: a client that is about to be refused may name every slot.
     own: OnceCell<Option<OwnSlots>>,
 }
 
 impl SlotProbe {
     /// The context must not be that of a command: after `ASKING` the server serves more slots to that client.
-    pub(crate) fn new(ctx: *mut RedisModuleCtx) -> Self {
+    pub(crate) fn new(ctx: Ctx) -> Self {
         Self { ctx, own: OnceCell::new() }
     }
 
@@ -39,7 +38,7 @@ impl SlotProbe {
 }
 
 /// The slots of this node. `None` if `CLUSTER` is renamed.
-pub(crate) fn own_slots(ctx: *mut RedisModuleCtx) -> Option<OwnSlots> {
+pub(crate) fn own_slots(ctx: Ctx) -> Option<OwnSlots> {
     let reply = CallReply::to(ctx, c"CLUSTER", &[c"NODES"]);
     OwnSlots::read(reply?.text()?)
 }

@@ -33,13 +33,13 @@
 
 use super::slot_probe::{self, SlotProbe};
 use crate::engine::ENGINE;
-use crate::ffi::{MainThread, api, context, server_flavor, subscription};
+use crate::ffi::{Ctx, MainThread, api, context, server_flavor, subscription};
 use crate::replication::fence_clock;
 use crate::throttle::Throttle;
 use crate::{authority, clock, guard};
 use leasehold_core::cluster::{self, OwnSlots, Said, Slot, SlotSet};
 use leasehold_core::lock::Monotonic;
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -140,7 +140,7 @@ fn read() {
 }
 
 /// Sees a client's command before it is executed.
-pub(crate) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w [u8]>) {
+pub(crate) fn hear<'w>(ctx: Ctx, words: impl Iterator<Item = &'w [u8]>) {
     match cluster::said(words, my_node_id) {
         Said::Nothing => return,
         Said::MayGo => {}
@@ -196,7 +196,7 @@ fn my_node_id<'s>() -> &'s [u8] {
 }
 
 /// Subscribes to atomic slot migrations, on servers that have them.
-pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) {
+pub(crate) fn subscribe(ctx: Ctx) {
     IN_CLUSTER.set(authority::is_in_cluster(ctx));
     begin();
     let id =
@@ -206,7 +206,7 @@ pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) {
 
 /// A step of an atomic slot migration.
 unsafe extern "C" fn moved_at_once(
-    ctx: *mut RedisModuleCtx,
+    ctx: Ctx,
     event: RedisModuleEvent,
     stage: u64,
     _info: *mut c_void,

@@ -8,7 +8,7 @@ use crate::clients::ticket;
 use crate::clients::wait::{self, Block};
 use crate::cluster::slots;
 use crate::engine::ENGINE;
-use crate::ffi::{Words, bytes_of, status};
+use crate::ffi::{Ctx, RawString, Words, bytes_of, status};
 use crate::keys::command_filter;
 use crate::reply::respond;
 use crate::{authority, guard};
@@ -18,7 +18,6 @@ use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
 use leasehold_core::lock::{
     Checked, Grace, Hold, Moment, Name, Names, Proof, Queues, Stored, Ticket, Wanted,
 };
-use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::slice;
@@ -27,7 +26,7 @@ use std::slice;
 const FEW_WORDS: usize = 15;
 
 pub(crate) struct Call {
-    pub(crate) ctx: *mut RedisModuleCtx,
+    pub(crate) ctx: Ctx,
     words: Words,
     answered: Cell<bool>,
 }
@@ -36,8 +35,8 @@ pub(crate) struct Call {
 pub(crate) fn execute(
     entry: &'static str,
     spec: &Spec,
-    ctx: *mut RedisModuleCtx,
-    argv: *mut *mut RedisModuleString,
+    ctx: Ctx,
+    argv: *mut RawString,
     argc: c_int,
     body: impl FnOnce(&Call) -> Result<(), Error>,
 ) -> c_int {
@@ -127,7 +126,7 @@ impl Call {
     }
 
     /// Checks the keys of a guarded command, in a cluster whose server does not know of these keys.
-    fn look_at_keys_of(&self, command: &[*mut RedisModuleString]) -> Result<(), Error> {
+    fn look_at_keys_of(&self, command: &[RawString]) -> Result<(), Error> {
         if !slots::is_in_cluster() || getkeys::are_told() {
             return Ok(());
         }
@@ -214,7 +213,7 @@ impl Call {
     }
 
     /// Checks that the other keys are in the slot of the first, and all on this node.
-    fn check_slot(&self, others: &[*mut RedisModuleString]) -> Result<(), Error> {
+    fn check_slot(&self, others: &[RawString]) -> Result<(), Error> {
         let slot = Slot::of(self.key()?.name().key);
         // SAFETY: arguments of this command.
         if others.iter().any(|&key| Slot::of(unsafe { bytes_of(key) }) != slot) {

@@ -3,10 +3,9 @@
 //! The server is asked once for each of its own commands, since they never change. A module's command may be a
 //! different one after `MODULE UNLOAD`, so the server is asked each time.
 
-use crate::ffi::{CallReply, MainThread, ShortText, api};
+use crate::ffi::{CallReply, Ctx, MainThread, ShortText, api};
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::{Described, Guarded};
-use redis_module::raw::RedisModuleCtx;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -24,11 +23,7 @@ enum Known {
 }
 
 /// The command that begins with these words, if it can be guarded.
-pub(crate) fn find(
-    ctx: *mut RedisModuleCtx,
-    name: &[u8],
-    second: Option<&[u8]>,
-) -> Result<Guarded, Error> {
+pub(crate) fn find(ctx: Ctx, name: &[u8], second: Option<&[u8]>) -> Result<Guarded, Error> {
     // The server would read `|` as the separator of a subcommand, but no command name contains it.
     if name.contains(&b'|') {
         return Err(Error::GuardedUnknown);
@@ -48,14 +43,14 @@ pub(crate) fn find(
     }
 }
 
-fn look_up(ctx: *mut RedisModuleCtx, name: &[u8]) -> Result<Known, Error> {
+fn look_up(ctx: Ctx, name: &[u8]) -> Result<Known, Error> {
     if let Some(&known) = KNOWN.borrow().get(name) {
         return Ok(known);
     }
     ask(ctx, name)
 }
 
-fn ask(ctx: *mut RedisModuleCtx, name: &[u8]) -> Result<Known, Error> {
+fn ask(ctx: Ctx, name: &[u8]) -> Result<Known, Error> {
     // SAFETY: the format takes a C string, then bytes and their number. Nobody else gets the reply.
     let reply = unsafe {
         let (call, command, format) = (api!(RedisModule_Call), c"COMMAND", c"cb".as_ptr());

@@ -5,6 +5,7 @@ use crate::clients::channel;
 use crate::clients::host::LockKey;
 use crate::clients::wait::Block;
 use crate::engine::ENGINE;
+use crate::ffi::{Ctx, RawString};
 use crate::{clock, config};
 use leasehold_core::command::acquire::MintedOwner;
 use leasehold_core::command::{
@@ -13,22 +14,16 @@ use leasehold_core::command::{
 };
 use leasehold_core::engine::{Lock, Taken};
 use leasehold_core::lock::{Decision, Names, Wait};
-use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
 use std::slice;
 
 /// The signature of every command.
-pub(crate) type Entry =
-    extern "C" fn(*mut RedisModuleCtx, *mut *mut RedisModuleString, c_int) -> c_int;
+pub(crate) type Entry = extern "C" fn(Ctx, *mut RawString, c_int) -> c_int;
 
 /// A command: its description, and the function that the server calls, which has the name of its page.
 macro_rules! command {
     ($name:literal, $page:ident) => {{
-        extern "C" fn entry(
-            ctx: *mut RedisModuleCtx,
-            argv: *mut *mut RedisModuleString,
-            argc: c_int,
-        ) -> c_int {
+        extern "C" fn entry(ctx: Ctx, argv: *mut RawString, argc: c_int) -> c_int {
             call::execute($name, &$page::SPEC, ctx, argv, argc, $page)
         }
         (&$page::SPEC, entry)

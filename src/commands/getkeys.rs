@@ -7,10 +7,12 @@
 //! Servers that ask a module for the keys of a command in a thread crash. They learn of the lock alone. The keys that
 //! they then cannot check, [`Call`](super::call::Call) checks when the command runs.
 
-use crate::ffi::{MainThread, Words, api, bytes_of, flag, log, optional, server_flavor};
+use crate::ffi::{
+    Ctx, MainThread, RawString, Words, api, bytes_of, flag, log, optional, server_flavor,
+};
 use crate::{authority, guard};
 use leasehold_core::command::{Access, Spec, guard as guard_page};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use redis_module::raw;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int};
@@ -29,7 +31,7 @@ const NO_FLAGS: c_int = 0;
 static ARE_TOLD: MainThread<Cell<bool>> = MainThread::new(Cell::new(true));
 
 /// Decides whether the server may ask. Called before the command is registered.
-pub(crate) fn decide_whether_to_tell(ctx: *mut RedisModuleCtx) {
+pub(crate) fn decide_whether_to_tell(ctx: Ctx) {
     let is_in_cluster = authority::is_in_cluster(ctx);
     let in_threads = server_flavor::asks_for_keys_in_threads(ctx, is_in_cluster);
     if in_threads {
@@ -47,7 +49,7 @@ pub(crate) fn are_told() -> bool {
 
 /// Tells the server the keys of a command, if the server asks for the keys instead of executing the command. True even
 /// if that panics: the command must not be executed.
-pub(crate) fn have_been_told(ctx: *mut RedisModuleCtx, words: &Words, spec: &Spec) -> bool {
+pub(crate) fn have_been_told(ctx: Ctx, words: &Words, spec: &Spec) -> bool {
     let is_guard = spec.access == Access::Guard;
     if !is_guard && (optional!(RedisModule_SetCommandInfo).is_some() || spec.also_from().is_none())
     {
@@ -63,7 +65,7 @@ pub(crate) fn have_been_told(ctx: *mut RedisModuleCtx, words: &Words, spec: &Spe
     true
 }
 
-fn tell_own(ctx: *mut RedisModuleCtx, words: &Words, spec: &Spec) {
+fn tell_own(ctx: Ctx, words: &Words, spec: &Spec) {
     let words = words.bytes();
     let at = std::iter::once(LOCK_AT).chain(spec.keys_behind_also(&words));
     // The server reads the word at the position that it is told, even if there is no such word.
@@ -74,7 +76,7 @@ fn tell_own(ctx: *mut RedisModuleCtx, words: &Words, spec: &Spec) {
 ///
 /// The server asks this about everything that clients send, executable or not. A `LOCK.GUARD` that guards a
 /// `LOCK.GUARD` is refused when it is executed. Here its inner keys are not asked for, because each level uses stack.
-fn tell_guarded(ctx: *mut RedisModuleCtx, strings: &[*mut RedisModuleString]) {
+fn tell_guarded(ctx: Ctx, strings: &[RawString]) {
     if strings.len() > LOCK_AT {
         let reads = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
         tell(ctx, LOCK_AT, flag(reads));
@@ -86,7 +88,7 @@ fn tell_guarded(ctx: *mut RedisModuleCtx, strings: &[*mut RedisModuleString]) {
 }
 
 /// Tells the server that the word at this position is a key, and, if the server takes flags, how the key is used.
-fn tell(ctx: *mut RedisModuleCtx, position: usize, flags: c_int) {
+fn tell(ctx: Ctx, position: usize, flags: c_int) {
     let Ok(position) = c_int::try_from(position) else { return };
     match optional!(RedisModule_KeyAtPosWithFlags) {
         // SAFETY: the server has just said that it asks for keys in this context.
@@ -97,18 +99,15 @@ fn tell(ctx: *mut RedisModuleCtx, position: usize, flags: c_int) {
 }
 
 /// The keys of a guarded command.
-pub(crate) fn of(
-    ctx: *mut RedisModuleCtx,
-    command: &[*mut RedisModuleString],
-) -> Vec<*mut RedisModuleString> {
+pub(crate) fn of(ctx: Ctx, command: &[RawString]) -> Vec<RawString> {
     let places = places(ctx, command);
     places.into_iter().filter_map(|(at, _)| command.get(at).copied()).collect()
 }
 
 /// The positions of a guarded command's keys, and how it uses each.
-fn places(ctx: *mut RedisModuleCtx, command: &[*mut RedisModuleString]) -> Vec<(usize, c_int)> {
+fn places(ctx: Ctx, command: &[RawString]) -> Vec<(usize, c_int)> {
     // SAFETY: a word of the command that is being executed, or that the server asks about.
-    let bytes = |&string: &*mut RedisModuleString| unsafe { bytes_of(string) };
+    let bytes = |&string: &RawString| unsafe { bytes_of(string) };
     let Some(name) = command.first().map(bytes).filter(|name| !guard_page::is_itself(name)) else {
         return Vec::new();
     };
@@ -151,7 +150,7 @@ struct Found {
 }
 
 impl Found {
-    fn in_words(ctx: *mut RedisModuleCtx, words: &[*mut RedisModuleString]) -> Self {
+    fn in_words(ctx: Ctx, words: &[RawString]) -> Self {
         let (mut count, mut flags) = (0, ptr::null_mut());
         let argv = words.as_ptr().cast_mut();
         let argc = c_int::try_from(words.len()).unwrap_or(0);

@@ -11,16 +11,17 @@
 use super::command_table::{self, CommandName};
 use super::held_reply;
 use crate::authority;
-use crate::ffi::{CallReply, ShortText, api, bytes_of, call_filter, client, optional};
+use crate::ffi::{
+    CallReply, Ctx, RawString, ShortText, api, bytes_of, call_filter, client, optional,
+};
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::Guarded;
-use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::{CString, c_char};
 
 /// A command that can be guarded, with its words.
 pub(crate) struct InnerCommand<'w> {
     name: CommandName,
-    arguments: &'w [*mut RedisModuleString],
+    arguments: &'w [RawString],
     guarded: Guarded,
 }
 
@@ -32,13 +33,10 @@ const MOST_FLAGS: usize = 8;
 impl<'w> InnerCommand<'w> {
     /// # Errors
     /// If the command does not exist, has the wrong number of words, or cannot be guarded.
-    pub(crate) fn find(
-        ctx: *mut RedisModuleCtx,
-        words: &'w [*mut RedisModuleString],
-    ) -> Result<Self, Error> {
+    pub(crate) fn find(ctx: Ctx, words: &'w [RawString]) -> Result<Self, Error> {
         let &[name_string, ref arguments @ ..] = words else { return Err(Error::WrongArity) };
         // SAFETY: the words are arguments of the command being executed.
-        let word = |string: *mut RedisModuleString| unsafe { bytes_of(string) };
+        let word = |string: RawString| unsafe { bytes_of(string) };
         let second = arguments.first().map(|&string| word(string));
         let guarded = command_table::find(ctx, word(name_string), second)?;
         guarded.check_arity(words.len())?;
@@ -57,7 +55,7 @@ impl<'w> InnerCommand<'w> {
     }
 
     /// Runs the command and returns its reply. The reply may be an error, also if the server did not run the command.
-    pub(crate) fn run(&self, ctx: *mut RedisModuleCtx) -> Result<CallReply, Error> {
+    pub(crate) fn run(&self, ctx: Ctx) -> Result<CallReply, Error> {
         check_rights(ctx, &self.guarded)?;
         if !runs_as_user() && self.guarded.needs_memory && authority::is_out_of_memory(ctx) {
             return Err(Error::GuardedOutOfMemory);
@@ -94,7 +92,7 @@ impl<'w> InnerCommand<'w> {
             .with(if held_reply::is_possible() && !may_block { b"K" } else { b"" })
     }
 
-    fn call(&self, ctx: *mut RedisModuleCtx) -> Result<CallReply, Error> {
+    fn call(&self, ctx: Ctx) -> Result<CallReply, Error> {
         let flags = self.flags().ok_or(Error::Internal)?;
         call_filter::unreplaced(ctx, self.name.as_c_str(), || match copied(self.arguments) {
             Some(copied) => self.call_with_copies(ctx, flags, &copied),
@@ -104,7 +102,7 @@ impl<'w> InnerCommand<'w> {
         .ok_or(Error::GuardedRefused)
     }
 
-    fn call_with_strings(&self, ctx: *mut RedisModuleCtx, flags: Format) -> Option<CallReply> {
+    fn call_with_strings(&self, ctx: Ctx, flags: Format) -> Option<CallReply> {
         let (format, arguments) = (flags.with(b"v")?, self.arguments);
         // SAFETY: the format takes a list of valid strings and their number, and the server takes a reference to each.
         // Nobody else gets the reply.
@@ -119,12 +117,7 @@ impl<'w> InnerCommand<'w> {
         }
     }
 
-    fn call_with_copies(
-        &self,
-        ctx: *mut RedisModuleCtx,
-        flags: Format,
-        copied: &Copied<'_>,
-    ) -> Option<CallReply> {
+    fn call_with_copies(&self, ctx: Ctx, flags: Format, copied: &Copied<'_>) -> Option<CallReply> {
         let words = [b'b'; MOST_COPIED];
         let format = flags.with(words.get(..self.arguments.len())?)?;
         let &[one, two, three, four, five, six, seven, eight] = copied;
@@ -166,7 +159,7 @@ type Copied<'w> = [&'w [u8]; MOST_COPIED];
 ///
 /// The server stores a number in 8 bytes instead of as a string only if nobody else references the string, and the
 /// client references its own words.
-fn copied(strings: &[*mut RedisModuleString]) -> Option<Copied<'_>> {
+fn copied(strings: &[RawString]) -> Option<Copied<'_>> {
     const LONGEST: usize = 256;
     let mut words: Copied<'_> = [&[]; MOST_COPIED];
     let places = words.get_mut(..strings.len())?;
@@ -190,7 +183,7 @@ fn is_number(word: &[u8]) -> bool {
 }
 
 /// Refuses a command that the user must not run, if the server would not refuse it.
-fn check_rights(ctx: *mut RedisModuleCtx, command: &Guarded) -> Result<(), Error> {
+fn check_rights(ctx: Ctx, command: &Guarded) -> Result<(), Error> {
     if runs_as_user() || may_run_every_command(ctx, command).unwrap_or(false) {
         Ok(())
     } else {
@@ -204,7 +197,7 @@ fn runs_as_user() -> bool {
 }
 
 /// Whether the user may run every command. `None` if the server does not say.
-fn may_run_every_command(ctx: *mut RedisModuleCtx, command: &Guarded) -> Option<bool> {
+fn may_run_every_command(ctx: Ctx, command: &Guarded) -> Option<bool> {
     let Some(user) = client::user(ctx, client::id(ctx)) else {
         // A script does not say which user runs it.
         let rules = CallReply::to(ctx, c"ACL", &[c"LIST"])?;

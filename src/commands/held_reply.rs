@@ -8,18 +8,18 @@
 //! This is not for commands that block by themselves, such as `BLPOP`: they must reply at once. Nor is it for Redis,
 //! where no event can block a client, and where `FLUSHALL` would block if it were allowed to.
 
-use crate::ffi::{CallReply, Callbacks, Handle, MainThread, server_flavor};
+use crate::ffi::{CallReply, Callbacks, Ctx, Handle, MainThread, server_flavor};
 use crate::reply::respond;
 use crate::{authority, guard};
 use leasehold_core::command::{Error, Reply};
-use redis_module::raw::{RedisModuleCallReply, RedisModuleCtx};
+use redis_module::raw::RedisModuleCallReply;
 use std::cell::Cell;
 use std::ffi::c_void;
 
 static IS_POSSIBLE: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
 /// Decides once whether modules can hold replies back on this server.
-pub(crate) fn decide_whether_possible(ctx: *mut RedisModuleCtx) {
+pub(crate) fn decide_whether_possible(ctx: Ctx) {
     IS_POSSIBLE.set(CallReply::may_be_promised() && server_flavor::lets_events_block(ctx));
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn is_possible() -> bool {
 
 /// Blocks the client of the current command until the reply arrives, then forwards the reply. Returns an error if the
 /// client cannot be blocked: the guarded command has been executed, and nobody learns its reply.
-pub(crate) fn wait(ctx: *mut RedisModuleCtx, promise: &CallReply) -> Result<(), Error> {
+pub(crate) fn wait(ctx: Ctx, promise: &CallReply) -> Result<(), Error> {
     if authority::denies_blocking(ctx) {
         return Err(Error::GuardedHeldBack);
     }
@@ -40,11 +40,7 @@ pub(crate) fn wait(ctx: *mut RedisModuleCtx, promise: &CallReply) -> Result<(), 
 }
 
 /// The reply has arrived. The client may be gone.
-unsafe extern "C" fn kept(
-    _ctx: *mut RedisModuleCtx,
-    reply: *mut RedisModuleCallReply,
-    handle: *mut c_void,
-) {
+unsafe extern "C" fn kept(_ctx: Ctx, reply: *mut RedisModuleCallReply, handle: *mut c_void) {
     // SAFETY: the server gives up the reply, and passes back the handle that `wait` gave it.
     let (reply, handle) = unsafe { (CallReply::given(reply), Handle::from_raw(handle)) };
     let (Some(reply), Some(handle)) = (reply, handle) else { return };

@@ -2,14 +2,14 @@
 
 use super::entry::{COMMANDS, Entry};
 use super::{getkeys, held_reply};
-use crate::ffi::{api, log, optional, status};
+use crate::ffi::{Ctx, api, log, optional, status};
 use leasehold_core::command::{ALSO, Access, Arg, ArgKind, Spec};
-use redis_module::raw::{self, RedisModuleCtx};
+use redis_module::raw;
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr;
 
 /// Registers all commands. The error is the name of the command that the server refused.
-pub(crate) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
+pub(crate) fn commands(ctx: Ctx) -> Result<(), String> {
     let own_category = add_own_category(ctx);
     getkeys::decide_whether_to_tell(ctx);
     held_reply::decide_whether_possible(ctx);
@@ -24,7 +24,7 @@ pub(crate) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
 }
 
 /// Registers with the first flags that the server takes: it refuses a command for one unknown flag.
-fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
+fn create(ctx: Ctx, spec: &Spec, entry: Entry) -> bool {
     // Redis 6.2 cannot declare keys that follow a word, so it must ask for them.
     let is_old = spec.also_from().is_some() && optional!(RedisModule_SetCommandInfo).is_none();
     let is_asked = is_old || has_keys_of_another(spec);
@@ -39,7 +39,7 @@ fn has_keys_of_another(spec: &Spec) -> bool {
     spec.access == Access::Guard && getkeys::are_told()
 }
 
-fn create_with(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry, flags: &CStr) -> bool {
+fn create_with(ctx: Ctx, spec: &Spec, entry: Entry, flags: &CStr) -> bool {
     let key = c_int::from(spec.access.has_key());
     // SAFETY: the strings are static, and the entry has the signature that the server calls.
     let outcome = unsafe {
@@ -71,7 +71,7 @@ const fn flags(access: Access) -> &'static [&'static CStr] {
 
 /// Sets what COMMAND INFO and COMMAND DOCS say, on servers that support it (7.0 on). The commands work without it, so
 /// the module loads even if the server refuses.
-fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
+fn describe(ctx: Ctx, spec: &Spec) {
     let (Some(get_command), Some(set_command_info)) =
         (optional!(RedisModule_GetCommand), optional!(RedisModule_SetCommandInfo))
     else {
@@ -110,7 +110,7 @@ const OWN_CATEGORY: &CStr = c"lock";
 
 /// Adds our category, where modules can have categories (Redis 7.4 and Valkey 8.0 on). The server never forgets a
 /// category, not even at an unload, so a refusal usually means that the category exists.
-fn add_own_category(ctx: *mut RedisModuleCtx) -> Option<&'static CStr> {
+fn add_own_category(ctx: Ctx) -> Option<&'static CStr> {
     let add = optional!(RedisModule_AddACLCategory)?;
     // SAFETY: the context is the one that the server loads the module with, and the name is a C string.
     unsafe { add(ctx, OWN_CATEGORY.as_ptr()) };
@@ -119,7 +119,7 @@ fn add_own_category(ctx: *mut RedisModuleCtx) -> Option<&'static CStr> {
 
 /// Puts the command into ACL categories, where module commands can have them (7.2 on). The server takes all categories
 /// or none, so if it has no room for ours, the command gets only the server's.
-fn categorize(ctx: *mut RedisModuleCtx, spec: &Spec, own: Option<&CStr>) {
+fn categorize(ctx: Ctx, spec: &Spec, own: Option<&CStr>) {
     let (Some(get_command), Some(set_categories)) =
         (optional!(RedisModule_GetCommand), optional!(RedisModule_SetCommandACLCategories))
     else {

@@ -7,6 +7,12 @@
 use redis_module::raw;
 use std::ffi::c_int;
 
+/// What the server passes to each callback, and gets back in most calls.
+pub(crate) type Ctx = *mut raw::RedisModuleCtx;
+
+/// A string of the server. Whose it is depends on where it comes from.
+pub(crate) type RawString = *mut raw::RedisModuleString;
+
 /// A function that the module cannot do without.
 macro_rules! api {
     ($name:ident) => {{

@@ -1,7 +1,7 @@
 //! The server's handle of a blocked client.
 
-use super::api::api;
-use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx};
+use super::api::{Ctx, api};
+use redis_module::raw::{self, RedisModuleBlockedClient};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
@@ -24,14 +24,13 @@ pub(crate) struct Callbacks {
     pub(crate) interrupted: raw::RedisModuleCmdFunc,
     pub(crate) disconnected: raw::RedisModuleDisconnectFunc,
     /// Called last. Gets what was passed to [`Handle::unblock`].
-    pub(crate) free:
-        Option<unsafe extern "C" fn(ctx: *mut RedisModuleCtx, private_data: *mut c_void)>,
+    pub(crate) free: Option<unsafe extern "C" fn(ctx: Ctx, private_data: *mut c_void)>,
 }
 
 impl Handle {
     /// Blocks the client of the current command, without a native timeout. `None` if the server does not block the
     /// client.
-    pub(crate) fn block(ctx: *mut RedisModuleCtx, callbacks: Callbacks) -> Option<Self> {
+    pub(crate) fn block(ctx: Ctx, callbacks: Callbacks) -> Option<Self> {
         let Callbacks { reply, interrupted, disconnected, free } = callbacks;
         // SAFETY: the context is that of the current command, in which blocking is allowed. The callbacks have the
         // signatures that the server calls. 0 means no native timeout.
@@ -58,7 +57,7 @@ impl Handle {
     }
 
     /// Unblocks the client, after `reply` has replied to it.
-    pub(crate) fn reply(self, reply: impl FnOnce(*mut RedisModuleCtx)) {
+    pub(crate) fn reply(self, reply: impl FnOnce(Ctx)) {
         // SAFETY: the handle came from `block`, and the context is freed before the client is unblocked.
         unsafe {
             let ctx = api!(RedisModule_GetThreadSafeContext)(self.0.as_ptr());

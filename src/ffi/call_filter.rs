@@ -4,10 +4,10 @@
 //! the replacement: if it blocks, the server crashes. So for each call the module installs its own filter after all
 //! others. If the command has another name by then, the filter removes the name, and the server finds no such command.
 
-use super::api::{api, flag};
+use super::api::{Ctx, api, flag};
 use super::main_thread::MainThread;
 use super::string::{OwnedString, bytes_of};
-use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
+use redis_module::raw::{self, RedisModuleCommandFilterCtx};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
@@ -26,11 +26,7 @@ pub(crate) fn enter_by(entry: raw::RedisModuleCommandFilterFunc) {
 }
 
 /// Calls the command of this name. `None` if a filter has replaced the command: then nothing was executed.
-pub(crate) fn unreplaced<R>(
-    ctx: *mut RedisModuleCtx,
-    name: &CStr,
-    call: impl FnOnce() -> R,
-) -> Option<R> {
+pub(crate) fn unreplaced<R>(ctx: Ctx, name: &CStr, call: impl FnOnce() -> R) -> Option<R> {
     // This call may be inside another call.
     let former = (CALLED.replace(Some(NonNull::from(name))), IS_REPLACED.replace(false));
     let filter = Filter::installed(ctx);
@@ -63,12 +59,12 @@ pub(crate) unsafe fn look(filtered: *mut RedisModuleCommandFilterCtx) {
 }
 
 struct Filter {
-    ctx: *mut RedisModuleCtx,
+    ctx: Ctx,
     filter: *mut raw::RedisModuleCommandFilter,
 }
 
 impl Filter {
-    fn installed(ctx: *mut RedisModuleCtx) -> Self {
+    fn installed(ctx: Ctx) -> Self {
         const EVEN_FOR_OURSELVES: u32 = 0;
         let flags = flag(EVEN_FOR_OURSELVES);
         // SAFETY: takes a valid context, and a function with the signature that the server calls.

@@ -1,8 +1,8 @@
 //! The server's reply to a command that the module called.
 
-use super::api::{api, optional, status};
+use super::api::{Ctx, api, optional, status};
 use super::call_filter;
-use redis_module::raw::{self, RedisModuleCtx};
+use redis_module::raw;
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::marker::PhantomData;
@@ -27,7 +27,7 @@ impl CallReply {
     /// # Safety
     /// `call` calls that command, and returns its reply, which nobody else frees.
     pub(crate) unsafe fn of_call(
-        ctx: *mut RedisModuleCtx,
+        ctx: Ctx,
         name: &CStr,
         call: impl FnOnce() -> *mut raw::RedisModuleCallReply,
     ) -> Option<Self> {
@@ -40,7 +40,7 @@ impl CallReply {
     /// # Safety
     /// As for `of_call`.
     pub(crate) unsafe fn or_refusal_of_call(
-        ctx: *mut RedisModuleCtx,
+        ctx: Ctx,
         name: &CStr,
         call: impl FnOnce() -> *mut raw::RedisModuleCallReply,
     ) -> (Option<Self>, i32) {
@@ -62,11 +62,7 @@ impl CallReply {
 
     /// Calls a command with one, two or three arguments. `None` if the server does not execute it, for example because
     /// the command was renamed.
-    pub(crate) fn to(
-        ctx: *mut RedisModuleCtx,
-        command: &CStr,
-        arguments: &[&CStr],
-    ) -> Option<Self> {
+    pub(crate) fn to(ctx: Ctx, command: &CStr, arguments: &[&CStr]) -> Option<Self> {
         let (call, name) = (api!(RedisModule_Call), command.as_ptr());
         // SAFETY: each format takes as many C strings as are passed. Nobody else gets the reply.
         unsafe {
@@ -129,7 +125,7 @@ impl CallReply {
     }
 
     /// Forwards the reply unchanged. False if the client does not speak the reply's protocol.
-    pub(crate) fn forward(&self, ctx: *mut RedisModuleCtx) -> bool {
+    pub(crate) fn forward(&self, ctx: Ctx) -> bool {
         // SAFETY: the context is that of the command being answered. The server copies the reply, which lives as long
         // as `self`.
         unsafe { api!(RedisModule_ReplyWithCallReply)(ctx, self.0.as_ptr()) == status(true) }

@@ -1,9 +1,9 @@
 //! What the server knows about a client.
 
-use super::api::api;
+use super::api::{Ctx, api};
 use super::call_reply::CallReply;
 use super::string::{OwnedString, bytes_of};
-use redis_module::raw::{self, RedisModuleCtx};
+use redis_module::raw;
 use std::ffi::{CString, c_void};
 
 /// The user of a client.
@@ -16,7 +16,7 @@ pub(crate) enum User {
 }
 
 impl User {
-    pub(crate) fn of(ctx: *mut RedisModuleCtx, client: u64) -> Self {
+    pub(crate) fn of(ctx: Ctx, client: u64) -> Self {
         match user(ctx, client).as_deref() {
             None | Some(b"default") => Self::Default,
             Some(_) => Self::Other,
@@ -25,7 +25,7 @@ impl User {
 }
 
 /// The name of this client's user. `None` if the client is not connected, or has no user.
-pub(crate) fn user(ctx: *mut RedisModuleCtx, client: u64) -> Option<Vec<u8>> {
+pub(crate) fn user(ctx: Ctx, client: u64) -> Option<Vec<u8>> {
     // SAFETY: takes a valid context and a number. The server returns null, or a string that is ours, whose bytes are
     // copied before it is freed.
     unsafe {
@@ -35,14 +35,14 @@ pub(crate) fn user(ctx: *mut RedisModuleCtx, client: u64) -> Option<Vec<u8>> {
 }
 
 /// The client of this context.
-pub(crate) fn id(ctx: *mut RedisModuleCtx) -> u64 {
+pub(crate) fn id(ctx: Ctx) -> u64 {
     // SAFETY: takes a valid context.
     unsafe { api!(RedisModule_GetClientId)(ctx) }
 }
 
 /// Whether the server is about to close the connection, and drops what is sent to it. False if the server cannot be
 /// asked, because the command was renamed.
-pub(crate) fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
+pub(crate) fn is_closing(ctx: Ctx, client: u64) -> bool {
     let Ok(client) = CString::new(client.to_string()) else { return false };
     let reply = CallReply::to(ctx, c"CLIENT", &[c"LIST", c"ID", &client]);
     let flags = |text: &[u8]| {
@@ -55,7 +55,7 @@ pub(crate) fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
 /// Whether this is a connection. The client of a script, or of another module's call, is not. The check asks for the
 /// user, because Valkey 9.1 answers all other questions also for the client that is executing something. The link to a
 /// primary has no user, but sends no requests.
-pub(crate) fn is_connected(ctx: *mut RedisModuleCtx, client: u64) -> bool {
+pub(crate) fn is_connected(ctx: Ctx, client: u64) -> bool {
     user(ctx, client).is_some()
 }
 

@@ -1,6 +1,6 @@
 //! A context that belongs to no command.
 
-use super::api::api;
+use super::api::{Ctx, api};
 use super::main_thread::MainThread;
 use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
@@ -10,7 +10,7 @@ static DETACHED: MainThread<Cell<Option<NonNull<RedisModuleCtx>>>> =
     MainThread::new(Cell::new(None));
 
 /// Makes the detached context, unless it exists, from any call's context.
-pub(crate) fn detach(ctx: *mut RedisModuleCtx) {
+pub(crate) fn detach(ctx: Ctx) {
     if DETACHED.get().is_none() {
         // SAFETY: takes a valid context.
         let detached = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx) };
@@ -19,7 +19,7 @@ pub(crate) fn detach(ctx: *mut RedisModuleCtx) {
 }
 
 /// The detached context. `None` until it is made.
-pub(crate) fn detached() -> Option<*mut RedisModuleCtx> {
+pub(crate) fn detached() -> Option<Ctx> {
     DETACHED.get().map(NonNull::as_ptr)
 }
 

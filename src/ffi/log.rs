@@ -1,19 +1,18 @@
 //! Lines in the server's log.
 
-use super::api::api;
-use redis_module::raw::RedisModuleCtx;
+use super::api::{Ctx, api};
 use std::ffi::{CStr, CString};
 
-pub(crate) fn notice(ctx: *mut RedisModuleCtx, line: &str) {
+pub(crate) fn notice(ctx: Ctx, line: &str) {
     write(ctx, c"notice", line);
 }
 
-pub(crate) fn warning(ctx: *mut RedisModuleCtx, line: &str) {
+pub(crate) fn warning(ctx: Ctx, line: &str) {
     write(ctx, c"warning", line);
 }
 
 /// Writes a line. The server puts the module's name in front, except if `ctx` is null.
-fn write(ctx: *mut RedisModuleCtx, level: &CStr, line: &str) {
+fn write(ctx: Ctx, level: &CStr, line: &str) {
     let name = if ctx.is_null() { "leasehold: " } else { "" };
     let line = CString::new(format!("{name}{line}").replace('\0', "\\0")).unwrap_or_default();
     // SAFETY: the format takes one C string, and the three strings outlive the call.

@@ -13,7 +13,7 @@ pub(crate) mod server_flavor;
 mod string;
 pub(crate) mod subscription;
 
-pub(crate) use api::{api, flag, optional, status};
+pub(crate) use api::{Ctx, RawString, api, flag, optional, status};
 pub(crate) use blocked::{Address, Callbacks, Handle};
 pub(crate) use call_reply::CallReply;
 pub(crate) use client::User;

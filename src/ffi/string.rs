@@ -1,7 +1,6 @@
 //! Strings of the server, and C strings for it.
 
-use super::api::api;
-use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use super::api::{Ctx, RawString, api};
 use std::ffi::{CStr, c_int};
 use std::mem::ManuallyDrop;
 use std::slice;
@@ -10,7 +9,7 @@ use std::slice;
 ///
 /// # Safety
 /// The string is valid, and neither freed nor changed while the bytes are in use.
-pub(crate) unsafe fn bytes_of<'s>(string: *mut RedisModuleString) -> &'s [u8] {
+pub(crate) unsafe fn bytes_of<'s>(string: RawString) -> &'s [u8] {
     let mut len = 0;
     // SAFETY: the caller guarantees that the string is valid. The server returns its bytes and their number.
     unsafe {
@@ -21,18 +20,18 @@ pub(crate) unsafe fn bytes_of<'s>(string: *mut RedisModuleString) -> &'s [u8] {
 
 /// The words of a command, or of a loadmodule line, as the server passes them.
 pub(crate) struct Words {
-    argv: *mut *mut RedisModuleString,
+    argv: *mut RawString,
     argc: usize,
 }
 
 impl Words {
     /// # Safety
     /// These are `argc` valid strings, which the server keeps as long as the value is in use.
-    pub(crate) unsafe fn new(argv: *mut *mut RedisModuleString, argc: c_int) -> Self {
+    pub(crate) unsafe fn new(argv: *mut RawString, argc: c_int) -> Self {
         Self { argv, argc: usize::try_from(argc).unwrap_or(0) }
     }
 
-    pub(crate) fn strings(&self) -> &[*mut RedisModuleString] {
+    pub(crate) fn strings(&self) -> &[RawString] {
         if self.argv.is_null() {
             return &[];
         }
@@ -48,12 +47,12 @@ impl Words {
 
 /// A server string that is ours to free.
 pub(crate) struct OwnedString {
-    ctx: *mut RedisModuleCtx,
-    string: *mut RedisModuleString,
+    ctx: Ctx,
+    string: RawString,
 }
 
 impl OwnedString {
-    pub(crate) fn new(ctx: *mut RedisModuleCtx, bytes: &[u8]) -> Self {
+    pub(crate) fn new(ctx: Ctx, bytes: &[u8]) -> Self {
         // SAFETY: the server copies the bytes.
         let string =
             unsafe { api!(RedisModule_CreateString)(ctx, bytes.as_ptr().cast(), bytes.len()) };
@@ -62,16 +61,16 @@ impl OwnedString {
 
     /// # Safety
     /// The string belongs to the server, and nobody else frees it.
-    pub(crate) unsafe fn given(ctx: *mut RedisModuleCtx, string: *mut RedisModuleString) -> Self {
+    pub(crate) unsafe fn given(ctx: Ctx, string: RawString) -> Self {
         Self { ctx, string }
     }
 
-    pub(crate) fn string(&self) -> *mut RedisModuleString {
+    pub(crate) fn string(&self) -> RawString {
         self.string
     }
 
     /// Gives up ownership without freeing the string.
-    pub(crate) fn given_away(self) -> *mut RedisModuleString {
+    pub(crate) fn given_away(self) -> RawString {
         ManuallyDrop::new(self).string
     }
 }

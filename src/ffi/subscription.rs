@@ -3,8 +3,8 @@
 //! Some events fire for every key of every client. The module subscribes to those only while needed: even walking a
 //! list of subscribers that are not concerned costs the server something.
 
-use super::api::{api, optional, status};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use super::api::{Ctx, api, optional, status};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_int;
 
@@ -38,7 +38,7 @@ impl Subscription {
     }
 
     /// May be called inside an event: the server appends the subscription to its list.
-    pub(crate) fn take_out(&self, ctx: *mut RedisModuleCtx) {
+    pub(crate) fn take_out(&self, ctx: Ctx) {
         if self.is_on.get() {
             return;
         }
@@ -54,7 +54,7 @@ impl Subscription {
 
     /// Unsubscribes. From keyspace events only if the server can: not before Redis 8.2, and not Valkey. Never called
     /// inside such an event: it frees an entry of the list that the server walks.
-    pub(crate) fn cancel(&self, ctx: *mut RedisModuleCtx) {
+    pub(crate) fn cancel(&self, ctx: Ctx) {
         if !self.is_on.get() {
             return;
         }
@@ -80,11 +80,7 @@ impl Subscription {
 }
 
 /// Subscribes to a server event. False if the server refuses: older servers do not know some events.
-pub(crate) fn to_server_event(
-    ctx: *mut RedisModuleCtx,
-    id: u64,
-    callback: raw::RedisModuleEventCallback,
-) -> bool {
+pub(crate) fn to_server_event(ctx: Ctx, id: u64, callback: raw::RedisModuleEventCallback) -> bool {
     let event = RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the callback has the signature that the server calls. Without a callback, the subscription ends.
     let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };

@@ -21,10 +21,10 @@
 use super::eviction;
 use crate::cluster::slots;
 use crate::engine::ENGINE;
-use crate::ffi::{CallReply, MainThread, api, bytes_of, call_filter, context, flag};
+use crate::ffi::{CallReply, Ctx, MainThread, api, bytes_of, call_filter, context, flag};
 use crate::{clock, guard};
 use leasehold_core::lock::Suspicion;
-use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
+use redis_module::raw::{self, RedisModuleCommandFilterCtx};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -46,7 +46,7 @@ pub(crate) fn reset() {
 }
 
 /// Installs the filter, unless it is installed: somebody waits.
-pub(crate) fn install(ctx: *mut RedisModuleCtx) {
+pub(crate) fn install(ctx: Ctx) {
     if FILTER.get().is_some() {
         return;
     }
@@ -61,7 +61,7 @@ pub(crate) fn install(ctx: *mut RedisModuleCtx) {
 }
 
 /// In a cluster the filter is always installed, to see slots come and go.
-pub(crate) fn install_in_cluster(ctx: *mut RedisModuleCtx) {
+pub(crate) fn install_in_cluster(ctx: Ctx) {
     if slots::is_in_cluster() {
         install(ctx);
     }
@@ -69,7 +69,7 @@ pub(crate) fn install_in_cluster(ctx: *mut RedisModuleCtx) {
 
 /// Removes the filter if nobody waits. Called with a delay after the last waiter has left, because the next waiter may
 /// come soon.
-pub(crate) fn remove_if_idle(ctx: *mut RedisModuleCtx) {
+pub(crate) fn remove_if_idle(ctx: Ctx) {
     if !ENGINE.with_queues(|queues| queues.is_empty()) {
         return;
     }
@@ -171,7 +171,7 @@ impl Readers {
 
     /// Asks the server which commands only read. Commands of modules loaded later are missing. If the server does not
     /// answer, the list is empty, and locks are looked at more often than necessary.
-    fn learn(&self, ctx: *mut RedisModuleCtx) {
+    fn learn(&self, ctx: Ctx) {
         if !self.names.borrow().is_empty() {
             return;
         }

@@ -13,11 +13,11 @@
 
 use super::open_key::OpenKey;
 use crate::engine::ENGINE;
-use crate::ffi::{MainThread, Subscription, api, bytes_of, optional, status};
+use crate::ffi::{Ctx, MainThread, RawString, Subscription, api, bytes_of, optional, status};
 use crate::{clock, guard, timer};
 use leasehold_core::engine::Key;
 use leasehold_core::lock::{Name, Seen, Stored, Value};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -48,19 +48,19 @@ pub(crate) fn is_told_in_time() -> bool {
 }
 
 /// Subscribes to evictions on older servers: somebody waits for a lock.
-pub(crate) fn somebody_waits(ctx: *mut RedisModuleCtx) {
+pub(crate) fn somebody_waits(ctx: Ctx) {
     if !is_told_in_time() {
         EVICTIONS.take_out(ctx);
     }
 }
 
 /// Unsubscribes: nobody waits any more.
-pub(crate) fn nobody_waits(ctx: *mut RedisModuleCtx) {
+pub(crate) fn nobody_waits(ctx: Ctx) {
     EVICTIONS.cancel(ctx);
 }
 
 /// Subscribes if the server may evict keys from now on. If not, the subscription is cancelled soon.
-pub(crate) fn follow_setting(ctx: *mut RedisModuleCtx, may_evict: bool) {
+pub(crate) fn follow_setting(ctx: Ctx, may_evict: bool) {
     MAY_EVICT.set(may_evict);
     if may_evict && is_told_in_time() {
         UNLINKS.take_out(ctx);
@@ -75,19 +75,14 @@ pub(crate) fn is_heard_in_vain() -> bool {
 }
 
 /// Cancels an unneeded subscription. Called from the module's own contexts.
-pub(crate) fn work(ctx: *mut RedisModuleCtx) {
+pub(crate) fn work(ctx: Ctx) {
     if !MAY_EVICT.get() {
         UNLINKS.cancel(ctx);
     }
 }
 
 /// The server deletes a key, or replaces its value.
-unsafe extern "C" fn unlinked(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    why: u64,
-    info: *mut c_void,
-) {
+unsafe extern "C" fn unlinked(ctx: Ctx, _: RedisModuleEvent, why: u64, info: *mut c_void) {
     guard::event("unlinked", ctx, || {
         if why != raw::REDISMODULE_SUBEVENT_KEY_EVICTED {
             return;
@@ -114,12 +109,7 @@ unsafe extern "C" fn unlinked(
 }
 
 /// The server has deleted a key.
-unsafe extern "C" fn evicted(
-    ctx: *mut RedisModuleCtx,
-    _class: c_int,
-    _event: *const c_char,
-    key: *mut RedisModuleString,
-) -> c_int {
+unsafe extern "C" fn evicted(ctx: Ctx, _class: c_int, _: *const c_char, key: RawString) -> c_int {
     guard::event("evicted", ctx, || {
         // SAFETY: the key's name lives as long as this callback.
         let name = Name::new(selected(ctx), unsafe { bytes_of(key) });
@@ -131,7 +121,7 @@ unsafe extern "C" fn evicted(
     status(true)
 }
 
-fn selected(ctx: *mut RedisModuleCtx) -> i32 {
+fn selected(ctx: Ctx) -> i32 {
     // SAFETY: takes a valid context; that of an event has the database of its key.
     unsafe { api!(RedisModule_GetSelectedDb)(ctx) }
 }

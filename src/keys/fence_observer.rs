@@ -24,12 +24,13 @@
 use super::open_key::OpenKey;
 use crate::engine::with_fences;
 use crate::ffi::{
-    CallReply, MainThread, OwnedString, Subscription, api, bytes_of, server_flavor, status,
+    CallReply, Ctx, MainThread, OwnedString, RawString, Subscription, api, bytes_of, server_flavor,
+    status,
 };
 use crate::{authority, clock, guard};
 use leasehold_core::engine::Key;
 use leasehold_core::lock::{Stored, Value, learn_from};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use redis_module::raw;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
@@ -65,7 +66,7 @@ pub(crate) fn reset() {
 }
 
 /// Subscribes to keyspace events while the server applies grants of others, and only then.
-pub(crate) fn update_subscriptions(ctx: *mut RedisModuleCtx, loading: Loading) {
+pub(crate) fn update_subscriptions(ctx: Ctx, loading: Loading) {
     let is_told = authority::is_replica(ctx);
     IS_LEARNING.set(is_told || loading != Loading::Nothing);
     let by_commands = is_told || loading == Loading::Commands;
@@ -74,15 +75,15 @@ pub(crate) fn update_subscriptions(ctx: *mut RedisModuleCtx, loading: Loading) {
     keep(ctx, &KEYS, is_told || loading != Loading::Nothing);
 }
 
-fn keep(ctx: *mut RedisModuleCtx, subscription: &Subscription, needed: bool) {
+fn keep(ctx: Ctx, subscription: &Subscription, needed: bool) {
     if needed { subscription.take_out(ctx) } else { subscription.cancel(ctx) }
 }
 
 unsafe extern "C" fn key_event(
-    ctx: *mut RedisModuleCtx,
+    ctx: Ctx,
     class: c_int,
     event: *const c_char,
-    key: *mut RedisModuleString,
+    key: RawString,
 ) -> c_int {
     guard::event("key-event", ctx, || {
         if IS_LEARNING.get() {
@@ -99,7 +100,7 @@ unsafe extern "C" fn key_event(
 }
 
 /// Learns the fence in a key that got an expiry or came from elsewhere.
-fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
+fn from_key(ctx: Ctx, key: RawString) {
     // Copies the name: while loading, the server's string may be on its stack, and an open key must not outlive its
     // name.
     // SAFETY: the key's name lives as long as this callback.
@@ -114,7 +115,7 @@ fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
 /// Learns the fence in a key right after a `RESTORE`. A short value is read with `GET`: reading a short string in
 /// place moves it, and Redis 8.6 goes on to use the old address. If `GET` was renamed, nothing is learned. A long
 /// value is read in place, without a copy.
-fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
+fn from_restored(ctx: Ctx, key: RawString) {
     let opened = OpenKey::peek(ctx, key);
     if !may_be_a_grant(&opened) {
         return;

@@ -7,13 +7,13 @@
 //! crash.
 
 use crate::engine::ENGINE;
-use crate::ffi::subscription;
+use crate::ffi::{Ctx, subscription};
 use crate::guard;
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::ffi::c_void;
 
 /// Subscribes to the events. False if the server refuses.
-pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn subscribe(ctx: Ctx) -> bool {
     let events: [(u64, raw::RedisModuleEventCallback); 2] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(flushed)),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(swapped)),
@@ -21,12 +21,7 @@ pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     events.into_iter().all(|(id, callback)| subscription::to_server_event(ctx, id, callback))
 }
 
-unsafe extern "C" fn flushed(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    stage: u64,
-    info: *mut c_void,
-) {
+unsafe extern "C" fn flushed(ctx: Ctx, _: RedisModuleEvent, stage: u64, info: *mut c_void) {
     guard::event("flush", ctx, || {
         if stage != raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
             return;
@@ -39,12 +34,7 @@ unsafe extern "C" fn flushed(
     });
 }
 
-unsafe extern "C" fn swapped(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _stage: u64,
-    info: *mut c_void,
-) {
+unsafe extern "C" fn swapped(ctx: Ctx, _: RedisModuleEvent, _stage: u64, info: *mut c_void) {
     guard::event("swapdb", ctx, || {
         // SAFETY: with this event the server passes this structure.
         let Some(info) = (unsafe { info.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {

@@ -7,20 +7,20 @@
 //! The module itself tells the server which keys it modified. By default every key opened for writing counts, and a
 //! refused try would abort the transactions of clients that WATCH the lock.
 
-use crate::ffi::{OwnedString, api, flag, status};
+use crate::ffi::{Ctx, OwnedString, RawString, api, flag, status};
 use crate::replication::replicate;
 use leasehold_core::command::Error;
 use leasehold_core::engine::{self, Mode};
 use leasehold_core::lock::{Deadline, Edit, Stored, Value, Write};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey, RedisModuleString};
+use redis_module::raw::{self, RedisModuleKey};
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::{ptr, slice};
 
 pub(crate) struct OpenKey<'c> {
-    ctx: *mut RedisModuleCtx,
-    name: *mut RedisModuleString,
+    ctx: Ctx,
+    name: RawString,
     /// Null for a missing key that was opened to be read.
     handle: *mut RedisModuleKey,
     /// The handle does not outlive the server's call of the module.
@@ -28,7 +28,7 @@ pub(crate) struct OpenKey<'c> {
 }
 
 impl OpenKey<'_> {
-    pub(crate) fn open(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString, mode: Mode) -> Self {
+    pub(crate) fn open(ctx: Ctx, name: RawString, mode: Mode) -> Self {
         Self::open_with(
             ctx,
             name,
@@ -46,7 +46,7 @@ impl OpenKey<'_> {
     }
 
     /// Opens a key without access times, statistics or events: for keys that may not be locks.
-    pub(crate) fn peek(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Self {
+    pub(crate) fn peek(ctx: Ctx, name: RawString) -> Self {
         Self::open_with(
             ctx,
             name,
@@ -57,7 +57,7 @@ impl OpenKey<'_> {
         )
     }
 
-    fn open_with(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString, flags: u32) -> Self {
+    fn open_with(ctx: Ctx, name: RawString, flags: u32) -> Self {
         let mode = flag(flags);
         // SAFETY: the callers pass a valid context and a valid string, and keep both until the key is closed.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx, name, mode) };
@@ -68,10 +68,7 @@ impl OpenKey<'_> {
     ///
     /// # Safety
     /// The handle stays open while the returned value is in use.
-    pub(crate) unsafe fn lent(
-        ctx: *mut RedisModuleCtx,
-        handle: *mut RedisModuleKey,
-    ) -> ManuallyDrop<Self> {
+    pub(crate) unsafe fn lent(ctx: Ctx, handle: *mut RedisModuleKey) -> ManuallyDrop<Self> {
         ManuallyDrop::new(Self { ctx, name: ptr::null_mut(), handle, command: PhantomData })
     }
 

@@ -29,12 +29,12 @@
 
 use super::{listeners, replicate};
 use crate::engine::{fences, with_fences};
-use crate::ffi::{MainThread, OwnedString, server_flavor, subscription};
+use crate::ffi::{Ctx, MainThread, OwnedString, server_flavor, subscription};
 use crate::throttle::Throttle;
 use crate::{authority, clock, config, guard};
 use leasehold_core::engine::Authority;
 use leasehold_core::lock::{Deadline, Fence, Monotonic, Owner, Ttl, Value};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_void;
 
@@ -95,13 +95,13 @@ fn request() {
     }
 }
 
-pub(crate) fn look_for_replicas(ctx: *mut RedisModuleCtx) {
+pub(crate) fn look_for_replicas(ctx: Ctx) {
     let count = server_flavor::info_field(ctx, c"replication", c"connected_slaves");
     HAS_REPLICAS.set(count.is_some_and(|count| count != "0"));
 }
 
 /// Broadcasts the fence clock, if requested. Called from the module's own contexts.
-pub(crate) fn broadcast(ctx: *mut RedisModuleCtx) {
+pub(crate) fn broadcast(ctx: Ctx) {
     if !WANTED.take(clock::monotonic()) {
         return;
     }
@@ -117,7 +117,7 @@ pub(crate) fn broadcast(ctx: *mut RedisModuleCtx) {
     }
 }
 
-fn replicate_fence(ctx: *mut RedisModuleCtx, fence: Fence) {
+fn replicate_fence(ctx: Ctx, fence: Fence) {
     let (Some(owner), Some(ttl)) = (Owner::new(OWNER), Ttl::from_millis(TTL_MILLIS)) else {
         return;
     };
@@ -130,17 +130,12 @@ fn replicate_fence(ctx: *mut RedisModuleCtx, fence: Fence) {
 }
 
 /// Subscribes to replicas that join and to rewritten files. False if the server refuses.
-pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn subscribe(ctx: Ctx) -> bool {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(joined))
         && subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_FORK_CHILD, Some(forked))
 }
 
-unsafe extern "C" fn joined(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    stage: u64,
-    _data: *mut c_void,
-) {
+unsafe extern "C" fn joined(ctx: Ctx, _: RedisModuleEvent, stage: u64, _data: *mut c_void) {
     listeners::expect();
     guard::event("replica-joined", ctx, || {
         if stage == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
@@ -150,12 +145,7 @@ unsafe extern "C" fn joined(
     });
 }
 
-unsafe extern "C" fn forked(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    stage: u64,
-    _data: *mut c_void,
-) {
+unsafe extern "C" fn forked(ctx: Ctx, _: RedisModuleEvent, stage: u64, _data: *mut c_void) {
     listeners::expect();
     guard::event("forked", ctx, || {
         // The server does not say what the child writes. For a snapshot, the two commands are broadcast needlessly.

@@ -2,10 +2,10 @@
 
 use super::listeners::{self, Audience};
 use super::replicate;
-use crate::ffi::{MainThread, server_flavor, subscription};
+use crate::ffi::{Ctx, MainThread, server_flavor, subscription};
 use crate::{clock, guard};
 use leasehold_core::lock::Monotonic;
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_void;
 
@@ -21,14 +21,14 @@ static LOOKED: MainThread<Cell<Option<Monotonic>>> = MainThread::new(Cell::new(N
 
 /// Subscribes to saves, and finds out whether the rule holds on this server. The other events that the rule needs are
 /// the callers of [`listeners::expect`].
-pub(crate) fn begin(ctx: *mut RedisModuleCtx) {
+pub(crate) fn begin(ctx: Ctx) {
     let hears =
         subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_PERSISTENCE, Some(saving));
     IS_KNOWN.set(hears && server_flavor::forks_for_replicas(ctx));
 }
 
 /// Looks for listeners. Called by the server's cron. The server is not asked while nobody changes locks.
-pub(crate) fn look(ctx: *mut RedisModuleCtx) {
+pub(crate) fn look(ctx: Ctx) {
     if !(listeners::has_told() && IS_KNOWN.get()) && listeners::uncounted() == 0 {
         return;
     }
@@ -46,21 +46,16 @@ pub(crate) fn look(ctx: *mut RedisModuleCtx) {
 }
 
 /// Runs in the same step as the look, so nobody can begin to listen in between.
-fn count_where_nobody_listens(ctx: *mut RedisModuleCtx) {
+fn count_where_nobody_listens(ctx: Ctx) {
     count(ctx, listeners::uncounted(), replicate::count_where_nobody_listens);
 }
 
-fn count(ctx: *mut RedisModuleCtx, changes: u64, count: fn(*mut RedisModuleCtx)) {
+fn count(ctx: Ctx, changes: u64, count: fn(Ctx)) {
     (0..changes).for_each(|_| count(ctx));
     listeners::counted(changes);
 }
 
 /// Also called in a child that saves, on its copy of the memory.
-unsafe extern "C" fn saving(
-    _ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _stage: u64,
-    _data: *mut c_void,
-) {
+unsafe extern "C" fn saving(_ctx: Ctx, _: RedisModuleEvent, _stage: u64, _data: *mut c_void) {
     guard::value("saving", (), listeners::expect);
 }

@@ -66,8 +66,7 @@
 //! - No change is stored to be told later.
 
 use crate::authority;
-use crate::ffi::{MainThread, server_flavor};
-use redis_module::raw::RedisModuleCtx;
+use crate::ffi::{Ctx, MainThread, server_flavor};
 use std::cell::Cell;
 
 #[must_use]
@@ -86,7 +85,7 @@ static UNCOUNTED: MainThread<Cell<u64>> = MainThread::new(Cell::new(0));
 
 /// Who must be told of the change that is about to be made. Called once for each change: the answer `Nobody` also
 /// notes that the change must be counted.
-pub(crate) fn of_change(ctx: *mut RedisModuleCtx) -> Audience {
+pub(crate) fn of_change(ctx: Ctx) -> Audience {
     if AUDIENCE.get() == Audience::Nobody && authority::excludes_listeners(ctx) {
         UNCOUNTED.set(UNCOUNTED.get().saturating_add(1));
         return Audience::Nobody;
@@ -102,7 +101,7 @@ pub(crate) fn expect() {
 }
 
 /// Asks the server who listens from now on.
-pub(crate) fn look(ctx: *mut RedisModuleCtx) -> Audience {
+pub(crate) fn look(ctx: Ctx) -> Audience {
     HAS_TOLD.set(false);
     let audience = if authority::excludes_listeners(ctx) && has_nobody(ctx) {
         Audience::Nobody
@@ -113,7 +112,7 @@ pub(crate) fn look(ctx: *mut RedisModuleCtx) -> Audience {
     audience
 }
 
-fn has_nobody(ctx: *mut RedisModuleCtx) -> bool {
+fn has_nobody(ctx: Ctx) -> bool {
     let fields = [c"role", c"connected_slaves", c"repl_backlog_active"];
     let found = server_flavor::info_fields(ctx, c"replication", fields);
     found.each_ref().map(Option::as_deref) == [Some("master"), Some("0"), Some("0")]

@@ -8,10 +8,10 @@
 //! Nothing is replicated while nobody listens: see [`listeners`].
 
 use super::listeners::{self, Audience};
-use crate::ffi::{MainThread, OwnedString, api, status};
+use crate::ffi::{Ctx, MainThread, OwnedString, RawString, api, status};
 use leasehold_core::command::Error;
 use leasehold_core::lock::Deadline;
-use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use redis_module::raw::RedisModuleString;
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_longlong};
 use std::io;
@@ -38,14 +38,14 @@ static CACHED_EXPIRY_ARGS: MainThread<CachedExpiryArgs> =
     MainThread::new(CachedExpiryArgs { pxat: Cell::new(None), deadline: Cell::new(None) });
 
 impl CachedExpiryArgs {
-    fn pxat(&self) -> *mut RedisModuleString {
+    fn pxat(&self) -> RawString {
         if self.pxat.get().is_none() {
             self.pxat.set(kept(b"PXAT"));
         }
         self.pxat.get().map_or(ptr::null_mut(), NonNull::as_ptr)
     }
 
-    fn deadline(&self, deadline: Deadline) -> *mut RedisModuleString {
+    fn deadline(&self, deadline: Deadline) -> RawString {
         if let Some((last, string)) = self.deadline.get()
             && last == deadline
         {
@@ -73,7 +73,7 @@ fn free(string: NonNull<RedisModuleString>) {
 }
 
 /// Tells the listeners of a change, if there are any. Work that only they need is done in `replicate`.
-fn tell(ctx: *mut RedisModuleCtx, replicate: impl FnOnce() -> c_int) -> Result<(), Error> {
+fn tell(ctx: Ctx, replicate: impl FnOnce() -> c_int) -> Result<(), Error> {
     match listeners::of_change(ctx) {
         Audience::Nobody => Ok(()),
         Audience::Somebody if replicate() == status(true) => Ok(()),
@@ -82,9 +82,9 @@ fn tell(ctx: *mut RedisModuleCtx, replicate: impl FnOnce() -> c_int) -> Result<(
 }
 
 pub(crate) fn set(
-    ctx: *mut RedisModuleCtx,
-    name: *mut RedisModuleString,
-    value: *mut RedisModuleString,
+    ctx: Ctx,
+    name: RawString,
+    value: RawString,
     deadline: Option<Deadline>,
 ) -> Result<(), Error> {
     tell(ctx, || set_of(ctx, name, value, deadline))
@@ -92,20 +92,15 @@ pub(crate) fn set(
 
 /// Like `set`, for a value that is not yet a string of the server.
 pub(crate) fn set_bytes(
-    ctx: *mut RedisModuleCtx,
-    name: *mut RedisModuleString,
+    ctx: Ctx,
+    name: RawString,
     value: &[u8],
     deadline: Deadline,
 ) -> Result<(), Error> {
     tell(ctx, || set_of(ctx, name, OwnedString::new(ctx, value).string(), Some(deadline)))
 }
 
-fn set_of(
-    ctx: *mut RedisModuleCtx,
-    name: *mut RedisModuleString,
-    value: *mut RedisModuleString,
-    deadline: Option<Deadline>,
-) -> c_int {
+fn set_of(ctx: Ctx, name: RawString, value: RawString, deadline: Option<Deadline>) -> c_int {
     let Some(deadline) = deadline else {
         // SAFETY: the format takes two strings, and the server takes its own reference to each.
         return unsafe {
@@ -122,16 +117,12 @@ fn set_of(
     }
 }
 
-pub(crate) fn del(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Result<(), Error> {
+pub(crate) fn del(ctx: Ctx, name: RawString) -> Result<(), Error> {
     // SAFETY: the format takes one string.
     tell(ctx, || unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"s".as_ptr(), name) })
 }
 
-pub(crate) fn append(
-    ctx: *mut RedisModuleCtx,
-    name: *mut RedisModuleString,
-    line: &[u8],
-) -> Result<(), Error> {
+pub(crate) fn append(ctx: Ctx, name: RawString, line: &[u8]) -> Result<(), Error> {
     tell(ctx, || {
         let line = OwnedString::new(ctx, line);
         // SAFETY: the format takes two strings, and the server takes its own reference to each.
@@ -142,12 +133,7 @@ pub(crate) fn append(
     })
 }
 
-pub(crate) fn set_range(
-    ctx: *mut RedisModuleCtx,
-    name: *mut RedisModuleString,
-    at: usize,
-    bytes: &[u8],
-) -> Result<(), Error> {
+pub(crate) fn set_range(ctx: Ctx, name: RawString, at: usize, bytes: &[u8]) -> Result<(), Error> {
     tell(ctx, || {
         let at = c_longlong::try_from(at).unwrap_or(c_longlong::MAX);
         let bytes = OwnedString::new(ctx, bytes);
@@ -160,11 +146,7 @@ pub(crate) fn set_range(
     })
 }
 
-pub(crate) fn expire_at(
-    ctx: *mut RedisModuleCtx,
-    name: *mut RedisModuleString,
-    deadline: Deadline,
-) -> Result<(), Error> {
+pub(crate) fn expire_at(ctx: Ctx, name: RawString, deadline: Deadline) -> Result<(), Error> {
     tell(ctx, || {
         let deadline = CACHED_EXPIRY_ARGS.deadline(deadline);
         // SAFETY: the format takes two strings, and the server takes its own reference to each.
@@ -175,7 +157,7 @@ pub(crate) fn expire_at(
 }
 
 /// Counts a change for the server's `save` rules, and tells nobody of it.
-pub(crate) fn count(ctx: *mut RedisModuleCtx) {
+pub(crate) fn count(ctx: Ctx) {
     // SAFETY: the format takes no arguments. It excludes both replicas and the file.
     let outcome = unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"AR".as_ptr()) };
     debug_assert_eq!(outcome, status(true));
@@ -183,7 +165,7 @@ pub(crate) fn count(ctx: *mut RedisModuleCtx) {
 
 /// Like [`count`], but many times faster. Only if the server has just said that nobody listens: a listener would get
 /// whatever command the context's client runs.
-pub(crate) fn count_where_nobody_listens(ctx: *mut RedisModuleCtx) {
+pub(crate) fn count_where_nobody_listens(ctx: Ctx) {
     // SAFETY: takes a context with a client, and the contexts of events have a client.
     unsafe { api!(RedisModule_ReplicateVerbatim)(ctx) };
 }
@@ -197,7 +179,7 @@ pub(crate) fn signed_millis(deadline: Deadline) -> c_longlong {
 ///
 /// The server looks up the replicated command by name. After `rename-command SET ...` the name is gone: grants would
 /// be made, and would silently be missing from every replica and the file.
-pub(crate) fn obstacle(ctx: *mut RedisModuleCtx) -> Option<String> {
+pub(crate) fn obstacle(ctx: Ctx) -> Option<String> {
     let (beside, changed) = ("a grant beside others", "a change beside others");
     let needed = [
         (SET, "a grant"),
@@ -217,7 +199,7 @@ pub(crate) fn obstacle(ctx: *mut RedisModuleCtx) -> Option<String> {
 
 /// Asks for the keys of the command without arguments, which executes nothing. The error tells an unknown command from
 /// a known one.
-fn is_unknown(ctx: *mut RedisModuleCtx, name: &CStr) -> bool {
+fn is_unknown(ctx: Ctx, name: &CStr) -> bool {
     let name = OwnedString::new(ctx, name.to_bytes());
     let (mut words, mut count) = ([name.string()], 0);
     // SAFETY: one valid string, which the server only reads. There are no keys, so the server makes no list of them.

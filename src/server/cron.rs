@@ -3,14 +3,14 @@
 use crate::clients::host::Server;
 use crate::cluster::slots;
 use crate::engine::ENGINE;
-use crate::ffi::{MainThread, subscription};
+use crate::ffi::{Ctx, MainThread, subscription};
 use crate::keys::{command_filter, eviction};
 use crate::replication::{fence_clock, listener_watch};
 use crate::throttle::Throttle;
 use crate::timer::{self, Duties};
 use crate::{authority, clock, guard};
 use leasehold_core::lock::{Moment, Now};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::ffi::c_void;
 
 /// Rounds of checks of locks that no event has named.
@@ -29,14 +29,14 @@ fn next(now: Now) -> Option<Moment> {
 }
 
 /// Does what is due. Called from the module's own contexts, whose selected database no client uses.
-fn work(ctx: *mut RedisModuleCtx) {
+fn work(ctx: Ctx) {
     slots::look();
     eviction::work(ctx);
     ENGINE.work(&Server { ctx });
     fence_clock::broadcast(ctx);
 }
 
-unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
+unsafe extern "C" fn ring(ctx: Ctx, _data: *mut c_void) {
     // First, whatever happens then: the server frees a timer that has fired, and stopping the timer would free it
     // again.
     let alarm = timer::take();
@@ -53,16 +53,11 @@ unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
 /// the alarm would ring, and waiters would get their locks, an hour late. If the clock is set forward, the server does
 /// not look at its timers at once. The cron follows a clock that never steps. It notices an alarm that is further
 /// ahead than any alarm can be, or that should have rung, and sets it again.
-pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn subscribe(ctx: Ctx) -> bool {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CRON_LOOP, Some(routine))
 }
 
-unsafe extern "C" fn routine(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _stage: u64,
-    _info: *mut c_void,
-) {
+unsafe extern "C" fn routine(ctx: Ctx, _: RedisModuleEvent, _stage: u64, _info: *mut c_void) {
     guard::event("routine", ctx, || {
         if slots::is_in_cluster() {
             // No event tells the module that the cluster is down, when nobody may wait, or that other nodes say that a

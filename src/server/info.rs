@@ -2,11 +2,11 @@
 
 use crate::clients::capacity;
 use crate::engine::{ENGINE, fences};
-use crate::ffi::{api, main_thread, status};
+use crate::ffi::{Ctx, api, main_thread, status};
 use crate::{clock, guard};
 use leasehold_core::lock::{Now, WaitKind};
 use leasehold_core::observe::ServerGauges;
-use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
+use redis_module::raw::RedisModuleInfoCtx;
 use std::ffi::c_int;
 
 /// The version of the module: 1.2.3 becomes 10203, as MODULE LIST shows it.
@@ -15,7 +15,7 @@ pub(crate) const VERSION: c_int = part(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
     + part(env!("CARGO_PKG_VERSION_PATCH"));
 
 /// Registers the section. False if the server refuses.
-pub(crate) fn register(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn register(ctx: Ctx) -> bool {
     // SAFETY: the callback has the signature that the server calls.
     let outcome = unsafe { api!(RedisModule_RegisterInfoFunc)(ctx, Some(section)) };
     outcome == status(true)

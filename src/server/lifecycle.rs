@@ -3,12 +3,12 @@
 use crate::clients::host::Server;
 use crate::cluster::slots;
 use crate::engine::ENGINE;
-use crate::ffi::{MainThread, subscription};
+use crate::ffi::{Ctx, MainThread, subscription};
 use crate::guard;
 use crate::keys::fence_observer::{self, Loading};
 use crate::replication::{fence_clock, listeners};
 use leasehold_core::engine::Host;
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_void;
 
@@ -20,7 +20,7 @@ pub(crate) fn is_ending() -> bool {
 }
 
 /// Subscribes to the events. False if the server refuses.
-pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn subscribe(ctx: Ctx) -> bool {
     let events: [(u64, raw::RedisModuleEventCallback); 3] = [
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(role_changed)),
         (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
@@ -29,12 +29,7 @@ pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     events.into_iter().all(|(id, callback)| subscription::to_server_event(ctx, id, callback))
 }
 
-unsafe extern "C" fn role_changed(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    role: u64,
-    _data: *mut c_void,
-) {
+unsafe extern "C" fn role_changed(ctx: Ctx, _: RedisModuleEvent, role: u64, _data: *mut c_void) {
     listeners::expect();
     guard::event("role-changed", ctx, || {
         fence_observer::update_subscriptions(ctx, Loading::Nothing);
@@ -50,12 +45,7 @@ unsafe extern "C" fn role_changed(
     });
 }
 
-unsafe extern "C" fn loading(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    stage: u64,
-    _data: *mut c_void,
-) {
+unsafe extern "C" fn loading(ctx: Ctx, _: RedisModuleEvent, stage: u64, _data: *mut c_void) {
     listeners::expect();
     guard::event("loading", ctx, || {
         let ended =
@@ -74,11 +64,6 @@ unsafe extern "C" fn loading(
 }
 
 /// The shutdown cannot be stopped from here on.
-unsafe extern "C" fn shutdown(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _stage: u64,
-    _data: *mut c_void,
-) {
+unsafe extern "C" fn shutdown(ctx: Ctx, _: RedisModuleEvent, _stage: u64, _data: *mut c_void) {
     guard::event("shutdown", ctx, || IS_ENDING.set(true));
 }

@@ -10,13 +10,15 @@ use super::{cron, info, lifecycle, settings};
 use crate::clients::capacity;
 use crate::cluster::slots;
 use crate::commands::register;
-use crate::ffi::{MainThread, Words, api, context, flag, log, main_thread, server_flavor, status};
+use crate::ffi::{
+    Ctx, MainThread, RawString, Words, api, context, flag, log, main_thread, server_flavor, status,
+};
 use crate::keys::fence_observer::{self, Loading};
 use crate::keys::{command_filter, eviction, flushes};
 use crate::replication::{fence_clock, listener_watch, replicate};
 use crate::{clock, config, guard};
 use leasehold_core::lock::Moment;
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use redis_module::raw;
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 
@@ -27,11 +29,7 @@ static LOADED_BY: MainThread<Cell<Option<Moment>>> = MainThread::new(Cell::new(N
 
 /// The server calls this, by name, when it loads the module.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn RedisModule_OnLoad(
-    ctx: *mut RedisModuleCtx,
-    argv: *mut *mut RedisModuleString,
-    argc: c_int,
-) -> c_int {
+pub(crate) extern "C" fn RedisModule_OnLoad(ctx: Ctx, argv: *mut RawString, argc: c_int) -> c_int {
     // First, and outside the guard: before the server's functions are known, no memory can be allocated, and a panic
     // allocates.
     // SAFETY: the context is the one that the server loads the module with, and the name is a C string.
@@ -74,7 +72,7 @@ fn begin_anew() {
 /// The server calls this, by name, when it is asked to unload the module. It refuses by itself while a client waits
 /// for a lock. Valkey also calls this when it ends.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
+pub(crate) extern "C" fn RedisModule_OnUnload(ctx: Ctx) -> c_int {
     guard::value("unload", status(false), || {
         if lifecycle::is_ending() || is_taken_back() {
             context::free();
@@ -94,7 +92,7 @@ fn is_taken_back() -> bool {
     LOADED_BY.get().is_some() && LOADED_BY.get() == clock::beginning_of_command()
 }
 
-fn load(ctx: *mut RedisModuleCtx, arguments: &Words) -> Result<(), String> {
+fn load(ctx: Ctx, arguments: &Words) -> Result<(), String> {
     let missing = api::missing();
     if !missing.is_empty() {
         return Err(format!("this server is too old, it lacks {}", missing.join(", ")));
@@ -132,7 +130,7 @@ fn load(ctx: *mut RedisModuleCtx, arguments: &Words) -> Result<(), String> {
 }
 
 /// What the module promises the server.
-fn options(ctx: *mut RedisModuleCtx) -> c_int {
+fn options(ctx: Ctx) -> c_int {
     let of_valkey = slots::HANDLE_ATOMIC_SLOT_MIGRATION | replicate::SKIP_COMMAND_VALIDATION;
     // All state is in the keyspace, so a replica may serve the old data while it loads the new. The module itself
     // reports which keys it modifies, see `open_key`.

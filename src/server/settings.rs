@@ -4,10 +4,10 @@
 
 use crate::clients::{capacity, closing};
 use crate::engine::ENGINE;
-use crate::ffi::{log, server_flavor, subscription};
+use crate::ffi::{Ctx, log, server_flavor, subscription};
 use crate::keys::eviction;
 use crate::{config, guard};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
 
 const LIMIT: &CStr = c"maxmemory";
@@ -17,14 +17,14 @@ const POLICY: &CStr = c"maxmemory-policy";
 ///
 /// It subscribes even before the module has seen a lock. Locks also arrive by `RESTORE`, with a slot, from a primary
 /// or from a file, and most of these ways bypass the module.
-pub(crate) fn follow(ctx: *mut RedisModuleCtx) {
+pub(crate) fn follow(ctx: Ctx) {
     let has_limit =
         server_flavor::info_field(ctx, c"memory", c"maxmemory").is_some_and(|limit| limit != "0");
     eviction::follow_setting(ctx, has_limit && evicting_policy(ctx).is_some());
 }
 
 /// Warns if the current policy evicts.
-pub(crate) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
+pub(crate) fn warn_if_evicting(ctx: Ctx) {
     let Some(policy) = evicting_policy(ctx) else { return };
     let fate = if eviction::is_told_in_time() {
         "they are put back, and other keys evicted instead"
@@ -39,23 +39,18 @@ pub(crate) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
     );
 }
 
-fn evicting_policy(ctx: *mut RedisModuleCtx) -> Option<String> {
+fn evicting_policy(ctx: Ctx) -> Option<String> {
     let policy = server_flavor::info_field(ctx, c"memory", c"maxmemory_policy");
     policy.filter(|policy| policy != "noeviction")
 }
 
 /// Subscribes to configuration changes, including changes of our settings, on servers that report them (7.0 on). The
 /// event comes after a `CONFIG SET` has succeeded.
-pub(crate) fn subscribe(ctx: *mut RedisModuleCtx) {
+pub(crate) fn subscribe(ctx: Ctx) {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CONFIG, Some(changed));
 }
 
-unsafe extern "C" fn changed(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _stage: u64,
-    change: *mut c_void,
-) {
+unsafe extern "C" fn changed(ctx: Ctx, _: RedisModuleEvent, _stage: u64, change: *mut c_void) {
     guard::event("config-changed", ctx, || {
         config::take_effect();
         // SAFETY: with this event the server passes this structure, which has `num_changes` C strings.
