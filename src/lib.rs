@@ -28,7 +28,7 @@
 //! | has the held-back reply of a guarded command | `held_reply::kept` | passes it on |
 //! | accepts a replica                    | `fence_clock::joined` | broadcasts the fence clock          |
 //! | forks, e.g. to rewrite a file        | `fence_clock::forked` | broadcasts the fence clock          |
-//! | saves its data                       | `listener_watch::saving`  | tells every change from then on     |
+//! | saves its data                       | `listeners::saving`  | tells every change from then on     |
 //! | moves slots at once                  | `slots::moved_at_once`    | lifts the fence clock, marks all   |
 //! | closes a connection, once a hold was bound to one | `connections::changed` | ends bound holds |
 //! | evicts a key                   | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a held lock |

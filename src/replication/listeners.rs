@@ -7,7 +7,7 @@
 //! ## The rule
 //!
 //! 1. At first, and after each [`expect`], there may be listeners, and every change is told.
-//! 2. After changes, at most ten times a second, the server's cron lets the module [look](super::listener_watch).
+//! 2. After changes, at most ten times a second, the server's cron lets the module [look].
 //!    Nobody listens if the server is a primary outside a cluster, has no append-only file, loads nothing, and has no
 //!    child process, no replica and no backlog.
 //! 3. From then on no change is told, until the next event that is listed below, or the next look that finds a
@@ -65,9 +65,18 @@
 //! - No filter watches for `SYNC`: it would slow all commands.
 //! - No change is stored to be told later.
 
-use crate::authority;
-use crate::ffi::{Ctx, MainThread, server_flavor};
+use crate::ffi::{Ctx, MainThread, api, server_flavor, status, subscription};
+use crate::{authority, clock, guard};
+use leasehold_core::lock::Monotonic;
+use redis_module::raw::{self, RedisModuleEvent};
 use std::cell::Cell;
+use std::ffi::c_void;
+
+/// Time between two looks.
+const MILLIS_BETWEEN: u64 = 100;
+
+/// How many changes are counted at a look while somebody listens: this takes the server about two milliseconds.
+const COUNTED_AT_A_LOOK: u64 = 5_000;
 
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,6 +92,18 @@ static HAS_TOLD: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 /// Changes that were not told, and that the server has not counted yet.
 static UNCOUNTED: MainThread<Cell<u64>> = MainThread::new(Cell::new(0));
 
+/// Whether the rule was verified for this server.
+static IS_KNOWN: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+static LOOKED: MainThread<Cell<Option<Monotonic>>> = MainThread::new(Cell::new(None));
+
+/// Subscribes to saves, and finds out whether the rule holds on this server. The other events that the rule needs are
+/// the callers of [`expect`].
+pub(crate) fn begin(ctx: Ctx) {
+    let hears =
+        subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_PERSISTENCE, Some(saving));
+    IS_KNOWN.set(hears && server_flavor::forks_for_replicas(ctx));
+}
+
 /// Who must be told of the change that is about to be made. Called once for each change: the answer `Nobody` also
 /// notes that the change must be counted.
 pub(crate) fn of_change(ctx: Ctx) -> Audience {
@@ -95,21 +116,36 @@ pub(crate) fn of_change(ctx: Ctx) -> Audience {
 }
 
 /// Notes that somebody may begin to listen. Called first in each event that may mean this, before the code that the
-/// [guard](crate::guard) protects, so that no panic can prevent it.
+/// [guard] protects, so that no panic can prevent it.
 pub(crate) fn expect() {
     AUDIENCE.set(Audience::Somebody);
 }
 
-/// Asks the server who listens from now on.
-pub(crate) fn look(ctx: Ctx) -> Audience {
+/// Looks for listeners, and makes the server count the changes that were not told. Called by the server's cron. The
+/// server is not asked while nobody changes locks.
+pub(crate) fn look(ctx: Ctx) {
+    let uncounted = UNCOUNTED.get();
+    if !(HAS_TOLD.get() && IS_KNOWN.get()) && uncounted == 0 {
+        return;
+    }
+    let now = clock::monotonic();
+    if LOOKED.get().is_some_and(|last| now < last.plus_millis(MILLIS_BETWEEN)) {
+        return;
+    }
+    LOOKED.set(Some(now));
     HAS_TOLD.set(false);
-    let audience = if authority::excludes_listeners(ctx) && has_nobody(ctx) {
-        Audience::Nobody
+    // Counted in the same step, so nobody can begin to listen in between.
+    let counted = if authority::excludes_listeners(ctx) && has_nobody(ctx) {
+        AUDIENCE.set(Audience::Nobody);
+        (0..uncounted).for_each(|_| count_where_nobody_listens(ctx));
+        uncounted
     } else {
-        Audience::Somebody
+        AUDIENCE.set(Audience::Somebody);
+        let most = uncounted.min(COUNTED_AT_A_LOOK);
+        (0..most).for_each(|_| count(ctx));
+        most
     };
-    AUDIENCE.set(audience);
-    audience
+    UNCOUNTED.set(UNCOUNTED.get().saturating_sub(counted));
 }
 
 fn has_nobody(ctx: Ctx) -> bool {
@@ -118,17 +154,21 @@ fn has_nobody(ctx: Ctx) -> bool {
     found.each_ref().map(Option::as_deref) == [Some("master"), Some("0"), Some("0")]
 }
 
-/// Whether a change was told since the last look, perhaps needlessly.
-pub(crate) fn has_told() -> bool {
-    HAS_TOLD.get()
+/// Counts a change for the server's `save` rules, and tells nobody of it.
+fn count(ctx: Ctx) {
+    // SAFETY: the format takes no arguments. It excludes both replicas and the file.
+    let outcome = unsafe { api!(RedisModule_Replicate)(ctx, c"DEL".as_ptr(), c"AR".as_ptr()) };
+    debug_assert_eq!(outcome, status(true));
 }
 
-/// How many changes must be counted.
-pub(crate) fn uncounted() -> u64 {
-    UNCOUNTED.get()
+/// Like [`count`], but many times faster. Only if the server has just said that nobody listens: a listener would get
+/// whatever command the context's client runs.
+fn count_where_nobody_listens(ctx: Ctx) {
+    // SAFETY: takes a context with a client, and the contexts of events have a client.
+    unsafe { api!(RedisModule_ReplicateVerbatim)(ctx) };
 }
 
-/// Notes that the server has counted this number of changes.
-pub(crate) fn counted(changes: u64) {
-    UNCOUNTED.set(UNCOUNTED.get().saturating_sub(changes));
+/// Also called in a child that saves, on its copy of the memory.
+unsafe extern "C" fn saving(_ctx: Ctx, _: RedisModuleEvent, _stage: u64, _data: *mut c_void) {
+    guard::value("saving", (), expect);
 }

@@ -3,6 +3,5 @@
 //! May import the files beside this folder, and `ffi`.
 
 pub(crate) mod fence_clock;
-pub(crate) mod listener_watch;
 pub(crate) mod listeners;
 pub(crate) mod replicate;

@@ -156,20 +156,6 @@ pub(crate) fn expire_at(ctx: Ctx, name: RawString, deadline: Deadline) -> Result
     })
 }
 
-/// Counts a change for the server's `save` rules, and tells nobody of it.
-pub(crate) fn count(ctx: Ctx) {
-    // SAFETY: the format takes no arguments. It excludes both replicas and the file.
-    let outcome = unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"AR".as_ptr()) };
-    debug_assert_eq!(outcome, status(true));
-}
-
-/// Like [`count`], but many times faster. Only if the server has just said that nobody listens: a listener would get
-/// whatever command the context's client runs.
-pub(crate) fn count_where_nobody_listens(ctx: Ctx) {
-    // SAFETY: takes a context with a client, and the contexts of events have a client.
-    unsafe { api!(RedisModule_ReplicateVerbatim)(ctx) };
-}
-
 /// A deadline as the server counts it. No deadline is near the end of the signed range: see `Ttl::LONGEST`.
 pub(crate) fn signed_millis(deadline: Deadline) -> c_longlong {
     c_longlong::try_from(deadline.millis()).unwrap_or(c_longlong::MAX)

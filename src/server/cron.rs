@@ -5,7 +5,7 @@ use crate::cluster::slots;
 use crate::engine::ENGINE;
 use crate::ffi::{Ctx, MainThread, subscription};
 use crate::keys::{command_filter, eviction};
-use crate::replication::{fence_clock, listener_watch};
+use crate::replication::{fence_clock, listeners};
 use crate::throttle::Throttle;
 use crate::timer::{self, Duties};
 use crate::{authority, clock, guard};
@@ -70,6 +70,6 @@ unsafe extern "C" fn routine(ctx: Ctx, _: RedisModuleEvent, _stage: u64, _info: 
         }
         timer::check(ctx);
         command_filter::remove_if_idle(ctx);
-        listener_watch::look(ctx);
+        listeners::look(ctx);
     });
 }

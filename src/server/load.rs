@@ -15,7 +15,7 @@ use crate::ffi::{
 };
 use crate::keys::fence_observer::{self, Loading};
 use crate::keys::{command_filter, eviction, flushes};
-use crate::replication::{fence_clock, listener_watch, replicate};
+use crate::replication::{fence_clock, listeners, replicate};
 use crate::{clock, config, guard};
 use leasehold_core::lock::Moment;
 use redis_module::raw;
@@ -123,7 +123,7 @@ fn load(ctx: Ctx, arguments: &Words) -> Result<(), String> {
     slots::subscribe(ctx);
     command_filter::install_in_cluster(ctx);
     fence_clock::look_for_replicas(ctx);
-    listener_watch::begin(ctx);
+    listeners::begin(ctx);
     fence_clock::begin();
     log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())
