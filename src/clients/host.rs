@@ -56,12 +56,7 @@ impl Host for Server {
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<LockKey<'n>> {
         // SAFETY: takes a valid context and a number.
         let selected = unsafe { api!(RedisModule_SelectDb)(self.ctx, name.db) };
-        let string = OwnedString::new(self.ctx, name.key);
-        (selected == status(true)).then_some(LockKey {
-            ctx: self.ctx,
-            name,
-            string: KeyName::Owned(string),
-        })
+        (selected == status(true)).then(|| LockKey::selected(self.ctx, name))
     }
 
     fn beside<'n>(&'n self, name: Name<'n>) -> LockKey<'n> {
