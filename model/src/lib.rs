@@ -37,7 +37,7 @@
 //! are set while a server runs; requests that arrive late.
 //!
 //! How to read it: [`cases`] first, then [`step`], [`world`] and [`server`]. `cargo test -p leasehold-model` runs all cases, plants mistakes in the
-//! rules and sees that they are found, and compares what came of it with `docs/safety.md` and `docs/verification.md`.
+//! rules and sees that they are found, and compares what came of it with `docs/verification/`.
 
 #![forbid(unsafe_code)]
 

@@ -4,10 +4,9 @@
 //! release its lock, and no waiter would be served. Other clients may still take what the waiters leave: only the
 //! server could prevent that.
 
-use crate::ffi::{MainThread, log, server_flavor};
+use crate::ffi::{Ctx, MainThread, log, server_flavor};
 use crate::{clock, config};
 use leasehold_core::lock::{Monotonic, Room};
-use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
 use std::ffi::CStr;
 
@@ -35,14 +34,14 @@ static VALUE: MainThread<Cell<Option<u64>>> = MainThread::new(Cell::new(None));
 static LOOKED: MainThread<Cell<Option<Monotonic>>> = MainThread::new(Cell::new(None));
 
 /// Reads `maxclients` from the server.
-pub(crate) fn look(ctx: *mut RedisModuleCtx) {
+pub(crate) fn look(ctx: Ctx) {
     let field = server_flavor::info_field(ctx, c"clients", MAX_CLIENTS);
     VALUE.set(field.and_then(|value| value.parse().ok()));
     LOOKED.set(Some(clock::monotonic()));
 }
 
 /// Reads `maxclients` again, unless that was done a moment ago.
-pub(crate) fn look_again(ctx: *mut RedisModuleCtx) {
+fn look_again(ctx: Ctx) {
     let now = clock::monotonic();
     let is_recent = |looked| now.millis_since(looked) < MILLIS_BETWEEN_LOOKS;
     if !LOOKED.get().is_some_and(is_recent) {
@@ -51,13 +50,13 @@ pub(crate) fn look_again(ctx: *mut RedisModuleCtx) {
 }
 
 /// Warns of settings that do not fit together.
-pub(crate) fn warn(ctx: *mut RedisModuleCtx) {
+pub(crate) fn warn(ctx: Ctx) {
     warn_if_they_limit(ctx);
     warn_if_few_are_left(ctx);
 }
 
 /// Warns if waiters may leave almost no connections to holders.
-fn warn_if_few_are_left(ctx: *mut RedisModuleCtx) {
+fn warn_if_few_are_left(ctx: Ctx) {
     let ((most, _), Some(value)) = (most_waiters(), VALUE.get()) else { return };
     let left = value.saturating_sub(most);
     if most == 0 || left >= RESERVE {
@@ -73,7 +72,7 @@ fn warn_if_few_are_left(ctx: *mut RedisModuleCtx) {
 }
 
 /// Warns if fewer clients may wait than the operator has set.
-fn warn_if_they_limit(ctx: *mut RedisModuleCtx) {
+fn warn_if_they_limit(ctx: Ctx) {
     let (Some(value), (most, Limit::ShareOfMaxClients)) = (VALUE.get(), most_waiters()) else {
         return;
     };
@@ -97,9 +96,13 @@ pub(crate) fn most_waiters() -> (u64, Limit) {
     }
 }
 
-pub(crate) fn room() -> Room {
+/// The room for clients that wait on their connections.
+pub(crate) fn room_for_clients(ctx: Ctx) -> Room {
+    look_again(ctx);
+    let (connections, limit) = most_waiters();
     Room {
-        connections: count(most_waiters().0),
+        connections: count(connections),
+        is_share_of_all: limit == Limit::ShareOfMaxClients,
         for_all: count(config::max_waiters()),
         per_lock: count(config::max_waiters_per_lock()),
     }
@@ -108,7 +111,7 @@ pub(crate) fn room() -> Room {
 /// The room for tickets. A ticket occupies no connection, so one lock may have all tickets.
 pub(crate) fn room_for_tickets() -> Room {
     let most = count(config::max_tickets());
-    Room { connections: 0, for_all: most, per_lock: most }
+    Room { connections: 0, is_share_of_all: false, for_all: most, per_lock: most }
 }
 
 fn count(number: u64) -> usize {

@@ -1,14 +1,20 @@
 //! The real server, as the host of the [engine](leasehold_core::engine).
 
-use super::{channel, connections};
-use crate::blocked_client::BlockedClient;
+use super::{capacity, channel, connections, wait};
+use crate::blocked_client::{self, BlockedClient};
 use crate::cluster::slots;
+use crate::engine::ENGINE;
 use crate::ffi::{Ctx, OwnedString, RawString, api, bytes_of, client, log, status};
 use crate::keys::open_key::OpenKey;
+use crate::keys::{command_filter, eviction};
 use crate::{authority, clock, config};
 use leasehold_core::command::{Error, acquire};
-use leasehold_core::engine::{Announced, Answer, Authority, Host, Initiator, Lock, Mode, Warning};
-use leasehold_core::lock::{KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner};
+use leasehold_core::engine::{
+    Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning,
+};
+use leasehold_core::lock::{
+    KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner, Room, Told, WaitKind, WaiterId,
+};
 use leasehold_core::observe::Event;
 use redis_module::raw;
 
@@ -38,8 +44,36 @@ impl Host for Server {
         config::limits()
     }
 
+    fn room(&self, kind: WaitKind) -> Room {
+        match kind {
+            WaitKind::Blocked => capacity::room_for_clients(self.ctx),
+            WaitKind::Ticket => capacity::room_for_tickets(),
+        }
+    }
+
+    fn may_block(&self) -> bool {
+        !authority::denies_blocking(self.ctx)
+    }
+
+    fn block(&self, is_minted: bool) -> Result<BlockedClient, Error> {
+        wait::block(self.ctx, is_minted)
+    }
+
+    fn waits(&self, id: WaiterId) {
+        ENGINE.with_queues(|queues| match queues.waiter(id).map(|waiter| &waiter.told) {
+            Some(Told::Blocked(client)) => blocked_client::remember(client.handle.address(), id),
+            Some(Told::Ticket(_)) | None => {}
+        });
+        command_filter::install(self.ctx);
+        eviction::somebody_waits(self.ctx);
+    }
+
+    fn client_id(&self) -> u64 {
+        client::id(self.ctx)
+    }
+
     fn connection(&self) -> Option<u64> {
-        let id = client::id(self.ctx);
+        let id = self.client_id();
         client::is_connected(self.ctx, id).then_some(id)
     }
 
@@ -164,16 +198,13 @@ impl Lock for LockKey<'_> {
         authority::to_write(self.ctx, self.string(), initiator)
     }
 
-    fn prepare(&self) {
-        slots::prepare();
-    }
-
     fn open(&self, mode: Mode) -> OpenKey<'_> {
-        OpenKey::open(self.ctx, self.string(), mode)
-    }
-
-    fn about_to_grant(&self) {
-        slots::about_to_grant(self.name.key);
+        let is_expected = mode == Mode::Write && slots::expects(self.name.key);
+        let key = OpenKey::open(self.ctx, self.string(), mode);
+        if is_expected && key.stored().may_be_granted(clock::now()) {
+            slots::lift_for_expected();
+        }
+        key
     }
 
     fn publish(&self, event: Event) {

@@ -7,5 +7,4 @@ pub(crate) mod channel;
 pub(crate) mod closing;
 pub(crate) mod connections;
 pub(crate) mod host;
-pub(crate) mod ticket;
 pub(crate) mod wait;

@@ -12,92 +12,24 @@
 //!
 //! The answer is taken once: by the reply, by the end of the connection, or by [`free`], whichever comes first.
 
-use super::capacity::{self, Limit};
 use super::closing;
 use super::host::{LockKey, Server};
 use crate::blocked_client::{self, BlockedClient, PendingReply};
 use crate::engine::ENGINE;
-use crate::ffi::{Callbacks, Handle, User, api, client, optional, status};
-use crate::keys::{command_filter, eviction};
+use crate::ffi::{Callbacks, Ctx, Handle, RawString, User, api, client, optional, status};
+use crate::guard;
 use crate::reply::respond;
-use crate::{authority, clock, guard};
 use leasehold_core::command::{Error, Reply, acquire};
-use leasehold_core::engine::{Answer, NoRoom, WaiterGrant};
-use leasehold_core::lock::{
-    Deadline, Ephemeral, Grace, KeptNames, KeptOwner, Names, Patience, Told, WaitKind, Waiter,
-    Wanted,
-};
-use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
+use leasehold_core::engine::{Answer, WaiterGrant};
+use leasehold_core::lock::{Deadline, KeptNames};
+use redis_module::raw::{self, RedisModuleBlockedClient};
 use std::ffi::{c_int, c_void};
 
-/// How a client waits on its connection.
-#[derive(Clone, Copy)]
-pub(crate) struct Block {
-    pub(crate) patience: Patience,
-    /// The client asked for a minted owner.
-    pub(crate) minted: bool,
-    /// The hold ends with the connection, after this grace.
-    pub(crate) grace: Option<Grace>,
-}
-
-/// Blocks the client of the current command, and queues it for these locks. `Ok(false)` where clients cannot block,
-/// for example in a transaction: the client gets nil, as if its patience had ended at once. If the client could expect
-/// to wait and cannot, the result is an error: after nil the client would ask again at once, forever.
-pub(crate) fn wait(
-    ctx: *mut RedisModuleCtx,
-    keys: &[LockKey<'_>],
-    names: Names<'_>,
-    wanted: &Wanted<'_>,
-    block: Block,
-) -> Result<bool, Error> {
-    let (server, name) = (Server { ctx }, names.first);
-    if authority::denies_blocking(ctx) {
-        ENGINE.cannot_wait(name);
-        return Ok(false);
-    }
-    if authority::is_replica(ctx) {
-        ENGINE.cannot_wait(name);
-        return Err(Error::NobodyWaitsOnReplicas);
-    }
-    capacity::look_again(ctx);
-    let room = capacity::room();
-    ENGINE.has_room(&server, names, wanted.owner, WaitKind::Blocked, room).map_err(|no_room| {
-        let has_connection = ENGINE.with_queues(|queues| queues.blocked() < room.connections);
-        match (no_room, capacity::most_waiters()) {
-            (NoRoom::ForThisLock, _) => Error::LockQueueFull,
-            (NoRoom::OnTheServer, (_, Limit::ShareOfMaxClients)) if !has_connection => {
-                Error::ShareFull
-            }
-            (NoRoom::OnTheServer, _) => Error::QueueFull,
-        }
-    })?;
+/// Blocks the client of the current command.
+pub(crate) fn block(ctx: Ctx, minted: bool) -> Result<BlockedClient, Error> {
     let id = client::id(ctx);
-    let Some(handle) = Handle::block(ctx, callbacks()) else {
-        ENGINE.cannot_wait(name);
-        return Err(why_not_blocked(id));
-    };
-    let (address, now) = (handle.address(), clock::monotonic());
-    let waiter = Waiter {
-        owner: KeptOwner::from(wanted.owner),
-        ttl: wanted.ttl,
-        share: wanted.share,
-        since: now,
-        gives_up: block.patience.ends(now),
-        ephemeral: block.grace.map(|grace| Ephemeral { connection: id, grace }),
-        told: Told::Blocked(BlockedClient {
-            handle,
-            id,
-            user: User::of(ctx, id),
-            minted: block.minted,
-        }),
-    };
-    blocked_client::remember(address, ENGINE.join(&server, names, waiter));
-    command_filter::install(ctx);
-    eviction::somebody_waits(ctx);
-    for key in keys {
-        ENGINE.settle_joined(&server, key);
-    }
-    Ok(true)
+    let handle = Handle::block(ctx, callbacks()).ok_or_else(|| why_not_blocked(id))?;
+    Ok(BlockedClient { handle, id, user: User::of(ctx, id), minted })
 }
 
 /// Why the server did not block this client. Valkey since 8.1 does not block clients with subscriptions.
@@ -125,14 +57,14 @@ fn callbacks() -> Callbacks {
 
 /// Takes the waiter of a blocked client out of its queue, without a reply. False if the client has already been
 /// unblocked.
-fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> bool {
+fn leave(ctx: Ctx, handle: *mut RedisModuleBlockedClient) -> bool {
     let waiter = blocked_client::waiter_at(handle.into());
     let client = waiter.and_then(|waiter| ENGINE.leave(&Server { ctx }, waiter));
     client.map(BlockedClient::let_go).is_some()
 }
 
 /// The connection has ended, or the server has unblocked the client itself.
-unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) {
+unsafe extern "C" fn disconnected(ctx: Ctx, handle: *mut RedisModuleBlockedClient) {
     guard::event("disconnected", ctx, || {
         if !leave(ctx, handle)
             // SAFETY: the context is this callback's.
@@ -144,11 +76,7 @@ unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, handle: *mut RedisMo
 }
 
 /// `CLIENT UNBLOCK`: replies as if patience had ended.
-unsafe extern "C" fn interrupted(
-    ctx: *mut RedisModuleCtx,
-    _argv: *mut *mut RedisModuleString,
-    _argc: c_int,
-) -> c_int {
+unsafe extern "C" fn interrupted(ctx: Ctx, _argv: *mut RawString, _argc: c_int) -> c_int {
     let outcome = guard::answer("interrupted", ctx, || {
         // SAFETY: takes the context of this callback, which belongs to a blocked client.
         let handle = unsafe { api!(RedisModule_GetBlockedClientHandle)(ctx) };
@@ -161,11 +89,7 @@ unsafe extern "C" fn interrupted(
 }
 
 /// Sends the reply: the client is still connected.
-unsafe extern "C" fn reply(
-    ctx: *mut RedisModuleCtx,
-    _argv: *mut *mut RedisModuleString,
-    _argc: c_int,
-) -> c_int {
+unsafe extern "C" fn reply(ctx: Ctx, _argv: *mut RawString, _argc: c_int) -> c_int {
     let outcome = guard::answer("waiter-reply", ctx, || {
         // SAFETY: the context is this callback's.
         let Some(pending) = (unsafe { PendingReply::of(ctx) }) else { return Ok(()) };
@@ -177,7 +101,7 @@ unsafe extern "C" fn reply(
 }
 
 /// The server no longer needs the reply, sent or not.
-unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, pending: *mut c_void) {
+unsafe extern "C" fn free(ctx: Ctx, pending: *mut c_void) {
     guard::event("waiter-free", ctx, || {
         // SAFETY: the server passes it to this callback, which is the last.
         if let Some(pending) = unsafe { PendingReply::come_back(pending) } {
@@ -187,7 +111,7 @@ unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, pending: *mut c_void) {
 }
 
 /// Returns a grant that the client has not been sent and will not be sent.
-fn mark_undeliverable(ctx: *mut RedisModuleCtx, pending: &PendingReply) {
+fn mark_undeliverable(ctx: Ctx, pending: &PendingReply) {
     if let Some(Answer::Granted { names, fence, .. }) = pending.answer.take() {
         let owner = pending.owner.clone();
         ENGINE.mark_undeliverable(&Server { ctx }, WaiterGrant { names, owner, fence });
@@ -195,7 +119,7 @@ fn mark_undeliverable(ctx: *mut RedisModuleCtx, pending: &PendingReply) {
 }
 
 /// What the client is sent now.
-fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> Reply<'_> {
+fn to_send(ctx: Ctx, pending: &PendingReply, answer: Answer) -> Reply<'_> {
     let owner = pending.owner.as_owner();
     match answer {
         Answer::Granted { names, fence, deadline } => {
@@ -221,7 +145,7 @@ fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> 
 
 /// Whether the lease of any of these locks has ended before the client could be told.
 fn is_any_over(
-    ctx: *mut RedisModuleCtx,
+    ctx: Ctx,
     pending: &PendingReply,
     names: &KeptNames,
     fence_number: u64,
@@ -234,7 +158,7 @@ fn is_any_over(
 }
 
 /// Sends the one reply of a callback that failed before it replied.
-fn refuse(ctx: *mut RedisModuleCtx, outcome: Result<(), Error>) -> c_int {
+fn refuse(ctx: Ctx, outcome: Result<(), Error>) -> c_int {
     if let Err(error) = outcome {
         respond(ctx, &Reply::Error(error));
     }

@@ -171,20 +171,19 @@ fn expect_all(probe: &SlotProbe, first: Slot, last: Slot) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Called before a key is opened in which a lock may be granted: the server must sometimes be asked which slots are
-/// open.
-pub(crate) fn prepare() {
+/// Whether the slot of this key is expected. Call [`lift_for_expected`] before a lock in the slot is granted. No key is
+/// open, because the server must sometimes be asked which slots are open.
+pub(crate) fn expects(key: &[u8]) -> bool {
     if MOVEMENTS.unread.get() {
         read();
     }
+    MOVEMENTS.expects.get() && MOVEMENTS.expected.borrow().contains(Slot::of(key))
 }
 
-/// Called before a free lock is granted. If its slot is expected, the fence clock is lifted first.
-pub(crate) fn about_to_grant(key: &[u8]) {
-    if MOVEMENTS.expects.get() && MOVEMENTS.expected.borrow().contains(Slot::of(key)) {
-        fence_clock::lift();
-        MOVEMENTS.reading.want();
-    }
+/// A lock in an expected slot may be granted now.
+pub(crate) fn lift_for_expected() {
+    fence_clock::lift();
+    MOVEMENTS.reading.want();
 }
 
 /// This node's ID in the cluster.

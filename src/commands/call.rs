@@ -4,8 +4,6 @@ use super::guarded::InnerCommand;
 use super::{getkeys, held_reply};
 use crate::blocked_client::BlockedClient;
 use crate::clients::host::{LockKey, Server};
-use crate::clients::ticket;
-use crate::clients::wait::{self, Block};
 use crate::cluster::slots;
 use crate::engine::ENGINE;
 use crate::ffi::{Ctx, RawString, Words, bytes_of, status};
@@ -14,10 +12,8 @@ use crate::reply::respond;
 use crate::{authority, guard};
 use leasehold_core::cluster::Slot;
 use leasehold_core::command::{Also, Decide, Error, Reply, Spec, check, guard as guard_page};
-use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
-use leasehold_core::lock::{
-    Checked, Grace, Hold, Moment, Name, Names, Proof, Queues, Stored, Ticket, Wanted,
-};
+use leasehold_core::engine::{Authority, Done, Key, Lock, Mode};
+use leasehold_core::lock::{Checked, Hold, Moment, Name, Proof, Queues, Stored};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::slice;
@@ -115,7 +111,7 @@ impl Call {
         command_filter::hear_of_call(command.name(), || command.arguments());
         if reply.is_promise() {
             held_reply::wait(self.ctx, &reply)?;
-            self.answered.set(true);
+            self.replies_later();
             return Ok(());
         }
         self.answered.set(true);
@@ -158,37 +154,14 @@ impl Call {
         Ok(())
     }
 
-    /// Blocks the client until its turn. Replies nil where clients cannot block.
-    pub(crate) fn wait(
-        &self,
-        keys: &[LockKey<'_>],
-        names: Names<'_>,
-        wanted: &Wanted<'_>,
-        block: Block,
-    ) -> Result<(), Error> {
-        if wait::wait(self.ctx, keys, names, wanted, block)? {
-            self.answered.set(true);
-        } else {
-            self.reply(&Reply::Nil);
-        }
-        Ok(())
-    }
-
-    /// Queues the owner, or renews its ticket.
-    pub(crate) fn take_ticket(
-        &self,
-        keys: &[LockKey<'_>],
-        names: Names<'_>,
-        wanted: &Wanted<'_>,
-        ticket: Ticket<'_>,
-        grace: Option<Grace>,
-    ) -> Result<Taken, Error> {
-        ticket::take(self.ctx, keys, names, wanted, ticket, grace)
-    }
-
     pub(crate) fn reply(&self, reply: &Reply<'_>) {
         self.answered.set(true);
         respond(self.ctx, reply);
+    }
+
+    /// The client is blocked, and has its reply when it is unblocked.
+    pub(crate) fn replies_later(&self) {
+        self.answered.set(true);
     }
 
     /// The key of the lock: the first argument of every command that takes a lock.

@@ -2,20 +2,15 @@
 
 use super::call::{self, Call};
 use crate::clients::channel;
-use crate::clients::host::LockKey;
-use crate::clients::wait::Block;
 use crate::engine::ENGINE;
 use crate::ffi::{Ctx, RawString};
 use crate::{clock, config};
 use leasehold_core::command::acquire::MintedOwner;
 use leasehold_core::command::{
-    Decide, Error, Reply, Spec, acquire, check, extend, guard, help, holders, info, log, raise,
-    release, top, waiters,
+    Error, Reply, Spec, acquire, check, extend, guard, help, holders, info, log, raise, release,
+    top, waiters,
 };
-use leasehold_core::engine::{Lock, Taken};
-use leasehold_core::lock::{Decision, Names, Wait};
 use std::ffi::c_int;
-use std::slice;
 
 /// The signature of every command.
 pub(crate) type Entry = extern "C" fn(Ctx, *mut RawString, c_int) -> c_int;
@@ -52,15 +47,11 @@ fn acquire(call: &Call) -> Result<(), Error> {
     if let Some(channel) = request.channel() {
         channel::check(call.ctx, channel)?;
     }
-    let mut done = call.change(request.also(), &request)?;
-    if let Decision::Wait(wait) = done.decision {
-        match begin_to_wait(call, &request, wait)? {
-            None => return Ok(()),
-            Some(Taken::Queued) => {}
-            Some(Taken::Over) => done = call.change(request.also(), &request)?,
-        }
+    let done = call.change(request.also(), &request)?;
+    match request.reply(&done.decision)? {
+        Some(reply) => call.reply(&reply),
+        None => call.replies_later(),
     }
-    call.reply(&request.reply(&done.decision)?);
     Ok(())
 }
 
@@ -72,39 +63,6 @@ fn mint_owner() -> MintedOwner {
         .hyphenated()
         .encode_lower(&mut text);
     text
-}
-
-/// The request cannot be granted now. Returns `None` if the client has its reply or waits for it. Not inlined, to keep
-/// the code away from requests that are granted at once.
-#[inline(never)]
-fn begin_to_wait(
-    call: &Call,
-    request: &acquire::Request<'_>,
-    wait: Wait<'_>,
-) -> Result<Option<Taken>, Error> {
-    match request.also() {
-        None => wait_for(call, slice::from_ref(&call.key()?), &[], request, wait),
-        Some(also) => wait_for(call, &call.keys(also)?, &also.keys, request, wait),
-    }
-}
-
-fn wait_for(
-    call: &Call,
-    keys: &[LockKey<'_>],
-    also: &[&[u8]],
-    request: &acquire::Request<'_>,
-    wait: Wait<'_>,
-) -> Result<Option<Taken>, Error> {
-    let names = Names { first: keys.first().ok_or(Error::WrongArity)?.name(), also };
-    let (wanted, grace) = (request.wanted()?, request.grace());
-    match wait {
-        Wait::Block(patience) => {
-            let block = Block { patience, minted: request.is_minted(), grace };
-            call.wait(keys, names, &wanted, block)?;
-            Ok(None)
-        }
-        Wait::Ticket(ticket) => call.take_ticket(keys, names, &wanted, ticket, grace).map(Some),
-    }
 }
 
 fn release(call: &Call) -> Result<(), Error> {

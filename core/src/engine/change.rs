@@ -70,8 +70,23 @@ impl<C> Engine<C> {
     /// are in one database.
     ///
     /// If somebody waits for a lock, the lock changes hands here: it is settled before the request if it is suspected,
-    /// and after the request if the request changed it.
+    /// and after the request if the request changed it. A request that is ready to wait, and cannot be granted now, is
+    /// queued.
     pub fn change<'r, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        locks: &[H::Lock<'_>],
+        request: &'r impl Decide,
+    ) -> Result<Done<'r>, Error> {
+        let done = self.change_at_once(host, locks, request)?;
+        match done.decision {
+            Decision::Wait(wait) => self.begin_to_wait(host, locks, request, wait),
+            _ => Ok(done),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn change_at_once<'r, H: Host<Client = C>>(
         &self,
         host: &H,
         locks: &[H::Lock<'_>],
@@ -81,7 +96,6 @@ impl<C> Engine<C> {
         let owner = request.owner()?;
         let [others @ .., lock] = locks else { return Err(Error::WrongArity) };
         let waiters = self.settle_if_suspect(host, locks, Some(owner));
-        lock.prepare();
         // One moment for all looks: a lease must not end between two of them.
         let now = host.now();
         let mut standings = Vec::new();
@@ -91,9 +105,6 @@ impl<C> Engine<C> {
         let mut key = lock.open(Mode::Write);
         self.put_back(&mut key, lock.name(), now)?;
         let stored = key.stored();
-        if stored.may_be_granted(now) {
-            lock.about_to_grant();
-        }
         let mut written = Written { lock, outcome: None, changed: Changed::Nothing, waiters };
         let mut write = Write::Keep;
         // The closure sets `written` and `write` instead of returning them: a return by value is a copy, and most
@@ -147,9 +158,6 @@ impl<C> Engine<C> {
             let mut key = lock.open(Mode::Write);
             self.put_back(&mut key, lock.name(), now)?;
             let stored = key.stored();
-            if stored.may_be_granted(now) {
-                lock.about_to_grant();
-            }
             let holders = self.consult(host, |fences| stored.holders(owner, now, fences))?;
             Ok(request.stand(&holders, waiters))
         };

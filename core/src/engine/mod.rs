@@ -46,7 +46,6 @@ mod waiting;
 
 pub use change::Done;
 pub use host::{Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
-pub use waiting::{NoRoom, Taken};
 
 use crate::lock::{
     Evicted, Fence, FenceClock, KeptNames, KeptOwner, Moment, Monotonic, Name, Now, Queues,

@@ -1,60 +1,120 @@
 //! Clients that begin to wait, and clients that leave.
 
-use super::{Answer, Engine, Host};
-use crate::command::Error;
+use super::{Answer, Authority, Done, Engine, Host, Lock};
+use crate::command::{Decide, Error};
 use crate::lock::{
-    Departed, Joined, KeptOwner, KeptTicket, Monotonic, Name, Names, Owner, Queues, Renewed, Room,
-    TicketRequest, Told, WaitKind, Waiter, WaiterId, Wanted,
+    Decision, Departed, Joined, KeptOwner, KeptTicket, Monotonic, Name, Names, Owner, Queues,
+    Renewed, TicketRequest, Told, Wait, WaitKind, Waiter, WaiterId, Wanted,
 };
 use crate::observe::WaitEnd;
-
-/// The state of a ticket when the command that asked for it is about to return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Taken {
-    Queued,
-    /// The ticket's turn has come already, or this server no longer decides.
-    Over,
-}
-
-/// Why there is no room for another waiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum NoRoom {
-    OnTheServer,
-    ForThisLock,
-}
+use std::slice;
 
 impl<C> Engine<C> {
-    /// Whether this owner may wait for the locks.
-    pub fn has_room<H: Host<Client = C>>(
+    /// Queues an owner whose request cannot be granted now, or keeps the places that it has by its tickets.
+    ///
+    /// The decision is [`Decision::Busy`] where the client cannot be blocked: in a transaction the client gets nil, as
+    /// if its patience had ended at once. If the client could expect to wait and cannot, the result is an error: after
+    /// nil the client would ask again at once, forever.
+    #[inline(never)]
+    pub(super) fn begin_to_wait<'r, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        locks: &[H::Lock<'_>],
+        request: &'r impl Decide,
+        wait: Wait<'r>,
+    ) -> Result<Done<'r>, Error> {
+        let done = |decision| Ok(Done { decision, released: 0 });
+        let ([first, also @ ..], Some(Wanted { owner, ttl, share })) = (locks, request.wanted())
+        else {
+            return done(Decision::Wait(wait));
+        };
+        let ephemeral = self.ephemeral(host, request)?;
+        let also: Vec<_> = also.iter().map(|lock| lock.name().key).collect();
+        let names = Names { first: first.name(), also: &also };
+        let now = host.monotonic();
+        match wait {
+            Wait::Block(_) if !host.may_block() => {
+                self.cannot_wait(names.first);
+                return done(Decision::Busy { at: 0, owner });
+            }
+            Wait::Block(_) => {}
+            Wait::Ticket(ticket) => {
+                let request = TicketRequest { ticket, client: host.client_id(), ephemeral };
+                let wanted = Wanted { owner, ttl, share };
+                match self.with_queues(|queues| queues.renew(names, &wanted, &request, now)) {
+                    Renewed::Yes => return done(Decision::Wait(wait)),
+                    Renewed::Sooner => {
+                        self.changes_due();
+                        return done(Decision::Wait(wait));
+                    }
+                    Renewed::No => {}
+                }
+            }
+        }
+        if host.authority() == Authority::Replica {
+            self.cannot_wait(names.first);
+            return Err(Error::NobodyWaitsOnReplicas);
+        }
+        self.check_room(host, names, owner, wait.kind())?;
+        let told = match wait {
+            Wait::Ticket(ticket) => Told::Ticket(KeptTicket::new(ticket, host.client_id())),
+            Wait::Block(_) => {
+                let client = host.block(request.is_minted());
+                Told::Blocked(client.inspect_err(|_| self.cannot_wait(names.first))?)
+            }
+        };
+        let (owner, gives_up) = (KeptOwner::from(owner), wait.gives_up(now));
+        let waiter = Waiter { owner, ttl, share, since: now, gives_up, ephemeral, told };
+        let id = self.join(host, names, waiter);
+        host.waits(id);
+        // The locks may not have been looked at for their waiters yet.
+        for lock in locks {
+            self.settle_if_suspect(host, slice::from_ref(lock), None);
+        }
+        let is_queued = self.with_queues(|queues| queues.has(id));
+        match wait {
+            // The turn of the ticket has come already. The lease lasts as long as the ticket would have; the owner is
+            // here, so it gets the lease that it asked for.
+            Wait::Ticket(_) if !is_queued => self.change_at_once(host, locks, request),
+            Wait::Ticket(_) | Wait::Block(_) => done(Decision::Wait(wait)),
+        }
+    }
+
+    /// Whether this owner may wait for the locks in this way, without exceeding a limit.
+    fn check_room<H: Host<Client = C>>(
         &self,
         host: &H,
         names: Names<'_>,
         owner: Owner<'_>,
         kind: WaitKind,
-        room: Room,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), Error> {
+        let room = host.room(kind);
         let is_full = |queues: &Queues<C>, name| queues.waiting_for(name, kind) >= room.per_lock;
-        let (has_room, full) = self.with_queues(|queues| {
-            let has_room = queues.has_room(names, owner, kind, room);
-            (has_room, names.iter().find(|name| !has_room && is_full(queues, *name)))
+        let refused = self.with_queues(|queues| {
+            if queues.has_room(names, owner, kind, room) {
+                return None;
+            }
+            let full = names.iter().find(|name| is_full(queues, *name));
+            let error = match kind {
+                WaitKind::Ticket => Error::TicketsFull,
+                WaitKind::Blocked if full.is_some() => Error::LockQueueFull,
+                WaitKind::Blocked
+                    if room.is_share_of_all && queues.blocked() >= room.connections =>
+                {
+                    Error::ShareFull
+                }
+                WaitKind::Blocked => Error::QueueFull,
+            };
+            Some((full.unwrap_or(names.first), error))
         });
-        if has_room {
-            return Ok(());
-        }
-        let (name, now) = (full.unwrap_or(names.first), host.now());
+        let Some((name, error)) = refused else { return Ok(()) };
+        let now = host.now();
         self.with_observer(|observer| observer.queue_full(name, owner.as_bytes(), now));
-        Err(if full.is_some() { NoRoom::ForThisLock } else { NoRoom::OnTheServer })
+        Err(error)
     }
 
-    /// Queues a blocked client, or an owner with a ticket. Call [`Engine::settle_joined`] next.
-    pub fn join<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        names: Names<'_>,
-        waiter: Waiter<C>,
-    ) -> WaiterId {
+    /// Queues a waiter. The queue of a lock that nobody waited for is marked, until somebody looks at the lock.
+    fn join<H: Host<Client = C>>(&self, host: &H, names: Names<'_>, waiter: Waiter<C>) -> WaiterId {
         self.changes_due();
         if self.has_bindings() {
             for name in names.iter().filter(|name| !self.is_contended(*name)) {
@@ -100,58 +160,6 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Settles the lock that a client has begun to wait for: the lock may not have been looked at for its waiters yet.
-    pub fn settle_joined<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
-        self.settle_if_suspect(host, std::slice::from_ref(lock), None);
-    }
-
-    /// Keeps the place of an owner that has a ticket already. If the owner has none, call [`Engine::take_ticket`] next.
-    pub fn renew_ticket<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        names: Names<'_>,
-        wanted: &Wanted<'_>,
-        request: &TicketRequest<'_>,
-    ) -> Renewed {
-        let now = host.monotonic();
-        let renewed = self.with_queues(|queues| queues.renew(names, wanted, request, now));
-        if renewed == Renewed::Sooner {
-            self.changes_due();
-        }
-        renewed
-    }
-
-    /// Queues an owner with a ticket.
-    pub fn take_ticket<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        locks: &[H::Lock<'_>],
-        names: Names<'_>,
-        wanted: &Wanted<'_>,
-        request: &TicketRequest<'_>,
-        room: Room,
-    ) -> Result<Taken, NoRoom> {
-        let now = host.monotonic();
-        let Wanted { owner, ttl, share } = *wanted;
-        let TicketRequest { ticket, client, ephemeral } = *request;
-        self.has_room(host, names, owner, WaitKind::Ticket, room)?;
-        let waiter = Waiter {
-            owner: owner.into(),
-            ttl,
-            share,
-            since: now,
-            gives_up: Some(ticket.ends(now)),
-            ephemeral,
-            told: Told::Ticket(KeptTicket::new(ticket, client)),
-        };
-        let id = self.join(host, names, waiter);
-        for lock in locks {
-            self.settle_joined(host, lock);
-        }
-        let is_queued = self.with_queues(|queues| queues.has(id));
-        Ok(if is_queued { Taken::Queued } else { Taken::Over })
-    }
-
     /// Takes a client that waits out of its queue, without an answer. `None` if it does not wait.
     #[must_use]
     pub fn leave<H: Host<Client = C>>(&self, host: &H, id: WaiterId) -> Option<C> {
@@ -181,7 +189,7 @@ impl<C> Engine<C> {
     }
 
     /// Notes that a request found the lock held and its client cannot wait.
-    pub fn cannot_wait(&self, name: Name<'_>) {
+    fn cannot_wait(&self, name: Name<'_>) {
         self.with_observer(|observer| observer.refused(name));
     }
 

@@ -16,8 +16,8 @@ use crate::engine::{
     Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning,
 };
 use crate::lock::{
-    Deadline, Edit, Fence, Holds, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name,
-    Owner, Share, Stored, Ttl, Value, WaitKind, Write,
+    Deadline, Edit, Fence, Holds, KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner,
+    Room, Share, Stored, Ttl, Value, WaitKind, WaiterId, Write,
 };
 use crate::observe::Event;
 
@@ -53,6 +53,40 @@ impl Host for Server {
 
     fn window_millis(&self) -> u64 {
         self.state.borrow().model.window_millis
+    }
+
+    fn room(&self, kind: WaitKind) -> Room {
+        let state = self.state.borrow();
+        match kind {
+            WaitKind::Blocked => state.room,
+            WaitKind::Ticket => {
+                let most = state.model.most_tickets;
+                Room { for_all: most, per_lock: most, ..state.room }
+            }
+        }
+    }
+
+    fn may_block(&self) -> bool {
+        self.state.borrow().may_block
+    }
+
+    fn block(&self, _is_minted: bool) -> Result<Client, Error> {
+        Ok(self.state.borrow().joining.expect("the model has let it wait"))
+    }
+
+    fn waits(&self, id: WaiterId) {
+        let is_blocked = self.engine.with_queues(|queues| {
+            queues.waiter(id).is_some_and(|waiter| waiter.told.kind() == WaitKind::Blocked)
+        });
+        let mut state = self.state.borrow_mut();
+        let client = state.joining.take().expect("a client that joins");
+        if is_blocked {
+            state.parked.insert(client, id);
+        }
+    }
+
+    fn client_id(&self) -> u64 {
+        self.state.borrow().may_wait.expect("a request that is ready to wait").0.into()
     }
 
     fn connection(&self) -> Option<u64> {
@@ -157,8 +191,6 @@ impl Lock for At<'_> {
         if role == Role::Refusing { Authority::Refused } else { self.server.authority() }
     }
 
-    fn prepare(&self) {}
-
     fn open(&self, mode: Mode) -> Opened<'_> {
         self.server.remove_if_expired(self.name);
         let state = &mut *self.server.state.borrow_mut();
@@ -185,17 +217,16 @@ impl Lock for At<'_> {
         Opened { server: self.server, name: self.name, content }
     }
 
-    fn about_to_grant(&self) {}
-
     fn publish(&self, event: Event) {
         let state = &mut *self.server.state.borrow_mut();
         assert!(!state.is_open, "an event is published while a key is open");
+        // It is noted only if somebody waited for the lock.
+        let lost = self.server.engine.with_observer(|observer| observer.last_lost.take());
+        if let Some(lost) = lost {
+            assert_eq!(event, Event::Lost);
+            state.history.lost(self.name, &lost, state.now());
+        }
         state.history.published(self.name, event);
-    }
-
-    fn note_loss(&self, lost: &Lost) {
-        let state = self.server.state.borrow();
-        state.history.lost(self.name, lost, state.now());
     }
 }
 

@@ -1,15 +1,12 @@
 //! What clients ask for, through the pages of the commands, and how clients leave.
 
 use super::binding;
-use super::host::{At, LIMITS};
+use super::host::LIMITS;
 use super::model::{Asked, Client, LockName, Model, Reply, Waits};
 use super::world::Server;
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
-use crate::engine::{Done, Lock, NoRoom, Taken, WaiterGrant};
-use crate::lock::{
-    Decision, Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Owner, Renewed, Room,
-    Share, Standing, TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
-};
+use crate::engine::{Lock, WaiterGrant};
+use crate::lock::{Decision, FenceClock, Grace, Holders, Moment, Owner, Standing, Wanted};
 use std::cell::RefMut;
 
 /// A request of `LOCK.ACQUIRE`.
@@ -41,16 +38,6 @@ pub(super) enum Requested {
     Raise(&'static str),
 }
 
-/// How a request that was ready to wait began.
-enum Begun {
-    Blocked,
-    /// The owner has a ticket.
-    Queued,
-    /// The owner had a ticket, and its turn came at once, or it was sent away.
-    Over,
-    Refused,
-}
-
 /// A request that the model watches: the model decides at the same moment.
 struct Watched<'s, R, M> {
     request: &'s R,
@@ -66,6 +53,10 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
 
     fn owner(&self) -> Result<Owner<'_>, Error> {
         self.request.owner()
+    }
+
+    fn wanted(&self) -> Option<Wanted<'_>> {
+        self.request.wanted()
     }
 
     fn grace(&self) -> Option<Grace> {
@@ -90,8 +81,10 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         state.requested = Some(self.requested);
         drop(state);
         let decision = self.request.decide(standings, now, fences);
-        if decision.is_err() {
-            self.server.state.borrow_mut().requested = None;
+        match decision {
+            Err(_) => self.server.state.borrow_mut().requested = None,
+            Ok(Decision::Wait(_)) => self.server.may_join(),
+            Ok(_) => {}
         }
         decision
     }
@@ -130,24 +123,24 @@ impl Server {
             server: self,
             model: |model: &mut Model, now| model.acquire(client, name, asked, waits, now),
         };
+        let may_wait = waits.map(|_| (client, name, asker));
+        self.state.borrow_mut().may_wait = may_wait;
         let outcome = self.engine.change(self, &[self.at(name)], &watched);
-        self.state.borrow_mut().connection = None;
+        let mut state = self.state.borrow_mut();
+        (state.connection, state.may_wait, state.joining) = (None, None, None);
+        drop(state);
         match outcome {
-            Ok(Done { decision: decision @ Decision::Wait(wait), .. }) => {
-                match self.wait(client, request, wait, page.grace()) {
-                    Begun::Blocked | Begun::Refused => {}
-                    Begun::Queued => {
-                        self.hears(client, name, page.reply(&decision).expect("a reply"));
-                        self.state.borrow_mut().model.answer(client, Reply::Nil);
-                    }
-                    Begun::Over => self.acquire(client, Request { waits: None, ..request }),
+            Ok(done) => match page.reply(&done.decision).expect("a reply") {
+                None => {}
+                Some(reply) if matches!(done.decision, Decision::Wait(_)) => {
+                    self.hears(client, name, reply);
+                    self.state.borrow_mut().model.answer(client, Reply::Nil);
                 }
-            }
-            Ok(done) => {
-                self.state.borrow_mut().tally.requested(&done);
-                let reply = page.reply(&done.decision).expect("a reply");
-                self.hears(client, name, reply);
-            }
+                Some(reply) => {
+                    self.state.borrow_mut().tally.requested(&done);
+                    self.hears(client, name, reply);
+                }
+            },
             Err(error) => self.is_refused(client, error, &watched.model),
         }
     }
@@ -162,97 +155,13 @@ impl Server {
         Some((connection, grace))
     }
 
-    fn wait(
-        &self,
-        client: Client,
-        request: Request,
-        wait: Wait<'_>,
-        grace: Option<Grace>,
-    ) -> Begun {
-        let Request { name, owner: asker, ttl, share, .. } = request;
-        let place = self.at(name);
-        let (since, room) = {
-            let state = self.state.borrow();
-            (state.monotonic(), state.room)
-        };
-        let (ttl, share) = (Ttl::from_millis(ttl).expect("a short lease"), Share::new(share));
-        let share = share.expect("a small share");
-        let ephemeral = grace.map(|grace| {
-            let connection = self.state.borrow().connection_of[&client];
-            Ephemeral { connection, grace }
-        });
-        let patience = match wait {
-            Wait::Block(patience) => patience,
-            Wait::Ticket(ticket) => {
-                let wanted = Wanted { owner: owner(asker), ttl, share };
-                let request = TicketRequest { ticket, client: client.into(), ephemeral };
-                return self.take_ticket(client, &place, &wanted, &request);
-            }
-        };
-        match self.engine.has_room(self, place.name().into(), owner(asker), WaitKind::Blocked, room)
-        {
-            Ok(()) => {}
-            Err(no_room) => return self.has_no_room(client, no_room),
-        }
-        let waiter = Waiter {
-            owner: KeptOwner::from(owner(asker)),
-            ttl,
-            share,
-            since,
-            gives_up: patience.ends(since),
-            ephemeral,
-            told: Told::Blocked(client),
-        };
-        self.joins(client, name, asker);
-        let id = self.engine.join(self, place.name().into(), waiter);
+    /// Tells the history of a client that is about to join, perhaps in its own place. The model has decided already.
+    fn may_join(&self) {
         let mut state = self.state.borrow_mut();
-        state.joining = None;
-        state.parked.insert(client, id);
-        drop(state);
-        self.engine.settle_joined(self, &place);
-        Begun::Blocked
-    }
-
-    fn take_ticket(
-        &self,
-        client: Client,
-        place: &At<'_>,
-        wanted: &Wanted<'_>,
-        request: &TicketRequest<'_>,
-    ) -> Begun {
-        let most = self.state.borrow().model.most_tickets;
-        let room = Room { connections: usize::MAX, for_all: most, per_lock: most };
-        // The model has decided already.
-        let waiting = self.state.borrow().model.waiter_of(client);
-        if let Some(waiting) = waiting {
-            self.joins(client, place.name, waiting.owner);
+        let Some((client, name, asker)) = state.may_wait else { return };
+        if state.model.waiter_of(client).is_none() {
+            return;
         }
-        let taken = match self.engine.renew_ticket(self, place.name().into(), wanted, request) {
-            Renewed::Yes | Renewed::Sooner => Ok(Taken::Queued),
-            Renewed::No => {
-                let (places, names) = (std::slice::from_ref(place), place.name().into());
-                self.engine.take_ticket(self, places, names, wanted, request, room)
-            }
-        };
-        self.state.borrow_mut().joining = None;
-        match taken {
-            Ok(Taken::Queued) => Begun::Queued,
-            Ok(Taken::Over) => Begun::Over,
-            Err(no_room) => self.has_no_room(client, no_room),
-        }
-    }
-
-    fn has_no_room(&self, client: Client, no_room: NoRoom) -> Begun {
-        self.state.borrow_mut().tally.had_no_room();
-        match no_room {
-            NoRoom::ForThisLock | NoRoom::OnTheServer => self.answers(client, Reply::QueueFull),
-        }
-        Begun::Refused
-    }
-
-    /// Tells the history of a client that is about to join, perhaps in its own place.
-    fn joins(&self, client: Client, name: LockName, asker: &'static str) {
-        let mut state = self.state.borrow_mut();
         state.joining = Some(client);
         if !state.history.waits(name, asker) {
             return state.history.joined(client, name, asker);
@@ -403,6 +312,10 @@ impl Server {
             Error::WrongType => Reply::WrongType,
             Error::NoFenceLeft => Reply::NoFenceLeft,
             Error::FenceTooFarAhead => Reply::TooFarAhead,
+            Error::QueueFull | Error::LockQueueFull | Error::TicketsFull => {
+                self.state.borrow_mut().tally.had_no_room();
+                Reply::QueueFull
+            }
             other => panic!("{client} was refused: {other}"),
         };
         self.answers(client, reply);

@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) connection_of: BTreeMap<Client, u64>,
     /// The client that is about to join a queue.
     pub(super) joining: Option<Client>,
+    /// The client whose request is ready to wait, the lock and the owner.
+    pub(super) may_wait: Option<(Client, LockName, &'static str)>,
     pub(super) requested: Option<Requested>,
     /// Whether the next client that is told of its grant has already left.
     pub(super) dies_at_once: bool,
@@ -56,6 +58,7 @@ pub(super) struct State {
     pub(super) is_open: bool,
     pub(super) role: Role,
     pub(super) room: Room,
+    pub(super) may_block: bool,
     /// A lock whose slot is being migrated to another node.
     pub(super) gone: Option<LockName>,
     /// How much is done before other clients get their turn.
@@ -162,13 +165,15 @@ impl Server {
             connection: None,
             connection_of: BTreeMap::new(),
             joining: None,
+            may_wait: None,
             requested: None,
             in_command: false,
             dies_at_once: false,
             returning: None,
             is_open: false,
             role: Role::Primary,
-            room: Room { connections: usize::MAX, for_all: usize::MAX, per_lock: usize::MAX },
+            may_block: true,
+            room: Room::UNLIMITED,
             gone: None,
             at_once,
             lag_millis: 0,
@@ -302,7 +307,7 @@ impl Server {
 
     pub(super) fn makes_room(&self, for_all: usize, per_lock: usize, tickets: usize) {
         let state = &mut *self.state.borrow_mut();
-        state.room = Room { connections: usize::MAX, for_all, per_lock };
+        state.room = Room { for_all, per_lock, ..Room::UNLIMITED };
         state.model.most_waiters = for_all;
         state.model.most_waiters_per_lock = per_lock;
         state.model.most_tickets = tickets;

@@ -10,9 +10,21 @@ use crate::lock::wait::WaitKind;
 pub struct Room {
     /// The most clients that wait on a connection.
     pub connections: usize,
+    /// `connections` is a share of the connections that the server accepts.
+    pub is_share_of_all: bool,
     /// The most places, for all locks together and for each.
     pub for_all: usize,
     pub per_lock: usize,
+}
+
+#[cfg(test)]
+impl Room {
+    pub const UNLIMITED: Self = Self {
+        connections: usize::MAX,
+        is_share_of_all: false,
+        for_all: usize::MAX,
+        per_lock: usize::MAX,
+    };
 }
 
 impl<C> Queues<C> {

@@ -2,14 +2,15 @@
 //! compared with the model at once.
 
 use super::model::{Client, Held, Key as KeyName, MOST_HOLDERS, is_same_set};
+use super::requests::Waits;
 use super::server::{Server, State, key_of, lock};
 use crate::command::Error;
 use crate::engine::{
     Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning,
 };
 use crate::lock::{
-    Deadline, KeptNames, KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner, Stored,
-    Ttl, Value, Write,
+    Deadline, KeptNames, KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner, Room,
+    Stored, Ttl, Value, WaitKind, WaiterId, Write,
 };
 use crate::observe::Event;
 use crate::simulation::alike::Role;
@@ -46,6 +47,37 @@ impl Host for Server {
 
     fn slice(&self) -> usize {
         self.batch()
+    }
+
+    fn room(&self, kind: WaitKind) -> Room {
+        let state = self.state.borrow();
+        match kind {
+            WaitKind::Blocked => state.room,
+            WaitKind::Ticket => state.room_for_tickets,
+        }
+    }
+
+    fn may_block(&self) -> bool {
+        true
+    }
+
+    fn block(&self, _is_minted: bool) -> Result<Client, Error> {
+        let state = self.state.borrow();
+        assert_eq!(state.has_room, Some(true));
+        Ok(state.may_wait.as_ref().expect("it is ready to wait").0)
+    }
+
+    fn waits(&self, id: WaiterId) {
+        let state = &mut *self.state.borrow_mut();
+        assert_eq!(state.has_room, Some(true));
+        let (client, asked, waits) = state.may_wait.as_ref().expect("it is ready to wait");
+        if let Waits::Block(_) = waits {
+            state.parked.insert(*client, (id, asked.bind.map(|(connection, _)| connection)));
+        }
+    }
+
+    fn client_id(&self) -> u64 {
+        self.state.borrow().may_wait.as_ref().expect("it is ready to wait").0.into()
     }
 
     fn connection(&self) -> Option<u64> {
@@ -183,8 +215,6 @@ impl Lock for At<'_> {
         self.server.authority()
     }
 
-    fn prepare(&self) {}
-
     fn open(&self, _mode: Mode) -> Opened<'_> {
         self.server.remove_if_expired(self.key);
         let state = &mut *self.server.state.borrow_mut();
@@ -194,8 +224,6 @@ impl Lock for At<'_> {
         let content = state.keys.copy((0, self.key));
         Opened { server: self.server, key: self.key, content }
     }
-
-    fn about_to_grant(&self) {}
 
     fn publish(&self, _event: Event) {
         let state = self.server.state.borrow();

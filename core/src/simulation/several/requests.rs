@@ -3,12 +3,10 @@
 use super::host::{At, LIMITS};
 use super::model::{Asked, Client, Key, Verdict, Waiting};
 use super::plan::{Effect, Plan};
-use super::server::{Server, State, lock};
+use super::server::{Server, State};
 use crate::command::{Decide, Error, Reply, acquire, extend, release};
-use crate::engine::Taken;
 use crate::lock::{
-    Decision, Ephemeral, FenceClock, Grace, Holders, Moment, Names, Owner, Renewed, Standing,
-    TicketRequest, Told, Wait, WaitKind, Waiter,
+    Decision, FenceClock, Grace, Holders, Moment, Owner, Standing, WaitKind, Wanted,
 };
 use crate::simulation::alike::MICROS_PER_MILLI;
 
@@ -99,6 +97,10 @@ impl<R: Decide> Decide for Watched<'_, R> {
         self.request.owner()
     }
 
+    fn wanted(&self) -> Option<Wanted<'_>> {
+        self.request.wanted()
+    }
+
     fn grace(&self) -> Option<Grace> {
         self.request.grace()
     }
@@ -114,6 +116,9 @@ impl<R: Decide> Decide for Watched<'_, R> {
         fences: &mut FenceClock,
     ) -> Result<Decision<'_>, Error> {
         let decision = self.request.decide(standings, now, fences)?;
+        if let Decision::Wait(_) = decision {
+            self.server.begins_to_wait();
+        }
         let mut granted = None;
         let verdict = match decision {
             Decision::Granted(grant) => {
@@ -131,13 +136,6 @@ impl<R: Decide> Decide for Watched<'_, R> {
         self.server.state.borrow_mut().is_decided(self.asks, &verdict, granted, now.micros());
         Ok(decision)
     }
-}
-
-/// The outcome of a request, as its client is told.
-enum Heard {
-    Fence,
-    Nil,
-    Waits,
 }
 
 impl Server {
@@ -166,6 +164,10 @@ impl Server {
             }
             Err(Error::NotReplicated) => {
                 assert!(plan.is_some_and(|plan| plan.has_failed), "no write was refused");
+                None
+            }
+            Err(Error::QueueFull | Error::LockQueueFull | Error::TicketsFull) => {
+                assert_eq!(state.has_room, Some(false));
                 None
             }
             Err(error) => panic!("refused: {error}"),
@@ -202,107 +204,49 @@ impl Server {
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let page = acquire::Request::parse(&words, &LIMITS, || panic!("nobody asks for an owner"))
             .expect("a good request");
-        if let Some(Heard::Waits) = self.tries(&page, &asked) {
-            let wait = page.wait().expect("it is ready to wait");
-            self.waits(client, &page, &asked, (waits.expect("it is ready to wait"), wait));
-        }
-        self.state.borrow_mut().connection = None;
-    }
-
-    fn tries(&self, page: &acquire::Request<'_>, asked: &Asked) -> Option<Heard> {
-        let watched = Watched { request: page, server: self, asks: Asks::Acquire(asked) };
+        self.state.borrow_mut().may_wait = waits.map(|waits| (client, asked.clone(), waits));
+        let watched = Watched { request: &page, server: self, asks: Asks::Acquire(&asked) };
         let places = self.places(&asked.keys);
         let change = || self.engine.change(self, &places, &watched);
-        let decision = self.commands(&asked.keys, change)?.decision;
-        let reply = page.reply(&decision).expect("a reply");
-        let waits = matches!(decision, Decision::Wait(_));
-        match reply {
-            Reply::Integer(fence) => {
-                // A client that has no other source for the fence relies on it from now on.
-                let fence = u64::try_from(fence).expect("a fence");
-                self.state.borrow_mut().model.hear(fence);
-                let state = self.state.borrow();
-                let owns = |key: &Key| state.model.own(key, asked.owner, state.wall).is_some();
-                assert!(asked.keys.iter().all(owns), "told {fence}, and it is not its own");
-                Some(Heard::Fence)
-            }
-            Reply::Nil => Some(if waits { Heard::Waits } else { Heard::Nil }),
-            other => panic!("told {other:?}"),
+        let decision = self.commands(&asked.keys, change).map(|done| done.decision);
+        if let Some(decision) = decision
+            && let Some(Reply::Integer(fence)) = page.reply(&decision).expect("a reply")
+        {
+            // A client that has no other source for the fence relies on it from now on.
+            let fence = u64::try_from(fence).expect("a fence");
+            self.state.borrow_mut().model.hear(fence);
+            let state = self.state.borrow();
+            let owns = |key: &Key| state.model.own(key, asked.owner, state.wall).is_some();
+            assert!(asked.keys.iter().all(owns), "told {fence}, and it is not its own");
         }
+        let mut state = self.state.borrow_mut();
+        (state.connection, state.may_wait, state.has_room) = (None, None, None);
     }
 
-    fn waits(
-        &self,
-        client: Client,
-        page: &acquire::Request<'_>,
-        asked: &Asked,
-        (waits, wait): (Waits, Wait<'_>),
-    ) {
-        let also: Vec<_> = asked.keys[1..].iter().map(|key| key.as_bytes()).collect();
-        let names = Names { first: lock(asked.keys[0]), also: &also };
-        let wanted = page.wanted().expect("a good request");
-        let ephemeral = asked.bind.map(|(connection, grace)| {
-            let grace = Grace::from_millis(grace).expect("a short grace");
-            Ephemeral { connection, grace }
-        });
-        let places = self.places(&asked.keys);
-        let mut state = self.state.borrow_mut();
-        let monotonic = state.clocks().monotonic;
-        let waiting = |kind, patience: Option<u64>, ttl| Waiting {
-            client,
-            asked: Asked { ttl, ..asked.clone() },
-            kind,
-            gives_up: patience.map(|millis| state.elapsed + millis * MICROS_PER_MILLI),
-        };
-        let (kind, room, new) = match waits {
-            Waits::Block(patience) => {
-                let new = waiting(WaitKind::Blocked, (patience > 0).then_some(patience), asked.ttl);
-                (WaitKind::Blocked, state.room, new)
-            }
-            Waits::Ticket(lasts) => {
-                let new = waiting(WaitKind::Ticket, Some(lasts), asked.ttl.min(lasts));
-                (WaitKind::Ticket, state.room_for_tickets, new)
-            }
-        };
-        let has_room = state.model.has_room(asked, kind, room.for_all, room.per_lock);
-        if has_room {
-            state.model.join(new);
+    /// The model queues the client, if there is room.
+    fn begins_to_wait(&self) {
+        let state = &mut *self.state.borrow_mut();
+        // Its ticket may be over already, and the request is made once more.
+        if state.has_room.is_some() {
+            return;
         }
-        drop(state);
-        match wait {
-            Wait::Block(patience) => {
-                let found = self.engine.has_room(self, names, wanted.owner, kind, room);
-                assert_eq!(found.is_ok(), has_room, "room for {asked:?}");
-                if !has_room {
-                    return;
-                }
-                let waiter = Waiter {
-                    owner: wanted.owner.into(),
-                    ttl: wanted.ttl,
-                    share: wanted.share,
-                    since: monotonic,
-                    gives_up: patience.ends(monotonic),
-                    ephemeral,
-                    told: Told::Blocked(client),
-                };
-                let id = self.engine.join(self, names, waiter);
-                let on = asked.bind.map(|(connection, _)| connection);
-                self.state.borrow_mut().parked.insert(client, (id, on));
-                for place in &places {
-                    self.engine.settle_joined(self, place);
-                }
+        let (client, asked, waits) = state.may_wait.clone().expect("it is ready to wait");
+        let (kind, room, patience, ttl) = match waits {
+            Waits::Block(patience) => (
+                WaitKind::Blocked,
+                state.room,
+                Some(patience).filter(|&millis| millis > 0),
+                asked.ttl,
+            ),
+            Waits::Ticket(lasts) => {
+                (WaitKind::Ticket, state.room_for_tickets, Some(lasts), asked.ttl.min(lasts))
             }
-            Wait::Ticket(ticket) => {
-                let request = TicketRequest { ticket, client: client.into(), ephemeral };
-                if self.engine.renew_ticket(self, names, &wanted, &request) != Renewed::No {
-                    return assert!(has_room, "it has a place already: {asked:?}");
-                }
-                let taken = self.engine.take_ticket(self, &places, names, &wanted, &request, room);
-                assert_eq!(taken.is_ok(), has_room, "room for {asked:?}");
-                if let Ok(Taken::Over) = taken {
-                    let _told = self.tries(page, asked);
-                }
-            }
+        };
+        let has_room = state.model.has_room(&asked, kind, room.for_all, room.per_lock);
+        state.has_room = Some(has_room);
+        if has_room {
+            let gives_up = patience.map(|millis| state.elapsed + millis * MICROS_PER_MILLI);
+            state.model.join(Waiting { client, asked: Asked { ttl, ..asked }, kind, gives_up });
         }
     }
 

@@ -1,7 +1,8 @@
 //! A tiny server: keys that expire, a role, a clock that is set, connections that end, and others who write keys.
 
 use super::host::live_in;
-use super::model::{Bound, Client, Content, Held, Key, Model};
+use super::model::{Asked, Bound, Client, Content, Held, Key, Model};
+use super::requests::Waits;
 use crate::command::Error;
 use crate::engine::{Engine, WaiterGrant};
 use crate::lock::{
@@ -32,6 +33,10 @@ pub(super) struct State {
     pub(super) quarantine_millis: u64,
     pub(super) room: Room,
     pub(super) room_for_tickets: Room,
+    /// Whether there is room for the request that is ready to wait, once it has begun to wait.
+    pub(super) has_room: Option<bool>,
+    /// The client whose request is ready to wait, and what it asks for.
+    pub(super) may_wait: Option<(Client, Asked, Waits)>,
     pub(super) connections: [u64; CONNECTIONS],
     next_connection: u64,
     /// The connection of the current command.
@@ -115,7 +120,7 @@ impl Server {
         quarantine_millis: u64,
         tells_what_it_evicts: bool,
     ) -> Self {
-        let roomy = Room { connections: usize::MAX, for_all: usize::MAX, per_lock: usize::MAX };
+        let roomy = Room::UNLIMITED;
         let state = State {
             keys: Keyspace::default(),
             model: Model::default(),
@@ -124,6 +129,8 @@ impl Server {
             quarantine_millis,
             room: roomy,
             room_for_tickets: roomy,
+            has_room: None,
+            may_wait: None,
             connections: std::array::from_fn(|slot| u64::try_from(slot).expect("a few")),
             next_connection: u64::try_from(CONNECTIONS).expect("a few"),
             connection: None,
