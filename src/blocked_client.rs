@@ -9,9 +9,11 @@
 //! the client waits, [`waiter_at`] returns its waiter. When the client is unblocked, the address is forgotten, and a
 //! [`PendingReply`] travels with the handle until the server passes it to the last callback. Its answer is taken once.
 
-use crate::ffi::{Address, Ctx, Handle, MainThread, User, api};
+use crate::ffi::{Address, Callbacks, Ctx, Handle, MainThread, User, api, client};
+use leasehold_core::command::Error;
 use leasehold_core::engine::Answer;
 use leasehold_core::lock::{KeptOwner, WaiterId};
+use redis_module::raw;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -26,6 +28,31 @@ pub(crate) struct BlockedClient {
     pub(crate) user: User,
     /// The client asked for a minted owner, and does not know it yet.
     pub(crate) minted: bool,
+}
+
+static CALLBACKS: MainThread<Cell<Option<Callbacks>>> = MainThread::new(Cell::new(None));
+
+/// Says what the server calls for each client that is blocked from now on.
+pub(crate) fn begin(callbacks: Callbacks) {
+    CALLBACKS.set(Some(callbacks));
+}
+
+/// Blocks the client of the current command.
+pub(crate) fn block(ctx: Ctx, minted: bool) -> Result<BlockedClient, Error> {
+    let id = client::id(ctx);
+    let handle = CALLBACKS.get().and_then(|callbacks| Handle::block(ctx, callbacks));
+    let handle = handle.ok_or_else(|| why_not_blocked(id))?;
+    Ok(BlockedClient { handle, id, user: User::of(ctx, id), minted })
+}
+
+/// Why the server did not block this client. Valkey since 8.1 does not block clients with subscriptions.
+fn why_not_blocked(client: u64) -> Error {
+    let subscribed = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB);
+    if client::flags(client) & subscribed == 0 {
+        Error::CannotBeBlocked
+    } else {
+        Error::SubscribersCannotBeBlocked
+    }
 }
 
 impl BlockedClient {

@@ -1,6 +1,6 @@
 //! The real server, as the host of the [engine](leasehold_core::engine).
 
-use super::{capacity, channel, connections, wait};
+use super::{capacity, channel, connections};
 use crate::blocked_client::{self, BlockedClient};
 use crate::cluster::slots;
 use crate::engine::ENGINE;
@@ -56,7 +56,7 @@ impl Host for Server {
     }
 
     fn block(&self, is_minted: bool) -> Result<BlockedClient, Error> {
-        wait::block(self.ctx, is_minted)
+        blocked_client::block(self.ctx, is_minted)
     }
 
     fn waits(&self, id: WaiterId) {

@@ -16,43 +16,27 @@ use super::closing;
 use super::host::{LockKey, Server};
 use crate::blocked_client::{self, BlockedClient, PendingReply};
 use crate::engine::ENGINE;
-use crate::ffi::{Callbacks, Ctx, Handle, RawString, User, api, client, optional, status};
+use crate::ffi::{Callbacks, Ctx, RawString, api, optional, status};
 use crate::guard;
 use crate::reply::respond;
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, WaiterGrant};
 use leasehold_core::lock::{Deadline, KeptNames};
-use redis_module::raw::{self, RedisModuleBlockedClient};
+use redis_module::raw::RedisModuleBlockedClient;
 use std::ffi::{c_int, c_void};
 
-/// Blocks the client of the current command.
-pub(crate) fn block(ctx: Ctx, minted: bool) -> Result<BlockedClient, Error> {
-    let id = client::id(ctx);
-    let handle = Handle::block(ctx, callbacks()).ok_or_else(|| why_not_blocked(id))?;
-    Ok(BlockedClient { handle, id, user: User::of(ctx, id), minted })
-}
-
-/// Why the server did not block this client. Valkey since 8.1 does not block clients with subscriptions.
-fn why_not_blocked(client: u64) -> Error {
-    let subscribed = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB);
-    if client::flags(client) & subscribed == 0 {
-        Error::CannotBeBlocked
-    } else {
-        Error::SubscribersCannotBeBlocked
-    }
-}
-
-fn callbacks() -> Callbacks {
+/// Says what the server calls for each blocked client.
+pub(crate) fn begin() {
     // `CLIENT UNBLOCK` needs a timeout callback. Servers before Redis 7.4 can run it for a client that is already
     // being unblocked, and the client then never gets a reply. So on those servers `CLIENT UNBLOCK` is refused.
     // `AddACLCategory` came with the same release as the fix.
     let interruptible = optional!(RedisModule_AddACLCategory).is_some();
-    Callbacks {
+    blocked_client::begin(Callbacks {
         reply: Some(reply),
         interrupted: if interruptible { Some(interrupted) } else { None },
         disconnected: Some(disconnected),
         free: Some(free),
-    }
+    });
 }
 
 /// Takes the waiter of a blocked client out of its queue, without a reply. False if the client has already been

@@ -7,7 +7,7 @@
 //! commands of clients, from commands queued in transactions, and from commands that are parsed but not yet executed.
 
 use super::{cron, info, lifecycle, settings};
-use crate::clients::capacity;
+use crate::clients::{capacity, wait};
 use crate::cluster::slots;
 use crate::commands::register;
 use crate::ffi::{
@@ -64,6 +64,7 @@ fn begin_anew() {
     main_thread::remember();
     LOADED_BY.set(clock::beginning_of_command());
     cron::begin();
+    wait::begin();
     command_filter::reset();
     eviction::reset();
     fence_observer::reset();
