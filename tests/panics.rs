@@ -69,11 +69,11 @@ const ENTRIES: [(&str, Survival); 41] = [
     ("saving", saves),
 ];
 
-/// Looks for `guard::anything("name"` and `call::execute("name"` in the sources.
+/// Looks for `guard::anything("name"` and `command!("name"` in the sources.
 fn entries_in_the_sources() -> BTreeSet<String> {
     let mut entries = BTreeSet::new();
     for text in sources_of_the_module() {
-        for call in text.split("guard::").skip(1).chain(text.split("call::").skip(1)) {
+        for call in text.split("guard::").skip(1).chain(text.split("command!").skip(1)) {
             let name = call
                 .trim_start_matches(|letter: char| letter.is_ascii_lowercase() || letter == '_');
             let literal =

@@ -66,7 +66,7 @@ pub(crate) struct Probe<'c> {
 pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
 /// The conversations, each with its weight.
-const ALL: [(usize, Conversation); 26] = [
+const ALL: [(usize, Conversation); 27] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Rare, because it keeps the server busy.
@@ -88,6 +88,7 @@ const ALL: [(usize, Conversation); 26] = [
     (60, ephemeral::bound),
     (80, tickets::kept),
     (20, tickets::unclaimed),
+    (1, tickets::unheard),
     (80, together::in_turn),
     (60, together::leaving),
     (40, together::tried),

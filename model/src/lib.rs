@@ -21,7 +21,7 @@
 //!
 //! What is decided is decided by the code that ships: [`server`] hands the value of the key to `leasehold_core::lock`, and the
 //! fence, the end of the lease, the quarantine and what is learned of other fences come from there. What the module does
-//! around that, in `src/server`, is written once more here, and each [step](step::Step) has the name of the function that does it; a test
+//! around that, in `src`, is written once more here, and each [step](step::Step) has the name of the function that does it; a test
 //! looks these functions up in the sources.
 //!
 //! A world that was seen is kept as it is. Keeping only a hash of each would be smaller, and it would leave it to chance whether two worlds
@@ -37,7 +37,7 @@
 //! are set while a server runs; requests that arrive late.
 //!
 //! How to read it: [`cases`] first, then [`step`], [`world`] and [`server`]. `cargo test -p leasehold-model` runs all cases, plants mistakes in the
-//! rules and sees that they are found, and compares what came of it with `docs/safety.md` and `docs/verification.md`.
+//! rules and sees that they are found, and compares what came of it with `docs/verification/`.
 
 #![forbid(unsafe_code)]
 

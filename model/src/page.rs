@@ -16,13 +16,13 @@ pub struct Part {
 
 /// The shortest ways to broken promises.
 pub const TIMELINES: Part = Part {
-    page: "docs/safety.md",
+    page: "docs/verification/timelines.md",
     marks: ("<!-- timelines: written by the tests of model/ -->", "<!-- end of timelines -->"),
 };
 
 /// How many worlds there are.
 pub const FIGURES: Part = Part {
-    page: "docs/verification.md",
+    page: "docs/verification/worlds.md",
     marks: ("<!-- worlds: written by the tests of model/ -->", "<!-- end of worlds -->"),
 };
 

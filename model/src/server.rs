@@ -1,7 +1,7 @@
 //! One server: its key, its fence clock, and what its key held before.
 //!
 //! The engine asks the key, decides, and writes what it decided; so does [`Server::change`], by the same functions of
-//! `leasehold_core::lock`. The rest is what `src/server` does with the fence clock, under the same names.
+//! `leasehold_core::lock`. The rest is what `src` does with the fence clock, under the same names.
 
 use crate::setting::{Differences, Mistake, Setting};
 use leasehold_core::lock::{
@@ -45,7 +45,7 @@ pub enum Told {
     Set(Held),
     /// `DEL key`: a release.
     Del,
-    /// How far the fence clock is: see `fence_broadcast`.
+    /// How far the fence clock is: see `fence_clock`.
     FenceClock(Fence),
 }
 
@@ -129,14 +129,14 @@ impl Server {
         setting.differences == Differences::All || clock == self.clock
     }
 
-    // What `fence_lift` does.
+    // What `fence_clock` does.
 
-    /// `fence_lift::lift`.
+    /// `fence_clock::lift`.
     pub(crate) fn lift(&mut self, now: u8, setting: &Setting) {
         self.fences.raise(self.wall(now).plus_millis(millis(setting.margin)));
     }
 
-    /// `fence_lift::begin`, of a server that starts or has loaded its data.
+    /// `fence_clock::begin`, of a server that starts or has loaded its data.
     pub(crate) fn begin(&mut self, now: u8, setting: &Setting) {
         if setting.is_without(Mistake::BeginDoesNotLift) {
             self.lift(now, setting);
@@ -146,7 +146,7 @@ impl Server {
         }
     }
 
-    /// `fence_lift::take_over`, of a replica that becomes a primary.
+    /// `fence_clock::take_over`, of a replica that becomes a primary.
     pub(crate) fn take_over(&mut self, now: u8, setting: &Setting) {
         self.role = Role::Primary;
         if setting.mistake == Some(Mistake::TakeOverForgetsKnown) {
@@ -163,7 +163,7 @@ impl Server {
         self.fences.quarantine(monotonic(now), millis(setting.quarantine));
     }
 
-    // What `fence_observer` and `fence_broadcast` do.
+    // What `fence_observer` and `fence_clock` do.
 
     /// `fence_observer`: learns from a key that was loaded, or that was written for a primary.
     fn learn(&mut self, now: u8) {
@@ -173,7 +173,7 @@ impl Server {
         }
     }
 
-    /// `fence_broadcast`: what a replica is told when it joins, if locks were ever used.
+    /// `fence_clock`: what a replica is told when it joins, if locks were ever used.
     pub(crate) fn broadcast(&self) -> Option<Told> {
         let fence = self.fences.highest().filter(|_| self.fences.is_in_use());
         fence.map(Told::FenceClock)

@@ -91,15 +91,15 @@ impl Step {
         InCode::outside("the answer arrives"),
         InCode::new("extend", "lock::extend", "core/src/lock/decision.rs"),
         InCode::new("release", "lock::release", "core/src/lock/decision.rs"),
-        InCode::new("learn", "fence_observer::key_event", "src/server/fence_observer.rs"),
+        InCode::new("learn", "fence_observer::key_event", "src/keys/fence_observer.rs"),
         InCode::outside("a server dies"),
-        InCode::new("begin", "fence_lift::begin", "src/server/fence_lift.rs"),
-        InCode::new("join", "fence_broadcast::joined", "src/server/fence_broadcast.rs"),
-        InCode::new("take over", "fence_lift::take_over", "src/server/fence_lift.rs"),
-        InCode::new("moved at once", "slots::moved_at_once", "src/server/slots.rs"),
-        InCode::new("expect", "slots::expect_all", "src/server/slots.rs"),
+        InCode::new("begin", "fence_clock::begin", "src/replication/fence_clock.rs"),
+        InCode::new("join", "fence_clock::joined", "src/replication/fence_clock.rs"),
+        InCode::new("take over", "fence_clock::take_over", "src/replication/fence_clock.rs"),
+        InCode::new("moved at once", "slots::moved_at_once", "src/cluster/slots.rs"),
+        InCode::new("expect", "slots::expect_all", "src/cluster/slots.rs"),
         InCode::outside("the key migrates"),
-        InCode::new("read slots", "slots::read", "src/server/slots.rs"),
+        InCode::new("read slots", "slots::read", "src/cluster/slots.rs"),
     ];
 
     /// Where the code does this.

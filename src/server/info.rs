@@ -1,16 +1,21 @@
-//! The section `INFO leasehold`.
+//! The section `INFO leasehold`, and the version of the module.
 
-use super::ffi::api::{api, status};
-use super::ffi::main_thread;
-use super::locks::{LOCKS, fences};
-use super::{clock, guard, room, version};
+use crate::clients::capacity;
+use crate::engine::{ENGINE, fences};
+use crate::ffi::{Ctx, api, main_thread, status};
+use crate::{clock, guard};
 use leasehold_core::lock::{Now, WaitKind};
 use leasehold_core::observe::ServerGauges;
-use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
+use redis_module::raw::RedisModuleInfoCtx;
 use std::ffi::c_int;
 
+/// The version of the module: 1.2.3 becomes 10203, as MODULE LIST shows it.
+pub(crate) const VERSION: c_int = part(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+    + part(env!("CARGO_PKG_VERSION_MINOR")) * 100
+    + part(env!("CARGO_PKG_VERSION_PATCH"));
+
 /// Registers the section. False if the server refuses.
-pub(super) fn register(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn register(ctx: Ctx) -> bool {
     // SAFETY: the callback has the signature that the server calls.
     let outcome = unsafe { api!(RedisModule_RegisterInfoFunc)(ctx, Some(section)) };
     outcome == status(true)
@@ -29,16 +34,16 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
         if unsafe { api!(RedisModule_InfoAddSection)(ctx, c"".as_ptr()) } != status(true) {
             return; // not asked for
         }
-        LOCKS.peek(|queues, observer, evicted| {
+        ENGINE.peek(|queues, observer, evicted| {
             let (fences, Now { wall: now, monotonic }) = (fences(), clock::both());
             let waited = |since| monotonic.micros_since(since);
             let gauges = ServerGauges {
-                version: version::NUMBER.unsigned_abs().into(),
+                version: VERSION.unsigned_abs().into(),
                 waiters: number(queues.blocked()),
                 tickets: number(queues.places(WaitKind::Ticket)),
-                effective_max_waiters: room::most_waiters().0,
+                effective_max_waiters: capacity::most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),
-                bindings: number(LOCKS.bindings()),
+                bindings: number(ENGINE.bindings()),
                 evictions_pending: number(evicted.len()),
                 quarantine_left_us: fences.quarantine_left_micros(),
                 panics_caught: guard::panics_caught(),
@@ -56,4 +61,21 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
 
 fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+const fn part(digits: &str) -> c_int {
+    match c_int::from_str_radix(digits, 10) {
+        Ok(number) => number,
+        Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_version_is_the_packages() {
+        let parts: Vec<i32> =
+            env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
+        assert_eq!(super::VERSION, (parts[0] * 100 + parts[1]) * 100 + parts[2]);
+    }
 }

@@ -1,25 +1,26 @@
 //! Changes of the whole server: it changes its role, loads its data, and ends.
 
-use super::fence_observer::{self, Loading};
-use super::ffi::main_thread::MainThread;
-use super::ffi::subscription;
-use super::host::Server;
-use super::locks::LOCKS;
-use super::{fence_lift, guard, listeners, slots};
+use crate::clients::host::Server;
+use crate::cluster::slots;
+use crate::engine::ENGINE;
+use crate::ffi::{Ctx, MainThread, subscription};
+use crate::guard;
+use crate::keys::fence_observer::{self, Loading};
+use crate::replication::{fence_clock, listeners};
 use leasehold_core::engine::Host;
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_void;
 
 /// Whether this process is about to end, so that its memory no longer matters.
 static IS_ENDING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-pub(super) fn is_ending() -> bool {
+pub(crate) fn is_ending() -> bool {
     IS_ENDING.get()
 }
 
 /// Subscribes to the events. False if the server refuses.
-pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn subscribe(ctx: Ctx) -> bool {
     let events: [(u64, raw::RedisModuleEventCallback); 3] = [
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(role_changed)),
         (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
@@ -28,33 +29,23 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     events.into_iter().all(|(id, callback)| subscription::to_server_event(ctx, id, callback))
 }
 
-unsafe extern "C" fn role_changed(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    role: u64,
-    _data: *mut c_void,
-) {
+unsafe extern "C" fn role_changed(ctx: Ctx, _: RedisModuleEvent, role: u64, _data: *mut c_void) {
     listeners::expect();
     guard::event("role-changed", ctx, || {
         fence_observer::update_subscriptions(ctx, Loading::Nothing);
         slots::begin();
-        LOCKS.role_changed();
+        ENGINE.role_changed();
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-            fence_lift::take_over();
+            fence_clock::take_over();
         } else {
             // Most servers have unblocked the waiters already. Some leave it to the module.
             let server = Server { ctx };
-            LOCKS.send_all_away(&server, server.demoted());
+            ENGINE.send_all_away(&server, server.demoted());
         }
     });
 }
 
-unsafe extern "C" fn loading(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    stage: u64,
-    _data: *mut c_void,
-) {
+unsafe extern "C" fn loading(ctx: Ctx, _: RedisModuleEvent, stage: u64, _data: *mut c_void) {
     listeners::expect();
     guard::event("loading", ctx, || {
         let ended =
@@ -66,18 +57,13 @@ unsafe extern "C" fn loading(
         };
         fence_observer::update_subscriptions(ctx, loading);
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
-            fence_lift::begin();
-            LOCKS.loaded();
+            fence_clock::begin();
+            ENGINE.loaded();
         }
     });
 }
 
 /// The shutdown cannot be stopped from here on.
-unsafe extern "C" fn shutdown(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _stage: u64,
-    _data: *mut c_void,
-) {
+unsafe extern "C" fn shutdown(ctx: Ctx, _: RedisModuleEvent, _stage: u64, _data: *mut c_void) {
     guard::event("shutdown", ctx, || IS_ENDING.set(true));
 }

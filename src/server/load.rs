@@ -6,17 +6,19 @@
 //! After an unload the server would keep pointers into the module and follow them later: from ACL rules, from the last
 //! commands of clients, from commands queued in transactions, and from commands that are parsed but not yet executed.
 
-use super::call::Call;
-use super::fence_observer::{self, Loading};
-use super::ffi::api::{self, api, flag, status};
-use super::ffi::main_thread::{self, MainThread};
-use super::ffi::{context, log, server_flavor};
-use super::{
-    clock, command_filter, config, due, events, eviction, fence_broadcast, fence_lift, guard, info,
-    lifecycle, listener_watch, register, replicate, room, server_settings, slots, version,
+use super::{cron, info, lifecycle, settings};
+use crate::clients::{capacity, wait};
+use crate::cluster::slots;
+use crate::commands::register;
+use crate::ffi::{
+    Ctx, MainThread, RawString, Words, api, context, flag, log, main_thread, server_flavor, status,
 };
+use crate::keys::fence_observer::{self, Loading};
+use crate::keys::{command_filter, eviction, flushes};
+use crate::replication::{fence_clock, listeners, replicate};
+use crate::{clock, config, guard};
 use leasehold_core::lock::Moment;
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use redis_module::raw;
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 
@@ -27,11 +29,7 @@ static LOADED_BY: MainThread<Cell<Option<Moment>>> = MainThread::new(Cell::new(N
 
 /// The server calls this, by name, when it loads the module.
 #[unsafe(no_mangle)]
-pub(super) extern "C" fn RedisModule_OnLoad(
-    ctx: *mut RedisModuleCtx,
-    argv: *mut *mut RedisModuleString,
-    argc: c_int,
-) -> c_int {
+pub(crate) extern "C" fn RedisModule_OnLoad(ctx: Ctx, argv: *mut RawString, argc: c_int) -> c_int {
     // First, and outside the guard: before the server's functions are known, no memory can be allocated, and a panic
     // allocates.
     // SAFETY: the context is the one that the server loads the module with, and the name is a C string.
@@ -39,7 +37,7 @@ pub(super) extern "C" fn RedisModule_OnLoad(
         raw::Export_RedisModule_Init(
             ctx,
             NAME.as_ptr(),
-            version::NUMBER,
+            info::VERSION,
             flag(raw::REDISMODULE_APIVER_1),
         )
     };
@@ -49,8 +47,8 @@ pub(super) extern "C" fn RedisModule_OnLoad(
     guard::listen_to_panics();
     guard::value("load", status(false), || {
         begin_anew();
-        let call = Call::new(ctx, argv, argc);
-        match load(ctx, &call) {
+        // SAFETY: the server keeps the arguments until this function returns.
+        match load(ctx, &unsafe { Words::new(argv, argc) }) {
             Ok(()) => status(true),
             Err(reason) => {
                 log::warning(ctx, &format!("cannot load: {reason}"));
@@ -65,7 +63,8 @@ pub(super) extern "C" fn RedisModule_OnLoad(
 fn begin_anew() {
     main_thread::remember();
     LOADED_BY.set(clock::beginning_of_command());
-    due::begin();
+    cron::begin();
+    wait::begin();
     command_filter::reset();
     eviction::reset();
     fence_observer::reset();
@@ -74,7 +73,7 @@ fn begin_anew() {
 /// The server calls this, by name, when it is asked to unload the module. It refuses by itself while a client waits
 /// for a lock. Valkey also calls this when it ends.
 #[unsafe(no_mangle)]
-pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
+pub(crate) extern "C" fn RedisModule_OnUnload(ctx: Ctx) -> c_int {
     guard::value("unload", status(false), || {
         if lifecycle::is_ending() || is_taken_back() {
             context::free();
@@ -94,7 +93,7 @@ fn is_taken_back() -> bool {
     LOADED_BY.get().is_some() && LOADED_BY.get() == clock::beginning_of_command()
 }
 
-fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
+fn load(ctx: Ctx, arguments: &Words) -> Result<(), String> {
     let missing = api::missing();
     if !missing.is_empty() {
         return Err(format!("this server is too old, it lacks {}", missing.join(", ")));
@@ -103,39 +102,39 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
         return Err(obstacle);
     }
     // Arguments before settings: the arguments are the settings' defaults.
-    config::from_arguments(&call.all_words())?;
+    config::from_arguments(&arguments.bytes())?;
     config::register(ctx)?;
     register::commands(ctx).map_err(|name| format!("the server refused the command {name}"))?;
     if !(info::register(ctx)
-        && events::subscribe(ctx)
+        && flushes::subscribe(ctx)
         && lifecycle::subscribe(ctx)
-        && due::subscribe(ctx)
-        && fence_broadcast::subscribe(ctx))
+        && cron::subscribe(ctx)
+        && fence_clock::subscribe(ctx))
     {
         return Err("the server refused a callback".to_owned());
     }
     // SAFETY: the context is the one that the server loads the module with.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx, options(ctx)) };
     fence_observer::update_subscriptions(ctx, Loading::Nothing);
-    server_settings::subscribe(ctx);
-    server_settings::follow(ctx);
-    server_settings::warn_if_evicting(ctx);
-    room::look(ctx);
-    room::warn(ctx);
+    settings::subscribe(ctx);
+    settings::follow(ctx);
+    settings::warn_if_evicting(ctx);
+    capacity::look(ctx);
+    capacity::warn(ctx);
     slots::subscribe(ctx);
     command_filter::install_in_cluster(ctx);
-    fence_broadcast::look_for_replicas(ctx);
-    listener_watch::begin(ctx);
-    fence_lift::begin();
+    fence_clock::look_for_replicas(ctx);
+    listeners::begin(ctx);
+    fence_clock::begin();
     log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())
 }
 
 /// What the module promises the server.
-fn options(ctx: *mut RedisModuleCtx) -> c_int {
+fn options(ctx: Ctx) -> c_int {
     let of_valkey = slots::HANDLE_ATOMIC_SLOT_MIGRATION | replicate::SKIP_COMMAND_VALIDATION;
     // All state is in the keyspace, so a replica may serve the old data while it loads the new. The module itself
-    // reports which keys it modifies, see `key`.
+    // reports which keys it modifies, see `open_key`.
     flag(raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD)
         | flag(raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)
         | server_flavor::options_of_valkey(ctx, of_valkey)

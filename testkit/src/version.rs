@@ -97,7 +97,7 @@ pub fn is_valkey_since(version: (u32, u32)) -> bool {
 }
 
 /// Whether key events would put clients into the wrong database. Then the module does not learn
-/// fences from commands: see `misplaces_clients` in `src/server/server_flavor.rs`.
+/// fences from commands: see `misplaces_clients` in `src/ffi/server_flavor.rs`.
 pub fn misplaces_clients() -> bool {
     let does = is_valkey_since((8, 1)) && !is_valkey_since((9, 1));
     if does {

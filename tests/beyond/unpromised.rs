@@ -1,4 +1,4 @@
-//! What no quarantine and no margin prevents: timelines 5, 6, 8 and 9 of `docs/safety.md`, on real servers.
+//! What no quarantine and no margin prevents: timelines 5, 6, 8 and 9 of `docs/verification/timelines.md`, on real servers.
 
 use super::{LONG, WITHIN_THE_MARGIN, two_clocks};
 use redis::Value;

@@ -1,10 +1,10 @@
-//! What the page says that the module writes to the server's log, compared with the source.
+//! What docs/log-lines.md says that the module writes to the server's log, compared with the source.
 
 use super::page;
 use crate::tidy::sources_of_the_module;
 use std::collections::BTreeSet;
 
-const PAGE: &str = "docs/operating.md";
+const PAGE: &str = "docs/log-lines.md";
 const LEVELS: [&str; 2] = ["notice", "warning"];
 
 /// Where the page leaves out what is filled in.

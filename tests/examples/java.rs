@@ -1,11 +1,12 @@
-//! The recipes for Java of docs/clients.md: the class on which they rest is run as printed, with a socket where they have a client
-//! library, and they themselves are compiled.
+//! The recipes for Java: the class on which they rest is run, with a socket where they have a client library, and they
+//! themselves are compiled, also with the blocks that docs/clients.md has for clusters.
 
 mod stand_ins;
 
 use super::page;
 use super::program::{available, find, run};
 use super::server;
+use crate::ROOT;
 use stand_ins::{Class, JEDIS, LETTUCE};
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ use std::thread;
 use testkit::eventually;
 
 const PAGE: &str = "docs/clients.md";
-const CLASS: &str = "A lock in Java";
+const FOLDER: &str = "clients/recipes/java";
 
 const PROGRAM: &str = r#"
 import java.net.Socket;
@@ -75,7 +76,7 @@ fn the_class_for_java_keeps_its_locks_and_is_told_when_they_are_lost() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let sources = [("Locks", page::blocks(PAGE, CLASS, "java")), ("Program", PROGRAM.to_owned())];
+    let sources = [("Locks", recipe("Locks")), ("Program", PROGRAM.to_owned())];
     compile(&javac, folder.path(), &sources);
 
     let server = server();
@@ -97,6 +98,11 @@ fn the_class_for_java_keeps_its_locks_and_is_told_when_they_are_lost() {
     });
     assert_eq!(told.output(), "true\nnull null\ntrue\n0 false\n");
     assert_eq!(client.counter("held"), 0);
+}
+
+fn recipe(class: &str) -> String {
+    let file = Path::new(ROOT).join(FOLDER).join(class).with_extension("java");
+    fs::read_to_string(file).unwrap()
 }
 
 fn compile(javac: &Path, folder: &Path, sources: &[(&str, String)]) {
@@ -160,7 +166,7 @@ fn in_a_cluster(recipe: &str, block: &str) -> String {
 fn the_recipes_for_java_compile_for_one_server_by_tickets_and_for_a_cluster() {
     let Some(javac) = available(find("javac")) else { return };
     let below = |heading: &str| page::blocks(PAGE, heading, "java");
-    let (jedis, lettuce) = (below("Jedis"), below("Lettuce"));
+    let (jedis, lettuce) = (recipe("JedisLocks"), recipe("LettuceLocks"));
     let cluster = [
         ("JedisLocks", in_a_cluster(&jedis, &below("Jedis, JedisCluster"))),
         ("LettuceLocks", in_a_cluster(&lettuce, &below("Lettuce, RedisClusterClient"))),
@@ -168,13 +174,13 @@ fn the_recipes_for_java_compile_for_one_server_by_tickets_and_for_a_cluster() {
     let one = [
         ("JedisLocks", jedis),
         ("LettuceLocks", lettuce),
-        ("LettuceTickets", below("Lettuce, by tickets")),
+        ("LettuceTickets", recipe("LettuceTickets")),
     ];
     for recipes in [&one[..], &cluster[..]] {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), JEDIS);
         put(folder.path(), LETTUCE);
-        let mut sources = vec![("Locks", below(CLASS))];
+        let mut sources = vec![("Locks", recipe("Locks"))];
         sources.extend(recipes.iter().cloned());
         compile(&javac, folder.path(), &sources);
     }

@@ -1,5 +1,5 @@
 //! Whoever begins to listen to the server's changes, a replica or a file, misses none, although none is told while nobody
-//! listens: see `src/server/listeners.rs`.
+//! listens: see `src/replication/listeners.rs`.
 
 mod filing;
 mod joining;

@@ -3,9 +3,15 @@
 use super::{LONG, Probe, is_granted};
 use crate::claims::Excuse;
 use crate::connection::Lost;
+use redis::Value;
+use std::thread;
+use std::time::Duration;
 
 /// How long a ticket lasts that nobody claims, in milliseconds.
 const SHORT: u64 = 20;
+
+/// How long the server keeps a published grant that no subscriber received, in milliseconds.
+const WINDOW: u64 = 1_000;
 
 impl Probe<'_> {
     /// A request for a ticket that lasts so long, of a lock that another holds.
@@ -68,5 +74,32 @@ pub(super) fn unclaimed(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let released = probe.main.time()?;
     while probe.main.time()? <= released + (SHORT + 2) * 1_000 {}
     probe.reply_soon(0, "who waits behind one that has gone has the lock in its turn")?;
+    probe.release(&lock, "w0")
+}
+
+/// A program that was killed has several places, and its grants are published where nobody hears them. All its places
+/// together cost one short window, however long its tickets last.
+pub(super) fn unheard(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    // It takes a whole second, and others take a few milliseconds.
+    if probe.seed.below(10) > 0 {
+        return Ok(());
+    }
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
+    for number in 0..2 + probe.seed.below(4) {
+        let asked = format!("LOCK.ACQUIRE {lock} gone{number} {LONG} TICKET {LONG} NOTIFY {lock}");
+        match probe.main.ask(&asked)? {
+            Value::Nil => {}
+            // A fault had deleted the lock, or the server is too old to publish grants.
+            _ => return Err(Lost),
+        }
+    }
+    probe.queue(&lock, 0, "w0", LONG)?;
+    probe.release(&lock, "m")?;
+    let released = probe.main.time()?;
+    while probe.main.time()? <= released + (WINDOW + 2) * 1_000 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    probe.reply_soon(0, "who waits behind a killed program has the lock after one window")?;
     probe.release(&lock, "w0")
 }

@@ -18,7 +18,8 @@ from servers import Server
 
 PACKAGE = Path(__file__).parent.parent
 README = PACKAGE / "README.md"
-DOCS = PACKAGE.parent.parent / "docs"
+ROOT = PACKAGE.parent.parent
+DOCS = ROOT / "docs"
 ADDRESS = "redis://127.0.0.1:6379"
 BLOCK = re.compile(r"^( *)```(?:python|py)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 
@@ -26,6 +27,8 @@ BLOCK = re.compile(r"^( *)```(?:python|py)\n(.*?)^\1```", re.DOTALL | re.MULTILI
 def snippets() -> list[Any]:
     # The sdist has no docs.
     pages = [README, *sorted(DOCS.rglob("*.md"))]
+    if DOCS.exists():
+        pages.append(ROOT / "README.md")
     found: list[tuple[Path, str]] = []
     for page in pages:
         blocks = BLOCK.findall(page.read_text(encoding="utf-8"))

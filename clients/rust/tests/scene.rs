@@ -105,7 +105,7 @@ impl Kind {
         (0..count).map(|_| self.setup().start()).collect()
     }
 
-    /// Notes what was measured on such a server: `docs/verification.md` has a table of it.
+    /// Notes what was measured on such a server.
     pub(crate) fn measured(self, what: &str, came: impl Display) {
         figure(&format!("figure: {what}, {self}: {came}"));
     }

@@ -146,18 +146,9 @@ impl<'a> Request<'a> {
         Ok(Self { owner, ttl, share, max_holders, wait, grace, also: options.also.map(Box::new) })
     }
 
-    pub fn wanted(&self) -> Result<Wanted<'_>, Error> {
-        Ok(Wanted { owner: self.owner()?, ttl: self.ttl, share: self.share })
-    }
-
     /// The locks of the request beside the first.
     pub fn also(&self) -> Option<&Also<'a>> {
         self.also.as_deref()
-    }
-
-    /// How the client is ready to wait.
-    pub const fn wait(&self) -> Option<Wait<'a>> {
-        self.wait
     }
 
     /// The channel on which the grant is published.
@@ -168,21 +159,17 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether the client does not know its owner yet.
-    pub fn is_minted(&self) -> bool {
-        matches!(self.owner, Asked::Minted(_))
-    }
-
-    /// What the client is told, unless it waits on its connection.
-    pub fn reply(&self, decision: &Decision<'_>) -> Result<Reply<'_>, Error> {
+    /// What the client is told. `None` if it waits on its connection.
+    pub fn reply(&self, decision: &Decision<'_>) -> Result<Option<Reply<'_>>, Error> {
         let fence_number = match decision {
+            Decision::Wait(Wait::Block(_)) => return Ok(None),
             Decision::Granted(grant) => Some(grant.fence.number()),
             Decision::Again { fence_number, .. } => Some(*fence_number),
             // A client that does not know its owner could not ask again.
             Decision::Wait(Wait::Ticket(_)) if self.is_minted() => None,
-            _ => return Ok(Reply::Nil),
+            _ => return Ok(Some(Reply::Nil)),
         };
-        Ok(reply(self.owner()?, self.is_minted(), fence_number))
+        Ok(Some(reply(self.owner()?, self.is_minted(), fence_number)))
     }
 }
 
@@ -192,6 +179,14 @@ impl Decide for Request<'_> {
             Asked::Named(owner) => Ok(*owner),
             Asked::Minted(bytes) => args::owner(bytes),
         }
+    }
+
+    fn wanted(&self) -> Option<Wanted<'_>> {
+        Some(Wanted { owner: self.owner().ok()?, ttl: self.ttl, share: self.share })
+    }
+
+    fn is_minted(&self) -> bool {
+        matches!(self.owner, Asked::Minted(_))
     }
 
     fn grace(&self) -> Option<Grace> {
@@ -208,7 +203,8 @@ impl Decide for Request<'_> {
         now: Moment,
         fences: &mut FenceClock,
     ) -> Result<Decision<'_>, Error> {
-        match lock::acquire(standings, &self.wanted()?, now, fences) {
+        let wanted = Wanted { owner: self.owner()?, ttl: self.ttl, share: self.share };
+        match lock::acquire(standings, &wanted, now, fences) {
             Decision::NoFenceLeft => Err(Error::NoFenceLeft),
             busy @ Decision::Busy { .. } => Ok(self.wait.map_or(busy, Decision::Wait)),
             decision => Ok(decision),

@@ -24,7 +24,7 @@ mod spec;
 pub mod top;
 pub mod waiters;
 
-use crate::lock::{Decision, FenceClock, Grace, Holders, Moment, Owner, Share, Standing};
+use crate::lock::{Decision, FenceClock, Grace, Holders, Moment, Owner, Share, Standing, Wanted};
 
 pub use args::{Also, parse_integer};
 pub use error::Error;
@@ -56,6 +56,16 @@ pub trait Decide {
 
     /// The owner that makes the request.
     fn owner(&self) -> Result<Owner<'_>, Error>;
+
+    /// What the owner waits for, if the decision is [`Decision::Wait`].
+    fn wanted(&self) -> Option<Wanted<'_>> {
+        None
+    }
+
+    /// Whether the client does not know its owner yet.
+    fn is_minted(&self) -> bool {
+        false
+    }
 
     /// How long the hold outlives the connection that it is bound to, if it is bound.
     fn grace(&self) -> Option<Grace> {

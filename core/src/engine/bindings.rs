@@ -1,393 +1,415 @@
-//! Which holds are bound to which connections.
+//! Holds that are bound to a connection, and what happens to them when the connection ends.
+//!
+//! A connection ends in the middle of whatever the server does, so the event only notes the end. The timer shortens the
+//! leases right after; or the next command that names the lock does, if it comes first. Otherwise a client that comes
+//! back would be told that it holds a lock, and lose it then.
+//!
+//! A binding never keeps a hold alive, and never ends another hold: it names one grant, and before anything is written
+//! the key is asked whether that grant is still in force.
 
-use crate::lock::{Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Owner};
-use foldhash::fast::RandomState;
-use slab::Slab;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::BuildHasher;
-use std::ops::Bound;
+mod table;
 
-/// A hold, and the connection that it ends with.
-#[derive(Debug)]
-pub(super) struct Binding {
-    pub(super) name: KeptName,
-    pub(super) owner: KeptOwner,
-    pub(super) fence_number: u64,
-    pub(super) ephemeral: Ephemeral,
-    pub(super) since: Moment,
-    pub(super) demand: Demand,
-    /// When to check whether the hold is still there: it may run out, be deleted or be overwritten.
-    pub(super) look: Moment,
+use super::effort::{Budget, Effort};
+use super::{Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS};
+use crate::command::{Decide, Error};
+use crate::lock::{
+    self, Acquired, Changed, Deadline, Ephemeral, KeptOwner, Moment, Monotonic, Name, Outcome,
+    Owner, Proof, Raised, Released, Ttl,
+};
+
+pub(super) use table::{Binding, Bindings, Demand};
+
+/// When to look at a hold for the first time.
+const FIRST_LOOK_MILLIS: u64 = 1_000;
+
+/// Longest time between two looks at a hold without a deadline.
+const ENDLESS_MILLIS: u64 = 60_000;
+
+/// The result of parting a hold from its connection.
+enum Parting {
+    Done(Effort),
+    /// Nothing can be written for this many milliseconds. The hold is still bound.
+    PutOff(Binding, u64),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct BindingId(usize);
-
-/// Whether anybody has waited for the lock while the hold was bound. When a connection ends, holds with demand end
-/// first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Demand {
-    Some,
-    None,
+/// Whether the asker's hold was handled because its connection had ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Parted {
+    Own,
+    Nothing,
 }
 
-/// Identifies a hold by its fence, and by a hash of its lock and its owner. The fence alone is not enough: RAISE can
-/// give two holds the same fence.
-type Grant = (u64, u64);
-
-/// By database, by the hash of the lock's name, and by binding.
-type Place = (i32, u64, BindingId);
-
-/// Holds of a database may be gone, and are looked at one by one.
+/// Holds of one lock that are over, by fence and owner.
 #[derive(Debug, Default)]
-struct Doubt {
-    /// The place that was looked at last.
-    last: Option<Place>,
-    /// Another doubt has come since the first place was looked at.
-    again: bool,
-}
+pub(super) struct Over(Vec<(KeptOwner, u64)>);
 
-impl Binding {
-    /// Whether this binding is of the owner's hold of the lock.
-    fn is_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
-        self.name.as_name() == name && self.owner.as_owner() == owner
+impl Over {
+    fn new(mut holds: Vec<(KeptOwner, u64)>) -> Self {
+        holds.sort_unstable_by(|one, other| Self::order(one).cmp(&Self::order(other)));
+        Self(holds)
+    }
+
+    fn order((owner, fence_number): &(KeptOwner, u64)) -> (u64, &[u8]) {
+        (*fence_number, owner.as_owner().as_bytes())
+    }
+
+    pub(super) fn has(&self, owner: &[u8], fence_number: u64) -> bool {
+        self.0.binary_search_by(|hold| Self::order(hold).cmp(&(fence_number, owner))).is_ok()
     }
 }
 
-/// An empty table larger than this is freed.
-const KEPT: usize = 100;
-
-/// Indexed by grant, because each release looks up its binding; by name, because a command may come right after a
-/// connection has ended; by connection; and by when to look.
-#[derive(Debug, Default)]
-pub(super) struct Bindings {
-    /// The names in here have the number of a space in place of a database: see `spaces`.
-    all: Slab<Binding>,
-    /// Which databases have been swapped, and which space each has now. SWAPDB swaps the spaces of two databases, and so
-    /// moves no binding.
-    spaces: Vec<(i32, i32)>,
-    grants: HashMap<Grant, BindingId, RandomState>,
-    names: BTreeSet<Place>,
-    /// The seed of the name hashes. Without a secret, clients could choose names with equal hashes, and every command
-    /// on one of them would look at all of them.
-    secret: RandomState,
-    connections: BTreeSet<(u64, Demand, BindingId)>,
-    looks: BTreeSet<(Moment, BindingId)>,
-    /// Databases whose holds are looked at now, whether they are due or not: see [`Bindings::doubt`].
-    doubts: BTreeMap<i32, Doubt>,
-    /// Connections that have ended while holds were bound to them, and when.
-    ended: BTreeMap<u64, Monotonic>,
-    /// The same connections, in the order in which their holds are looked at. Each turn takes one hold of one
-    /// connection, so that a connection with many holds does not delay the others.
-    turns: VecDeque<u64>,
-    /// Nothing can be written before this time.
-    not_before: Option<Monotonic>,
-}
-
-impl Bindings {
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
+impl<C> Engine<C> {
+    /// The connection that the request wants its hold bound to.
+    pub(super) fn ephemeral<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        request: &impl Decide,
+    ) -> Result<Option<Ephemeral>, Error> {
+        let bound = |grace| {
+            let connection = host.connection().ok_or(Error::NoConnection)?;
+            Ok(Ephemeral { connection, grace })
+        };
+        request.grace().map(bound).transpose()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+    /// Binds the hold that a request led to, in place of its former binding. A foreign lock has no fence, and is never
+    /// bound.
+    pub(super) fn bind<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        outcome: &Outcome<'_>,
+        ephemeral: Ephemeral,
+        now: Moment,
+    ) {
+        let (owner, fence_number, end) = match *outcome {
+            Outcome::Acquire(Acquired::Granted { grant, .. }) => {
+                (grant.owner, grant.fence.number(), Some(grant.deadline))
+            }
+            Outcome::Acquire(Acquired::Again { owner, fence_number, longer, .. })
+                if fence_number > 0 =>
+            {
+                (owner, fence_number, longer)
+            }
+            _ => return,
+        };
+        let was_empty = !self.has_bindings();
+        let demand = if self.is_contended(name) { Demand::Some } else { Demand::None };
+        self.bindings.borrow_mut().bind(Binding {
+            name: name.into(),
+            owner: owner.into(),
+            fence_number,
+            ephemeral,
+            since: now,
+            demand,
+            look: next_look(end, now, now),
+        });
+        if was_empty {
+            host.hear_of_connections();
+        }
     }
 
-    /// Binds a hold, in place of its former binding if it has one.
-    pub(super) fn bind(&mut self, binding: Binding) {
-        let Binding { ref name, ref owner, fence_number, .. } = binding;
-        self.remove(name.as_name(), owner.as_owner(), fence_number);
-        self.add(self.with_space(binding));
-    }
-
-    /// Somebody waits for this lock now, so its holds end first when their connections end.
-    pub(super) fn demand(&mut self, name: Name<'_>) {
-        let alike: Vec<_> = self.alike(self.in_space(name)).collect();
-        for id in alike {
-            let Some(binding) = self.all.get_mut(id.0) else { continue };
-            let former = std::mem::replace(&mut binding.demand, Demand::Some);
-            let connection = binding.ephemeral.connection;
-            if former == Demand::None && self.connections.remove(&(connection, former, id)) {
-                self.connections.insert((connection, Demand::Some, id));
+    /// Removes the binding of a hold that is over.
+    pub(super) fn unbind(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
+        // Usually no hold is bound, so this costs one comparison.
+        if self.has_bindings() {
+            self.bindings.borrow_mut().remove(name, owner, fence_number);
+            if !self.has_bindings() {
+                // The host need not hear of connections any more.
+                self.changes_due();
             }
         }
     }
 
-    fn add(&mut self, binding: Binding) {
-        let Binding { ephemeral: Ephemeral { connection, .. }, demand, look, .. } = binding;
-        let (grant, name) = (self.grant_of(&binding), self.place_of(binding.name.as_name()));
-        let id = BindingId(self.all.insert(binding));
-        // Another hold with this fence and owner loses its binding, and its lease ends it. Only clients that chose both
-        // can cause this.
-        if let Some(&other) = self.grants.get(&grant) {
-            self.take(other);
+    /// Updates the binding of this owner's hold if the request ended the hold or changed its fence.
+    #[inline]
+    pub(super) fn rebind(&self, name: Name<'_>, owner: Owner<'_>, outcome: &Outcome<'_>) {
+        // Usually no hold is bound, so this costs one comparison.
+        if !self.has_bindings() {
+            return;
         }
-        self.grants.insert(grant, id);
-        self.names.insert((name.0, name.1, id));
-        self.connections.insert((connection, demand, id));
-        self.looks.insert((look, id));
-    }
-
-    /// Removes the binding of a hold that is over or replaced.
-    pub(super) fn remove(&mut self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
-        let Some(id) = self.id_of(self.in_space(name), owner, fence_number) else { return };
-        self.take(id);
-        self.tidy();
-    }
-
-    /// Frees the room of a crowd that has gone. Not called while a binding is taken out that may be added again.
-    pub(super) fn tidy(&mut self) {
-        if self.all.is_empty() && self.all.capacity() > KEPT {
-            *self = Self::default();
+        match *outcome {
+            Outcome::Raise(Raised::To { former, fence, .. }) => {
+                let (former, fence) = (former.number(), fence.number());
+                self.bindings.borrow_mut().raise(name, owner, former, fence);
+            }
+            Outcome::Release(Released::Released { fence: Some(over) })
+            | Outcome::Acquire(Acquired::Granted { former: Some(over), .. }) => {
+                self.unbind(name, owner, over.number());
+            }
+            _ => {}
         }
     }
 
-    fn id_of(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Option<BindingId> {
-        let id = *self.grants.get(&self.grant(name, owner, fence_number))?;
-        self.all.get(id.0).is_some_and(|binding| binding.is_of(name, owner)).then_some(id)
+    /// Lends the bindings to `look`, to compare them with a model's: lock, owner, fence, connection and grace.
+    #[cfg(test)]
+    pub(crate) fn with_bindings<T>(
+        &self,
+        look: impl FnOnce(&mut dyn Iterator<Item = (Name<'_>, Owner<'_>, u64, Ephemeral)>) -> T,
+    ) -> T {
+        let bindings = self.bindings.borrow();
+        look(&mut bindings.iter().map(|(name, binding)| {
+            let Binding { owner, fence_number, ephemeral, .. } = binding;
+            (name, owner.as_owner(), *fence_number, *ephemeral)
+        }))
     }
 
-    /// Gives the binding of a hold its new fence.
-    pub(super) fn raise(
-        &mut self,
-        name: Name<'_>,
-        owner: Owner<'_>,
-        former: u64,
-        fence_number: u64,
-    ) {
-        if let Some(binding) =
-            self.id_of(self.in_space(name), owner, former).and_then(|id| self.take(id))
-        {
-            self.add(Binding { fence_number, ..binding });
-        }
+    /// Forgets all bindings: another server decides from now on.
+    pub(super) fn forget_bindings(&self) {
+        *self.bindings.borrow_mut() = Bindings::default();
+        self.changes_due();
     }
 
-    fn take(&mut self, id: BindingId) -> Option<Binding> {
-        let binding = self.all.try_remove(id.0)?;
-        self.grants.remove(&self.grant_of(&binding));
-        let (db, hash) = self.place_of(binding.name.as_name());
-        self.names.remove(&(db, hash, id));
-        self.connections.remove(&(binding.ephemeral.connection, binding.demand, id));
-        self.looks.remove(&(binding.look, id));
-        Some(binding)
+    /// Whether any hold is bound, so that the host must tell the engine when connections end.
+    pub fn has_bindings(&self) -> bool {
+        !self.bindings.borrow().is_empty()
     }
 
-    /// A connection has ended. False if no hold was bound to it.
-    pub(super) fn connection_ended(&mut self, connection: u64, now: Monotonic) -> bool {
-        let is_bound = self.first_of(connection).is_some();
-        if is_bound && self.ended.insert(connection, now).is_none() {
-            self.turns.push_back(connection);
+    /// Whether connections have ended whose holds must still end.
+    pub(super) fn has_ended_connections(&self) -> bool {
+        self.bindings.borrow().has_ended()
+    }
+
+    /// A connection has ended. True if the engine has work now.
+    pub fn connection_ended(&self, connection: u64, now: Monotonic) -> bool {
+        let is_bound = self.bindings.borrow_mut().connection_ended(connection, now);
+        if is_bound {
+            self.changes_due();
         }
         is_bound
     }
 
-    fn first_of(&self, connection: u64) -> Option<BindingId> {
-        let first = (connection, Demand::Some, BindingId(0));
-        let &(of, _, id) = self.connections.range(first..).next()?;
-        (of == connection).then_some(id)
-    }
-
-    /// Whether a connection has ended whose holds have not all been looked at.
-    pub(super) fn has_ended(&self) -> bool {
-        !self.turns.is_empty()
-    }
-
-    /// When there is next something to do, if that is now. Later looks need no timer of their own: the server's cron
-    /// notices when they are due.
-    pub(super) fn next_due(&self, now: Now) -> Option<Moment> {
-        let is_due = self.has_ended() || self.has_look(now.wall);
-        is_due.then(|| self.not_before.map_or(now.wall, |not_before| now.wall_at(not_before)))
-    }
-
-    /// Takes a hold whose connection has ended, and the time of that end.
-    pub(super) fn take_ended(&mut self) -> Option<(Binding, Monotonic)> {
-        while let Some(connection) = self.turns.pop_front() {
-            let Some(&since) = self.ended.get(&connection) else { continue };
-            if let Some(binding) = self.first_of(connection).and_then(|id| self.take(id)) {
-                if self.first_of(connection).is_some() {
-                    self.turns.push_back(connection);
-                } else {
-                    self.ended.remove(&connection);
-                }
-                return Some((self.with_db(binding), since));
-            }
-            self.ended.remove(&connection);
+    /// Ends the holds whose connections have ended, and forgets the bindings of holds that ended otherwise: as many as
+    /// fit in one turn.
+    pub(super) fn serve_bindings<H: Host<Client = C>>(&self, host: &H) {
+        let now = host.clocks();
+        if self.bindings.borrow().next_due(now).is_none_or(|due| due > now.wall) {
+            return;
         }
-        None
+        self.changes_due();
+        match host.authority() {
+            Authority::Yes => {
+                self.part_due(host);
+                self.drop_stale_bindings(host);
+                self.bindings.borrow_mut().tidy();
+            }
+            Authority::Replica => self.forget_bindings(),
+            _ => self.bindings.borrow_mut().wait(now.monotonic.plus_millis(PAUSE_MILLIS)),
+        }
     }
 
-    /// Whether this owner has a hold of the lock whose connection has ended.
-    pub(super) fn has_ended_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
-        self.ended_of(name).any(|(_, binding, _)| binding.owner.as_owner() == owner)
+    fn part_due<H: Host<Client = C>>(&self, host: &H) {
+        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
+        while !budget.is_used_up(host, effort) {
+            let ended = self.bindings.borrow_mut().take_ended();
+            let Some((binding, since)) = ended else { return };
+            let name = binding.name.clone();
+            let Some(lock) = host.lock(name.as_name()) else { continue };
+            match self.part(host, &lock, binding, since) {
+                Parting::Done(done) => effort.add(done),
+                Parting::PutOff(binding, millis) => {
+                    return self.put_off(host, binding, since, millis);
+                }
+            }
+        }
     }
 
-    /// Takes at most `at_most` holds of this lock whose connections have ended, the asker's first. Of the asker's
-    /// bindings, only the binding with the largest fence can be of a hold in force.
-    pub(super) fn take_ended_of(
-        &mut self,
-        name: Name<'_>,
+    fn put_off<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        binding: Binding,
+        since: Monotonic,
+        millis: u64,
+    ) {
+        self.changes_due();
+        let mut bindings = self.bindings.borrow_mut();
+        bindings.put_off(binding, since);
+        bindings.wait(host.monotonic().plus_millis(millis));
+    }
+
+    /// Parts the holds of this lock from connections that have ended, before a command looks at the lock: first the
+    /// hold of the owner who asks, then others, at most `most` in all. Each hold costs a read of the whole value, so if
+    /// a thousand holders end at once, most are left to the timer.
+    pub(super) fn part_pending<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
         asker: Option<Owner<'_>>,
-        at_most: usize,
-    ) -> Vec<(Binding, Monotonic)> {
-        let of_asker = self
-            .ended_of(name)
-            .filter(|(_, binding, _)| Some(binding.owner.as_owner()) == asker)
-            .max_by_key(|(_, binding, _)| binding.fence_number)
-            .map(|(id, _, since)| (id, since));
-        let others = self.ended_of(name).map(|(id, _, since)| (id, since));
-        let others = others.filter(|&other| Some(other) != of_asker);
-        let ended: Vec<_> = of_asker.into_iter().chain(others).take(at_most).collect();
-        let taken = ended.into_iter().filter_map(|(id, since)| {
-            let binding = self.take(id)?;
-            Some((self.with_db(binding), since))
+        most: usize,
+    ) {
+        if !self.has_ended_connections() {
+            return;
+        }
+        let pending = self.bindings.borrow_mut().take_ended_of(lock.name(), asker, most);
+        let (budget, mut effort) = (Budget::of(host, most), Effort::default());
+        let mut is_over = false;
+        for (binding, since) in pending {
+            // The asker's hold comes first, so the budget never puts it off.
+            if is_over {
+                self.changes_due();
+                self.bindings.borrow_mut().put_off(binding, since);
+                continue;
+            }
+            match self.part(host, lock, binding, since) {
+                Parting::Done(done) => effort.add(done),
+                Parting::PutOff(binding, millis) => self.put_off(host, binding, since, millis),
+            }
+            is_over = budget.is_used_up(host, effort);
+        }
+    }
+
+    /// Parts only the hold of the owner who asks, if its connection has ended.
+    pub(super) fn part_own<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        asker: Option<Owner<'_>>,
+    ) -> Parted {
+        let has_ended = |owner| self.bindings.borrow().has_ended_of(lock.name(), owner);
+        if !asker.is_some_and(has_ended) {
+            return Parted::Nothing;
+        }
+        self.part_pending(host, lock, asker, 1);
+        Parted::Own
+    }
+
+    /// Shortens the lease to what is left of the grace, if that is less. The lock is only marked for its waiters.
+    ///
+    /// The key is looked at first. The server is asked whether the module may write only if there is something to
+    /// write.
+    fn part<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        binding: Binding,
+        since: Monotonic,
+    ) -> Parting {
+        match host.authority() {
+            Authority::Yes => {}
+            Authority::Replica => return Parting::Done(Effort::ROUND),
+            _ => return Parting::PutOff(binding, PAUSE_MILLIS),
+        }
+        let left = binding.ephemeral.grace.left(since, host.monotonic());
+        let is_longer = |end: Option<Deadline>| match (left, end) {
+            (Some(left), Some(end)) => end > Deadline::after(host.now(), left),
+            _ => true,
+        };
+        let proof = Proof::of(&binding.owner, binding.fence_number);
+        let (end, looked) = self.end_of(host, lock, &proof);
+        if !end.is_some_and(is_longer) {
+            return Parting::Done(looked);
+        }
+        match lock.may_write(Initiator::Module) {
+            Authority::Yes => {}
+            Authority::NotNow => return Parting::PutOff(binding, PAUSE_MILLIS),
+            Authority::Refused | Authority::ClusterDown => {
+                return Parting::PutOff(binding, REFUSAL_MILLIS);
+            }
+            // Another server decides, and may have bound the hold anew. The lease ends this one.
+            Authority::Replica | Authority::NotOurs => return Parting::Done(Effort::ROUND),
+        }
+        match self.shorten(host, lock, &binding, left) {
+            Ok(effort) => Parting::Done(effort),
+            // The server has refused the change. The hold stays bound until it is over.
+            Err(_refused) => Parting::PutOff(binding, REFUSAL_MILLIS),
+        }
+    }
+
+    fn shorten<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        binding: &Binding,
+        left: Option<Ttl>,
+    ) -> Result<Effort, Error> {
+        let mut key = lock.open(Mode::Write);
+        let now = host.now();
+        self.put_back(&mut key, lock.name(), now)?;
+        let effort = Effort::of_round(key.stored());
+        let proof = Proof::of(&binding.owner, binding.fence_number);
+        let Some(holders) = self.holders_in(host, &key, &proof, now) else { return Ok(effort) };
+        let end = holders.own().and_then(|own| own.deadline);
+        let outcome = match left {
+            None => Outcome::Release(lock::release(&holders, &proof)),
+            Some(left) => Outcome::Extend(lock::extend_one(&holders, &proof, left, now)),
+        };
+        let write = outcome.write(&holders);
+        let changed = write.changes();
+        if changed == Changed::Nothing {
+            return Ok(effort);
+        }
+        key.write(write)?;
+        drop(key);
+        let event = self.with_observer(|observer| {
+            observer.note_disconnected(lock.name(), &outcome, proof.owner, end, now)
         });
-        taken.collect()
+        event.iter().for_each(|event| lock.publish(*event));
+        self.with_queues(|queues| {
+            if changed == Changed::Value {
+                queues.forget_seen(lock.name());
+            }
+            queues.mark(lock.name());
+        });
+        Ok(effort)
     }
 
     /// The holds of this lock that are over with their connections, and have not been released yet.
-    pub(super) fn over(
+    pub(super) fn over_with_connections<H: Host<Client = C>>(
         &self,
+        host: &H,
         name: Name<'_>,
-        now: Monotonic,
-    ) -> impl Iterator<Item = (KeptOwner, u64)> {
-        self.ended_of(name).filter_map(move |(_, binding, since)| {
-            let left = binding.ephemeral.grace.left(since, now);
-            left.is_none().then(|| (binding.owner.clone(), binding.fence_number))
-        })
-    }
-
-    #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Name<'_>, &Binding)> {
-        self.all.iter().map(|(_, binding)| {
-            (Name::new(self.db_of(binding.name.db), &binding.name.key), binding)
-        })
-    }
-
-    fn ended_of(&self, name: Name<'_>) -> impl Iterator<Item = (BindingId, &Binding, Monotonic)> {
-        let name = self.in_space(name);
-        self.alike(name).filter_map(move |id| {
-            let binding = self.all.get(id.0).filter(|binding| binding.name.as_name() == name)?;
-            Some((id, binding, *self.ended.get(&binding.ephemeral.connection)?))
-        })
-    }
-
-    /// The bindings of this lock, and of the very few others with the same hash.
-    fn alike(&self, name: Name<'_>) -> impl Iterator<Item = BindingId> {
-        let (db, hash) = self.place_of(name);
-        let all = (db, hash, BindingId(0))..=(db, hash, BindingId(usize::MAX));
-        self.names.range(all).map(|&(_, _, id)| id)
-    }
-
-    fn place_of(&self, Name { db, key }: Name<'_>) -> (i32, u64) {
-        (db, self.secret.hash_one(key))
-    }
-
-    fn grant(&self, Name { db, key }: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Grant {
-        (fence_number, self.secret.hash_one((db, key, owner.as_bytes())))
-    }
-
-    fn grant_of(&self, binding: &Binding) -> Grant {
-        self.grant(binding.name.as_name(), binding.owner.as_owner(), binding.fence_number)
-    }
-
-    /// Binds the hold again, as before, to a connection that ended at `since`: nothing is done about it now.
-    pub(super) fn put_off(&mut self, binding: Binding, since: Monotonic) {
-        let connection = binding.ephemeral.connection;
-        self.add(self.with_space(binding));
-        if self.ended.insert(connection, since).is_none() {
-            self.turns.push_back(connection);
+    ) -> Over {
+        let bindings = self.bindings.borrow();
+        if !bindings.has_ended() {
+            return Over::default();
         }
+        Over::new(bindings.over(name, host.monotonic()).collect())
     }
 
-    /// Nothing can be written before `until`, for any lock.
-    pub(super) fn wait(&mut self, until: Monotonic) {
-        self.not_before = Some(until);
-    }
-
-    /// Whether it is time to check whether a hold is still there.
-    fn has_look(&self, now: Moment) -> bool {
-        !self.doubts.is_empty() || self.looks.first().is_some_and(|&(look, _)| look <= now)
-    }
-
-    pub(super) fn take_look(&mut self, now: Moment) -> Option<Binding> {
-        let is_due = |&&(look, _): &&(Moment, BindingId)| look <= now;
-        let id = self.next_in_doubt().or_else(|| Some(self.looks.first().filter(is_due)?.1))?;
-        self.take(id).map(|binding| self.with_db(binding))
-    }
-
-    fn next_in_doubt(&mut self) -> Option<BindingId> {
-        while let Some(mut doubt) = self.doubts.first_entry() {
-            let db = *doubt.key();
-            let first = Bound::Included((db, 0, BindingId(0)));
-            let from = doubt.get().last.map_or(first, Bound::Excluded);
-            let next = self.names.range((from, Bound::Unbounded)).next();
-            if let Some(&place @ (_, _, id)) = next.filter(|place| place.0 == db) {
-                doubt.get_mut().last = Some(place);
-                return Some(id);
-            }
-            if doubt.get().again {
-                *doubt.get_mut() = Doubt::default();
-            } else {
-                doubt.remove();
+    fn drop_stale_bindings<H: Host<Client = C>>(&self, host: &H) {
+        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
+        while !budget.is_used_up(host, effort) {
+            let binding = self.bindings.borrow_mut().take_look(host.now());
+            let Some(binding) = binding else { return };
+            let name = binding.name.clone();
+            let Some(lock) = host.lock(name.as_name()) else { continue };
+            let proof = Proof::of(&binding.owner, binding.fence_number);
+            let (end, looked) = self.end_of(host, &lock, &proof);
+            effort.add(looked);
+            if let Some(end) = end {
+                let look = next_look(end, binding.since, host.now());
+                self.bindings.borrow_mut().keep(binding, look);
             }
         }
-        None
-    }
-
-    /// Binds the hold again: it is still there. Its connection may have ended since [`Bindings::take_look`] took it.
-    pub(super) fn keep(&mut self, binding: Binding, look: Moment) {
-        self.add(Binding { look, ..self.with_space(binding) });
-    }
-
-    /// Holds of this database (`None`: of all) may be gone. Takes one step for each database that has any.
-    pub(super) fn doubt(&mut self, db: Option<i32>) {
-        let db = db.map(|db| self.space(db));
-        let mut from = db.unwrap_or(i32::MIN);
-        while let Some(&(found, _, _)) = self.names.range((from, 0, BindingId(0))..).next()
-            && db.is_none_or(|db| db == found)
-        {
-            self.doubts
-                .entry(found)
-                .and_modify(|doubt| doubt.again = doubt.last.is_some())
-                .or_default();
-            let Some(next) = found.checked_add(1) else { return };
-            from = next;
-        }
-    }
-
-    /// The locks of two databases have changed places.
-    pub(super) fn swap(&mut self, one: i32, other: i32) {
-        let (of_one, of_other) = (self.space(one), self.space(other));
-        for (db, space) in [(one, of_other), (other, of_one)] {
-            self.spaces.retain(|(known, _)| *known != db);
-            if space != db {
-                self.spaces.push((db, space));
-            }
-        }
-    }
-
-    fn space(&self, db: i32) -> i32 {
-        self.spaces.iter().find(|(known, _)| *known == db).map_or(db, |&(_, space)| space)
-    }
-
-    fn in_space<'k>(&self, Name { db, key }: Name<'k>) -> Name<'k> {
-        Name { db: self.space(db), key }
-    }
-
-    fn with_space(&self, mut binding: Binding) -> Binding {
-        binding.name.db = self.space(binding.name.db);
-        binding
-    }
-
-    fn with_db(&self, mut binding: Binding) -> Binding {
-        binding.name.db = self.db_of(binding.name.db);
-        binding
-    }
-
-    fn db_of(&self, space: i32) -> i32 {
-        self.spaces.iter().find(|(_, known)| *known == space).map_or(space, |&(db, _)| db)
     }
 }
 
+/// A hold is looked at when its lease ends, and earlier once its age has doubled: it may have been deleted or
+/// overwritten. So a binding outlives its hold by no more than the hold has lasted, and clients that keep deleting
+/// their locks leave no crowd of bindings behind.
+fn next_look(end: Option<Deadline>, since: Moment, now: Moment) -> Moment {
+    let passed = now.millis_since(since).max(FIRST_LOOK_MILLIS);
+    end.map_or(now.plus_millis(passed.min(ENDLESS_MILLIS)), |end| {
+        end.first_moment_after().min(now.plus_millis(passed))
+    })
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_over_is_known_by_owner_and_fence() {
+        let holds = [("b", 2), ("a", 2), ("a", 1)];
+        let kept = |name: &str| KeptOwner::from(Owner::new(name.as_bytes()).unwrap());
+        let over = Over::new(holds.map(|(owner, fence)| (kept(owner), fence)).to_vec());
+        for (owner, fence) in holds {
+            assert!(over.has(owner.as_bytes(), fence), "{owner} {fence}");
+        }
+        for (owner, fence) in [("b", 1), ("a", 3), ("c", 2), ("", 2)] {
+            assert!(!over.has(owner.as_bytes(), fence), "{owner} {fence}");
+        }
+        assert!(!Over::default().has(b"a", 1));
+    }
+}

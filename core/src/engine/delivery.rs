@@ -1,18 +1,19 @@
 //! Whether a waiter learns of its grant, and what happens to a grant that was not delivered.
 
-use super::change::with_evicted;
 use super::effort::{Budget, Effort};
 use super::pending::PendingRelease;
+use super::unheard::Unheard;
 use super::{
     Announced, Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS,
     WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Outcome, Proof, Told, WaitKind,
-    Waiter, Write,
+    self, Checked, Deadline, Departed, Fence, Holders, KeptNames, KeptOwner, Moment, Monotonic,
+    Name, Outcome, Proof, Told, Ttl, WaitKind, Waiter, Write,
 };
 use crate::observe::WaitEnd;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 impl<C> Engine<C> {
     /// Tells a client that has left its queue how its wait ended. Returns the effort of telling subscribers.
@@ -100,7 +101,7 @@ impl<C> Engine<C> {
         }
         let lock = lock();
         let key = lock.open(Mode::Read);
-        let proof = proof_of(owner, fence_number);
+        let proof = Proof::of(owner, fence_number);
         let holders = self.holders_in(host, &key, &proof, now);
         holders.is_none_or(|holders| lock::check(&holders, &proof) == Checked::NotHolder)
     }
@@ -132,7 +133,7 @@ impl<C> Engine<C> {
         }
         let evicted = self.evicted_value(lock);
         let key = lock.open(Mode::Peek);
-        let stored = with_evicted(key.stored(), evicted.as_ref());
+        let stored = key.stored().or(evicted.as_ref());
         let effort = Effort::of_round(stored);
         let holders = self.with_fences(
             || host.monotonic(),
@@ -202,7 +203,7 @@ impl<C> Engine<C> {
                 return Effort::ROUND;
             }
         }
-        let proof = proof_of(&pending.owner, pending.fence.number());
+        let proof = Proof::of(&pending.owner, pending.fence.number());
         let (end, looked) = self.end_of(host, lock, &proof);
         if end.is_none() {
             return looked;
@@ -229,8 +230,89 @@ impl<C> Engine<C> {
         }
         effort
     }
-}
 
-pub(super) fn proof_of(owner: &KeptOwner, fence_number: u64) -> Proof<'_> {
-    Proof { owner: owner.as_owner(), fence: Some(fence_number) }
+    /// Keeps a grant that no subscriber received, and shortens the leases of its holds.
+    pub(super) fn keep_unheard<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        names: KeptNames,
+        owner: KeptOwner,
+        fence: Fence,
+        deadline: Deadline,
+        channel: &[u8],
+    ) {
+        for name in names.iter() {
+            self.shorten_unheard(host, name.as_name(), &owner, fence);
+        }
+        let left = deadline.millis().saturating_sub(host.now().millis());
+        let due = host.monotonic().plus_millis(left.min(host.window_millis()));
+        self.unheard.borrow_mut().add(Unheard {
+            names,
+            owner,
+            fence,
+            channel: channel.into(),
+            due,
+        });
+        self.changes_due();
+    }
+
+    /// Shortens the lease of one hold. The lock was handed on in this call, so the module may write it.
+    fn shorten_unheard<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        owner: &KeptOwner,
+        fence: Fence,
+    ) {
+        let (lock, now) = (host.beside(name), host.now());
+        let proof = Proof::of(owner, fence.number());
+        let mut key = lock.open(Mode::Write);
+        let Some(ttl) = Ttl::from_millis(host.window_millis()) else { return };
+        let Some(holders) = self.holders_in(host, &key, &proof, now) else { return };
+        let end = holders.own().and_then(|own| own.deadline);
+        if end.is_some_and(|end| end <= Deadline::after(now, ttl)) {
+            return;
+        }
+        let outcome = Outcome::Extend(lock::extend_one(&holders, &proof, ttl, now));
+        let write = outcome.write(&holders);
+        // If the server refuses, the lease ends later.
+        let _written = key.write(write);
+        self.with_queues(|queues| queues.remember(name, key.stored(), now));
+    }
+
+    /// Gives up the grants that nobody has claimed in time, and all places with the same channels, as many as fit in
+    /// one turn.
+    pub(super) fn give_up_unheard<H: Host<Client = C>>(&self, host: &H) {
+        let now = host.monotonic();
+        loop {
+            let due = self.unheard.borrow_mut().take_due(now);
+            let Some(Unheard { channel, .. }) = due else { break };
+            self.take_back_all_on(&channel, now);
+            self.unheard.borrow_mut().deaf.push(channel);
+        }
+        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
+        while !budget.is_used_up(host, effort) {
+            let Some(channel) = self.unheard.borrow().deaf.last().cloned() else { return };
+            self.changes_due();
+            match self.with_queues(|queues| queues.leave_by_channel(&channel)) {
+                Some(Departed { name, waiter }) => {
+                    effort.add(self.answer(host, name.as_name(), waiter, Answer::GaveUp));
+                    effort.add(Effort::ROUND);
+                }
+                None => drop(self.unheard.borrow_mut().deaf.pop()),
+            }
+        }
+    }
+
+    /// Takes back the other grants that were published on this channel.
+    fn take_back_all_on(&self, channel: &Rc<[u8]>, now: Monotonic) {
+        loop {
+            let other = self.unheard.borrow_mut().take_of(channel);
+            let Some(Unheard { names, owner, fence, .. }) = other else { return };
+            for name in names.iter() {
+                let (name, owner) = (name.clone(), owner.clone());
+                self.pending_releases.borrow_mut().add(PendingRelease { name, owner, fence }, now);
+            }
+        }
+    }
 }

@@ -184,7 +184,6 @@ impl<C> Engine<C> {
     /// Gives the lock to the waiters whose turn it is, one in each round.
     fn hand_on<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> Effort {
         let (budget, mut effort) = (Budget::of(host, host.slice()), Effort::default());
-        lock.prepare();
         self.open_and_put_back(host, lock);
         loop {
             let round = match self.round(host, lock, Others::NONE, host.clocks(), &mut effort) {
@@ -226,9 +225,6 @@ impl<C> Engine<C> {
         let limits = host.limits();
         let stored = key.stored();
         effort.add(Effort::of_round(stored));
-        if stored.may_be_granted(now.wall) {
-            lock.about_to_grant();
-        }
         let Settled { lost, turn } = self.with_fences(
             || now.monotonic,
             |fences| self.with_queues(|queues| queues.settle(name, stored, now, limits, fences)),
@@ -404,9 +400,6 @@ impl<C> Engine<C> {
             let key = lock.open(Mode::Write);
             let stored = key.stored();
             effort.add(Effort::of_round(stored));
-            if stored.may_be_granted(now) {
-                lock.about_to_grant();
-            }
             let holders =
                 self.consult(host, |fences| stored.holders(owner.as_owner(), now, fences));
             let standing = holders.map(|holders| Standing::new(&holders, 0, share, most));
@@ -466,7 +459,6 @@ impl<C> Engine<C> {
         for lost in lost {
             let event = self.with_observer(|observer| observer.note_lost(lock.name(), lost, now));
             if let Some(event) = event {
-                lock.note_loss(lost);
                 lock.publish(event);
             }
         }

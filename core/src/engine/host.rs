@@ -5,8 +5,8 @@
 
 use crate::command::Error;
 use crate::lock::{
-    Deadline, Fence, KeptNames, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name, Now,
-    Owner, Stored, Write,
+    Deadline, Fence, KeptNames, KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Now, Owner,
+    Room, Stored, WaitKind, WaiterId, Write,
 };
 use crate::observe::Event;
 
@@ -49,6 +49,22 @@ pub trait Host {
     fn window_millis(&self) -> u64 {
         1_000
     }
+
+    /// How many may wait in this way.
+    fn room(&self, kind: WaitKind) -> Room;
+
+    /// Whether the command being executed may block its client. In a transaction and in a script it may not.
+    fn may_block(&self) -> bool;
+
+    /// Blocks the client of the command being executed. A client that asked for a minted owner does not know its owner
+    /// yet.
+    fn block(&self, is_minted: bool) -> Result<Self::Client, Error>;
+
+    /// This waiter is queued from now on.
+    fn waits(&self, id: WaiterId);
+
+    /// The client whose command is being executed, to show. In a script it is of no connection.
+    fn client_id(&self) -> u64;
 
     /// The connection whose command is being executed. `None` where there is none, as in a script.
     fn connection(&self) -> Option<u64>;
@@ -102,19 +118,10 @@ pub trait Lock {
     /// Whether the module may write the key.
     fn may_write(&self, initiator: Initiator) -> Authority;
 
-    /// Learns what must be known before a key is opened in which a lock may be granted.
-    fn prepare(&self);
-
     fn open(&self, mode: Mode) -> Self::Key<'_>;
-
-    /// Called while the key is open, and the lock in it may be granted.
-    fn about_to_grant(&self);
 
     /// Publishes a keyspace event. No key is open.
     fn publish(&self, event: Event);
-
-    /// Hears why [`Event::Lost`] is about to be published. Only the simulation uses this.
-    fn note_loss(&self, _lost: &Lost) {}
 }
 
 /// An open key. Dropping it closes it.
@@ -132,6 +139,7 @@ pub enum Mode {
     Look,
     /// Like `Look`, but only to see whether one owner's hold is still there, whatever others hold.
     Peek,
+    /// The lock may be granted.
     Write,
 }
 

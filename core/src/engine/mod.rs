@@ -32,21 +32,17 @@
 mod bindings;
 mod change;
 mod delivery;
-mod disconnecting;
 mod effort;
 mod events;
-mod evicting;
 mod handoff;
 mod host;
 mod pending;
 #[cfg(test)]
 mod tests;
 mod unheard;
-mod waiting;
 
 pub use change::Done;
 pub use host::{Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
-pub use waiting::{NoRoom, Taken};
 
 use crate::lock::{
     Evicted, Fence, FenceClock, KeptNames, KeptOwner, Moment, Monotonic, Name, Now, Queues,

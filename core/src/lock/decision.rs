@@ -12,7 +12,7 @@ use super::fence::{Fence, FenceClock, Minted};
 use super::hold::{Grant, Hold, Proof};
 use super::holders::Holders;
 use super::lease::{Deadline, Moment, Ttl};
-use super::outcome::Outcome;
+use super::outcome::{Acquired, Extended, NotHolder, Outcome, Raised, Released};
 use super::owner::Owner;
 use super::share::Share;
 use super::wait::Wait;
@@ -104,27 +104,6 @@ pub enum Decision<'r> {
     NotExtended { at: usize, not_holder: NotHolder<'r> },
     /// A fence is raised; the request names one lock.
     Raised(Raised<'r>),
-}
-
-/// The outcome of an acquire for one of its locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Acquired<'r> {
-    /// The owner holds the lock from now on. `former` is the fence of the owner's hold that this grant replaces.
-    Granted { grant: Grant<'r>, former: Option<Fence>, company: Company },
-    /// The owner had the lock already: a retry, so the grant stays the same. `longer` is the new end of the lease if
-    /// the retry moved it, `share` is the share that was asked for.
-    Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
-    /// The owner does not hold the lock, and cannot be granted it now.
-    Refused(Owner<'r>),
-}
-
-/// Whether others held the lock when it was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Company {
-    Nobody,
-    /// Others held the lock, and still do.
-    Others,
 }
 
 /// Grants all of these locks to an owner, if it is admitted to each or holds it already.
@@ -252,47 +231,12 @@ fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Acquired<'
     Acquired::Again { owner, fence_number: own.fence_number(), longer, share }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Released<'r> {
-    /// This grant is over. A foreign lock has no fence.
-    Released {
-        fence: Option<Fence>,
-    },
-    NotHolder(NotHolder<'r>),
-}
-
-/// The proof matches no hold in force; nothing changes (L3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotHolder<'r> {
-    pub proof: Proof<'r>,
-    /// Whether somebody else holds the lock.
-    pub is_held: bool,
-}
-
-impl<'r> NotHolder<'r> {
-    const fn new(holders: &Holders<'_>, proof: &Proof<'r>) -> Self {
-        Self { proof: *proof, is_held: !holders.is_free() }
-    }
-}
-
 #[inline]
 pub fn release<'r>(holders: &Holders<'_>, proof: &Proof<'r>) -> Released<'r> {
     match holders.own() {
         Some(hold) if hold.matches(proof) => Released::Released { fence: hold.fence },
         _ => Released::NotHolder(NotHolder::new(holders, proof)),
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Extended<'r> {
-    /// The lease of this grant now ends at `deadline`, which may be earlier than before.
-    Until {
-        fence: Option<Fence>,
-        deadline: Deadline,
-    },
-    NotHolder(NotHolder<'r>),
 }
 
 /// A new end for the lease of one hold.
@@ -324,19 +268,6 @@ pub fn check(holders: &Holders<'_>, proof: &Proof<'_>) -> Checked {
         Some(hold) if hold.matches(proof) => Checked::Holds { fence_number: hold.fence_number() },
         _ => Checked::NotHolder,
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Raised<'r> {
-    /// The hold has this fence from now on.
-    To { owner: Owner<'r>, former: Fence, fence: Fence },
-    /// The hold's fence is no smaller already. A foreign lock has no fence, and gets none.
-    Already { fence_number: u64 },
-    /// The owner does not hold the lock; nothing changes (L3).
-    NotHolder,
-    /// No server's clock is wrong by this much, so nothing changes.
-    TooFarAhead,
 }
 
 #[cfg(test)]

@@ -7,11 +7,42 @@
 
 use super::digits::decimal;
 use super::fence::Fence;
-use super::hold::{Grant, Value};
+use super::hold::{Grant, Seen};
 use super::lease::{Deadline, Moment};
-use super::line::{self, Line};
+use super::line::{self, Line, Value};
+use super::owner::Owner;
 use super::share::Share;
 use std::ops::Range;
+
+/// The write to the key, which is also replicated and appended to the append-only file.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Write<'r> {
+    Keep,
+    /// This hold, in place of whatever the key holds.
+    Hold {
+        owner: Owner<'r>,
+        fence: Fence,
+        deadline: Option<Deadline>,
+        share: Share,
+    },
+    /// The value stays, the lease ends at this deadline.
+    Expire(Deadline),
+    /// One of several holds is changed, added or ended.
+    Edit(Edit<'r>),
+    /// What the key held before it was evicted.
+    Restore(&'r Seen),
+    Delete,
+}
+
+/// What a write changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    Nothing,
+    Lease,
+    /// The value, if the key held one.
+    Value,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Edit<'r> {
@@ -52,6 +83,16 @@ pub(super) enum Change {
 pub(super) struct Rewriting {
     pub(super) now: Moment,
     pub(super) limit: Option<Deadline>,
+}
+
+impl Write<'_> {
+    pub const fn changes(&self) -> Changed {
+        match self {
+            Self::Keep => Changed::Nothing,
+            Self::Expire(_) => Changed::Lease,
+            Self::Hold { .. } | Self::Edit(_) | Self::Restore(_) | Self::Delete => Changed::Value,
+        }
+    }
 }
 
 /// Bytes to be written over a part of the value.

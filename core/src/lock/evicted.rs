@@ -8,11 +8,10 @@
 //! put back at once, and then one per millisecond; the others stay here. The server moves slots without what is kept
 //! here, so all of it is put back when such a move begins: see [`Evicted::hurry`].
 
-use super::hold::Stored;
+use super::hold::{Seen, Stored};
 use super::holders::newest_fence;
 use super::lease::{Deadline, Moment};
 use super::name::{KeptName, Name};
-use super::queue::Seen;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

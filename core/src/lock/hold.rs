@@ -11,16 +11,11 @@
 //! older client's `SET key value NX PX ttl`. Its holder is the owner equal to the whole value, and it has no fence. So
 //! old and new clients exclude each other.
 
-use super::digits::{decimal, eight_digits};
-use super::fence::{Fence, FenceClock};
-use super::holders::{Holders, Holds, newest_fence};
+use super::digits::eight_digits;
+use super::fence::Fence;
 use super::lease::{Deadline, Moment};
-use super::line;
-use super::owner::Owner;
+use super::owner::{KeptOwner, Owner};
 use super::share::Share;
-
-/// No older client's lock has a longer value.
-const LONGEST_FOREIGN: usize = 8_192;
 
 /// One act of giving a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,34 +89,11 @@ pub enum Stored<'v> {
 pub struct NotALock;
 
 impl<'v> Stored<'v> {
-    /// The holders of the lock, as this owner sees them. The fence clock learns the fences of the value, so that no
-    /// look at a value misses them.
-    #[inline]
-    pub fn holders(
-        self,
-        asker: Owner<'_>,
-        now: Moment,
-        fences: &mut FenceClock,
-    ) -> Result<Holders<'v>, NotALock> {
-        match self {
-            Self::Nothing => Ok(Holders::NOBODY),
-            Self::OtherType => Err(NotALock),
-            Self::Text { value, deadline } => {
-                Ok(Holders::read(value, deadline, asker, now, fences))
-            }
-        }
-    }
-
-    /// The holds in force, oldest first. The fence clock learns their fences, too.
-    pub fn holds(self, now: Moment, fences: &mut FenceClock) -> Result<Holds<'v>, NotALock> {
-        match self {
-            Self::Nothing => Ok(Holds::NONE),
-            Self::OtherType => Err(NotALock),
-            Self::Text { value, deadline } => {
-                let (holds, newest) = Holds::read(value, deadline, now);
-                learn(value, newest, now, fences);
-                Ok(holds)
-            }
+    /// What the key holds; or, if the key was evicted, the value that the module is about to put back.
+    pub fn or(self, evicted: Option<&'v Seen>) -> Self {
+        match (self, evicted) {
+            (Self::Nothing, Some(evicted)) => evicted.as_stored(),
+            (stored, _) => stored,
         }
     }
 
@@ -133,30 +105,18 @@ impl<'v> Stored<'v> {
             Self::Text { deadline, .. } => deadline.is_some_and(|end| end.has_passed(now)),
         }
     }
+}
 
-    /// Whether the lock may be granted, judged without reading the holds: nobody holds it, or its holders may tolerate
-    /// others.
-    pub fn may_be_granted(self, now: Moment) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::OtherType => false,
-            Self::Text { value, deadline } => {
-                Holders::may_be_several(value)
-                    || deadline.is_some_and(|deadline| deadline.has_passed(now))
-            }
-        }
-    }
+/// A value and its expiry, as a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub value: Box<[u8]>,
+    pub deadline: Option<Deadline>,
+}
 
-    /// The text as it is, to be kept and compared. `None` for a long text that is not a list of holds: no client locks
-    /// with such a text, and keeping it would copy other programs' data each time that they change it.
-    pub fn seen(self) -> Option<(&'v [u8], Option<Deadline>)> {
-        match self {
-            Self::Text { value, deadline } => {
-                let is_kept = value.len() <= LONGEST_FOREIGN || Holders::may_be_several(value);
-                is_kept.then_some((value, deadline))
-            }
-            Self::Nothing | Self::OtherType => None,
-        }
+impl Seen {
+    pub fn as_stored(&self) -> Stored<'_> {
+        Stored::Text { value: &self.value, deadline: self.deadline }
     }
 }
 
@@ -168,74 +128,10 @@ pub struct Proof<'r> {
     pub fence: Option<u64>,
 }
 
-/// Teaches the fence clock the fences of a value.
-pub fn learn_from(value: &[u8], now: Moment, fences: &mut FenceClock) {
-    learn(value, newest_fence(value), now, fences);
-}
-
-/// If the newest fence is not credible, the others are learned one by one: it must not hide them.
-pub(super) fn learn(value: &[u8], newest: Option<Fence>, now: Moment, fences: &mut FenceClock) {
-    let Some(newest) = newest else { return };
-    fences.observe(newest, now);
-    if !FenceClock::is_credible(newest, now) {
-        let others = Holds::all(value).filter_map(|hold| hold.fence);
-        others.filter(|fence| *fence != newest).for_each(|fence| fences.observe(fence, now));
-    }
-}
-
-/// The value of a grant, without a heap allocation.
-pub struct Value {
-    bytes: [u8; Self::LONGEST],
-    len: usize,
-}
-
-impl Value {
-    const LONGEST: usize = line::LONGEST;
-
-    /// Every value that the module writes has at least this length.
-    pub const SHORTEST: usize = Fence::DIGITS + 2;
-
-    const EMPTY: Self = Self { bytes: [0; Self::LONGEST], len: 0 };
-
-    /// The value of an exclusive hold.
-    pub fn new(fence: Fence, owner: Owner<'_>) -> Self {
-        let mut value = Self::EMPTY;
-        value.append(&decimal::<{ Fence::DIGITS }>(fence.number()));
-        value.append(b":");
-        value.append(owner.as_bytes());
-        value
-    }
-
-    /// The value of a hold that has no other beside it yet. A key without an expiry gives a hold without an end.
-    pub fn of_hold(
-        fence: Fence,
-        owner: Owner<'_>,
-        deadline: Option<Deadline>,
-        share: Share,
-    ) -> Self {
-        if share == Share::EXCLUSIVE {
-            return Self::new(fence, owner);
-        }
-        let deadline = deadline.unwrap_or(Deadline::from_millis(line::LATEST));
-        Self::of_line(&Grant { owner, fence, deadline, share })
-    }
-
-    pub(super) fn of_line(grant: &Grant<'_>) -> Self {
-        let mut value = Self::EMPTY;
-        line::write(grant, |part| value.append(part));
-        value
-    }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-
-    fn append(&mut self, part: &[u8]) {
-        let end = self.len.saturating_add(part.len());
-        if let Some(room) = self.bytes.get_mut(self.len..end) {
-            room.copy_from_slice(part);
-            self.len = end;
-        }
+impl<'r> Proof<'r> {
+    /// The proof of one grant.
+    pub fn of(owner: &'r KeptOwner, fence_number: u64) -> Self {
+        Self { owner: owner.as_owner(), fence: Some(fence_number) }
     }
 }
 
@@ -251,6 +147,7 @@ fn split(value: &[u8]) -> Option<(Fence, Owner<'_>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::{FenceClock, Value, learn_from};
     use proptest::prelude::*;
 
     fn read(value: &[u8]) -> Hold<'_> {

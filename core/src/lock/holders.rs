@@ -4,13 +4,11 @@
 //! writes lines, the value is not a list of holds: it is a foreign lock, and the whole value is its owner. So nobody is
 //! let in beside a hold whose line was torn.
 
-use super::decision::Company;
-use super::edit::{Change, Clearing, Edit, Over, Rewriting};
+use super::edit::{Change, Clearing, Edit, Over, Rewriting, Write};
 use super::fence::{Fence, FenceClock};
-use super::hold::{Grant, Hold, learn};
+use super::hold::{Grant, Hold, NotALock, Stored};
 use super::lease::{Deadline, Moment};
 use super::line::{self, Digits, Line, Tolerance};
-use super::outcome::Write;
 use super::owner::Owner;
 use super::share::Share;
 
@@ -19,6 +17,9 @@ const DEAD_BYTES_LEFT: u32 = 256;
 
 /// How many holds that ran out are ended in their place at once. If there are more, rewriting the value is quicker.
 const MOST_ENDED: u32 = 64;
+
+/// No older client's lock has a longer value.
+const LONGEST_FOREIGN: usize = 8_192;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Holders<'v> {
@@ -29,6 +30,14 @@ pub struct Holders<'v> {
     /// The smallest share of the others.
     tolerance: Share,
     lines: Option<Lines>,
+}
+
+/// Whether others held the lock when it was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    Nobody,
+    /// Others held the lock, and still do.
+    Others,
 }
 
 /// What is known of a value that has a line for each hold.
@@ -234,6 +243,64 @@ impl Lines {
     }
 }
 
+impl<'v> Stored<'v> {
+    /// The holders of the lock, as this owner sees them. The fence clock learns the fences of the value, so that no
+    /// look at a value misses them.
+    #[inline]
+    pub fn holders(
+        self,
+        asker: Owner<'_>,
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Holders<'v>, NotALock> {
+        match self {
+            Self::Nothing => Ok(Holders::NOBODY),
+            Self::OtherType => Err(NotALock),
+            Self::Text { value, deadline } => {
+                Ok(Holders::read(value, deadline, asker, now, fences))
+            }
+        }
+    }
+
+    /// The holds in force, oldest first. The fence clock learns their fences, too.
+    pub fn holds(self, now: Moment, fences: &mut FenceClock) -> Result<Holds<'v>, NotALock> {
+        match self {
+            Self::Nothing => Ok(Holds::NONE),
+            Self::OtherType => Err(NotALock),
+            Self::Text { value, deadline } => {
+                let (holds, newest) = Holds::read(value, deadline, now);
+                learn(value, newest, now, fences);
+                Ok(holds)
+            }
+        }
+    }
+
+    /// Whether the lock may be granted, judged without reading the holds: nobody holds it, or its holders may tolerate
+    /// others.
+    pub fn may_be_granted(self, now: Moment) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::OtherType => false,
+            Self::Text { value, deadline } => {
+                Holders::may_be_several(value)
+                    || deadline.is_some_and(|deadline| deadline.has_passed(now))
+            }
+        }
+    }
+
+    /// The text as it is, to be kept and compared. `None` for a long text that is not a list of holds: no client locks
+    /// with such a text, and keeping it would copy other programs' data each time that they change it.
+    pub fn seen(self) -> Option<(&'v [u8], Option<Deadline>)> {
+        match self {
+            Self::Text { value, deadline } => {
+                let is_kept = value.len() <= LONGEST_FOREIGN || Holders::may_be_several(value);
+                is_kept.then_some((value, deadline))
+            }
+            Self::Nothing | Self::OtherType => None,
+        }
+    }
+}
+
 /// The result of reading every line once.
 struct Survey<'v> {
     newest: Digits,
@@ -419,6 +486,21 @@ fn newest_of_lines(value: &[u8]) -> Option<Digits> {
         (newest, rest) = (newest.max(Some(line.fence)), behind);
     }
     newest
+}
+
+/// Teaches the fence clock the fences of a value.
+pub fn learn_from(value: &[u8], now: Moment, fences: &mut FenceClock) {
+    learn(value, newest_fence(value), now, fences);
+}
+
+/// If the newest fence is not credible, the others are learned one by one: it must not hide them.
+pub(super) fn learn(value: &[u8], newest: Option<Fence>, now: Moment, fences: &mut FenceClock) {
+    let Some(newest) = newest else { return };
+    fences.observe(newest, now);
+    if !FenceClock::is_credible(newest, now) {
+        let others = Holds::all(value).filter_map(|hold| hold.fence);
+        others.filter(|fence| *fence != newest).for_each(|fence| fences.observe(fence, now));
+    }
 }
 
 #[cfg(test)]

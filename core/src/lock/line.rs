@@ -256,6 +256,60 @@ fn put<const LEN: usize>(bytes: &mut [u8], at: usize, part: &[u8; LEN]) {
     }
 }
 
+/// The value of a grant, without a heap allocation.
+pub struct Value {
+    bytes: [u8; LONGEST],
+    len: usize,
+}
+
+impl Value {
+    /// Every value that the module writes has at least this length.
+    pub const SHORTEST: usize = Fence::DIGITS + 2;
+
+    const EMPTY: Self = Self { bytes: [0; LONGEST], len: 0 };
+
+    /// The value of an exclusive hold.
+    pub fn new(fence: Fence, owner: Owner<'_>) -> Self {
+        let mut value = Self::EMPTY;
+        value.append(&decimal::<{ Fence::DIGITS }>(fence.number()));
+        value.append(b":");
+        value.append(owner.as_bytes());
+        value
+    }
+
+    /// The value of a hold that has no other beside it yet. A key without an expiry gives a hold without an end.
+    pub fn of_hold(
+        fence: Fence,
+        owner: Owner<'_>,
+        deadline: Option<Deadline>,
+        share: Share,
+    ) -> Self {
+        if share == Share::EXCLUSIVE {
+            return Self::new(fence, owner);
+        }
+        let deadline = deadline.unwrap_or(Deadline::from_millis(LATEST));
+        Self::of_line(&Grant { owner, fence, deadline, share })
+    }
+
+    pub(super) fn of_line(grant: &Grant<'_>) -> Self {
+        let mut value = Self::EMPTY;
+        write(grant, |part| value.append(part));
+        value
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    fn append(&mut self, part: &[u8]) {
+        let end = self.len.saturating_add(part.len());
+        if let Some(room) = self.bytes.get_mut(self.len..end) {
+            room.copy_from_slice(part);
+            self.len = end;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

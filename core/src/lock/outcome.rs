@@ -1,12 +1,11 @@
 //! The outcome of a request. The reply, the write, the counters, the events and the log are all made from it.
 
-use super::decision::{Acquired, Extended, Raised, Released};
-use super::edit::Edit;
+use super::edit::Write;
 use super::fence::Fence;
-use super::holders::Holders;
+use super::hold::{Grant, Proof};
+use super::holders::{Company, Holders};
 use super::lease::Deadline;
 use super::owner::Owner;
-use super::queue::Seen;
 use super::share::Share;
 
 /// What a request did to one of the locks that it names.
@@ -19,34 +18,65 @@ pub enum Outcome<'r> {
     Raise(Raised<'r>),
 }
 
-/// The write to the key, which is also replicated and appended to the append-only file.
-#[derive(Debug, PartialEq, Eq)]
+/// The outcome of an acquire for one of its locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Write<'r> {
-    Keep,
-    /// This hold, in place of whatever the key holds.
-    Hold {
-        owner: Owner<'r>,
-        fence: Fence,
-        deadline: Option<Deadline>,
-        share: Share,
-    },
-    /// The value stays, the lease ends at this deadline.
-    Expire(Deadline),
-    /// One of several holds is changed, added or ended.
-    Edit(Edit<'r>),
-    /// What the key held before it was evicted.
-    Restore(&'r Seen),
-    Delete,
+pub enum Acquired<'r> {
+    /// The owner holds the lock from now on. `former` is the fence of the owner's hold that this grant replaces.
+    Granted { grant: Grant<'r>, former: Option<Fence>, company: Company },
+    /// The owner had the lock already: a retry, so the grant stays the same. `longer` is the new end of the lease if
+    /// the retry moved it, `share` is the share that was asked for.
+    Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
+    /// The owner does not hold the lock, and cannot be granted it now.
+    Refused(Owner<'r>),
 }
 
-/// What a write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
-    Nothing,
-    Lease,
-    /// The value, if the key held one.
-    Value,
+#[must_use]
+pub enum Released<'r> {
+    /// This grant is over. A foreign lock has no fence.
+    Released {
+        fence: Option<Fence>,
+    },
+    NotHolder(NotHolder<'r>),
+}
+
+/// The proof matches no hold in force; nothing changes (L3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotHolder<'r> {
+    pub proof: Proof<'r>,
+    /// Whether somebody else holds the lock.
+    pub is_held: bool,
+}
+
+impl<'r> NotHolder<'r> {
+    pub(super) const fn new(holders: &Holders<'_>, proof: &Proof<'r>) -> Self {
+        Self { proof: *proof, is_held: !holders.is_free() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Extended<'r> {
+    /// The lease of this grant now ends at `deadline`, which may be earlier than before.
+    Until {
+        fence: Option<Fence>,
+        deadline: Deadline,
+    },
+    NotHolder(NotHolder<'r>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Raised<'r> {
+    /// The hold has this fence from now on.
+    To { owner: Owner<'r>, former: Fence, fence: Fence },
+    /// The hold's fence is no smaller already. A foreign lock has no fence, and gets none.
+    Already { fence_number: u64 },
+    /// The owner does not hold the lock; nothing changes (L3).
+    NotHolder,
+    /// No server's clock is wrong by this much, so nothing changes.
+    TooFarAhead,
 }
 
 impl<'r> Outcome<'r> {
@@ -80,16 +110,6 @@ impl<'r> Outcome<'r> {
             | Self::Acquire(Acquired::Granted { former: fence, .. }) => fence.map(Fence::number),
             Self::Raise(Raised::To { former, .. }) => Some(former.number()),
             _ => None,
-        }
-    }
-}
-
-impl Write<'_> {
-    pub const fn changes(&self) -> Changed {
-        match self {
-            Self::Keep => Changed::Nothing,
-            Self::Expire(_) => Changed::Lease,
-            Self::Hold { .. } | Self::Edit(_) | Self::Restore(_) | Self::Delete => Changed::Value,
         }
     }
 }

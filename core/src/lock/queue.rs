@@ -32,26 +32,21 @@
 
 mod channels;
 mod contended;
-mod joining;
-mod leaving;
 mod looks;
 mod marking;
 mod names;
 mod outcome;
-mod owners;
-mod patience;
 mod places;
 mod rechecks;
-mod room;
-mod turn;
+mod waiters;
 
 use super::ephemeral::Ephemeral;
 use super::fence::FenceClock;
-use super::hold::Stored;
+use super::hold::{Seen, Stored};
 use super::lease::{Deadline, Moment, Monotonic, Now, Ttl};
 use super::limits::Limits;
-use super::name::Name;
-use super::owner::KeptOwner;
+use super::name::{Name, Names};
+use super::owner::{KeptOwner, Owner};
 use super::share::Share;
 use super::wait::{Told, WaitKind};
 use channels::Channels;
@@ -63,11 +58,9 @@ use places::Places;
 use rechecks::Rechecks;
 use slab::Slab;
 use std::collections::BTreeSet;
-use turn::Found;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
-pub use outcome::{Departed, Joined, Look, Lost, LostBy, Renewed, Seen, Settled, Turn};
-pub use room::Room;
+pub use outcome::{Departed, Joined, Look, Lost, LostBy, Renewed, Settled, Turn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaiterId(usize);
@@ -472,6 +465,134 @@ impl<C> Queues<C> {
         if let Some(queue) = self.queues.get_mut(id.0) {
             change(queue);
         }
+    }
+}
+
+/// The result of looking for the waiter whose turn it is.
+enum Found<'v> {
+    TurnOf(Turn<'v>),
+    /// The holders keep the lock, at least until `may_change`. Or the first waiter waits for other locks, too, and is
+    /// not first in their queues.
+    Held {
+        may_change: Option<Moment>,
+    },
+    /// Nothing is granted before this moment.
+    Quarantined {
+        end: Moment,
+    },
+    NotALock,
+}
+
+impl<C> Queues<C> {
+    /// Finds the waiter whose turn it is. That is the head, if it is admitted. Or it is a waiter that holds the lock
+    /// already, as when the value was written by hand: the head, or a waiter in any place that holds the lock alone.
+    fn turn<'v>(
+        &self,
+        id: QueueId,
+        stored: Stored<'v>,
+        now: Moment,
+        limits: Limits,
+        fences: &mut FenceClock,
+    ) -> Found<'v> {
+        let head = self.queues.get(id.0).and_then(|queue| queue.head);
+        let Some((waiter, waiting)) = head.and_then(|head| self.waiting_at(head)) else {
+            return Found::NotALock;
+        };
+        let holders_for = |waiter: &Waiter<C>, fences: &mut FenceClock| {
+            stored.holders(waiter.owner.as_owner(), now, fences)
+        };
+        let Ok(holders) = holders_for(&waiting.waiter, fences) else { return Found::NotALock };
+        let is_for_one = waiting.places.is_one();
+        if is_for_one && holders.own().is_some() {
+            return Found::TurnOf(Turn { waiter, holders, is_for_several: false });
+        }
+        if let Some(waiter) = holders.sole().and_then(|hold| self.waiting_as(id, hold.owner))
+            && let Some(waiting) = self.waiters.get(waiter.0)
+            && waiting.places.is_one()
+            && let Ok(holders) = holders_for(&waiting.waiter, fences)
+        {
+            return Found::TurnOf(Turn { waiter, holders, is_for_several: false });
+        }
+        let may_change = holders.next_end().map(Deadline::first_moment_after);
+        if !holders.admit(waiting.waiter.share, limits.max_holders) {
+            return Found::Held { may_change };
+        }
+        if !is_for_one && !self.is_first_everywhere(waiting) {
+            return Found::Held { may_change };
+        }
+        match fences.quarantine_ends(now) {
+            None => Found::TurnOf(Turn { waiter, holders, is_for_several: !is_for_one }),
+            Some(end) if holders.is_free() => Found::Quarantined { end },
+            Some(end) => Found::Held { may_change: may_change.into_iter().chain([end]).min() },
+        }
+    }
+}
+
+/// The limits for one kind of waiter.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// The most clients that wait on a connection.
+    pub connections: usize,
+    /// `connections` is a share of the connections that the server accepts.
+    pub is_share_of_all: bool,
+    /// The most places, for all locks together and for each.
+    pub for_all: usize,
+    pub per_lock: usize,
+}
+
+#[cfg(test)]
+impl Room {
+    pub const UNLIMITED: Self = Self {
+        connections: usize::MAX,
+        is_share_of_all: false,
+        for_all: usize::MAX,
+        per_lock: usize::MAX,
+    };
+}
+
+impl<C> Queues<C> {
+    /// How many clients wait on a connection, for whatever locks.
+    pub const fn blocked(&self) -> usize {
+        self.blocked
+    }
+
+    /// How many places the waiters of this kind have: one for each lock that each waits for. A place takes memory, and
+    /// makes a lock contended.
+    pub const fn places(&self, kind: WaitKind) -> usize {
+        match kind {
+            WaitKind::Ticket => self.tickets,
+            WaitKind::Blocked => self.blocked_places,
+        }
+    }
+
+    /// How many waiters of this kind wait for this lock.
+    pub fn waiting_for(&self, name: Name<'_>, kind: WaitKind) -> usize {
+        self.queue_named(name).map_or(0, |(_, queue)| match kind {
+            WaitKind::Ticket => queue.tickets,
+            WaitKind::Blocked => queue.length.saturating_sub(queue.tickets),
+        })
+    }
+
+    /// Whether `owner` may wait for these locks without exceeding a limit. An owner that waits for the same locks
+    /// already, in the same way, takes its own places.
+    pub fn has_room<'n>(
+        &self,
+        names: impl Into<Names<'n>>,
+        owner: Owner<'_>,
+        kind: WaitKind,
+        room: Room,
+    ) -> bool {
+        let names = names.into();
+        let former = self.id_of(names.first).and_then(|id| self.waiting_as(id, owner.as_bytes()));
+        let has_places = |former| {
+            self.waiter(former).is_some_and(|waiter| waiter.told.kind() == kind)
+                && self.is_for(former, names)
+        };
+        let has_connection = kind == WaitKind::Ticket || self.blocked < room.connections;
+        former.is_some_and(has_places)
+            || has_connection
+                && self.places(kind).saturating_add(names.count()) <= room.for_all
+                && names.iter().all(|name| self.waiting_for(name, kind) < room.per_lock)
     }
 }
 

@@ -13,6 +13,23 @@ pub enum Wait<'r> {
     Ticket(Ticket<'r>),
 }
 
+impl Wait<'_> {
+    pub const fn kind(&self) -> WaitKind {
+        match self {
+            Self::Block(_) => WaitKind::Blocked,
+            Self::Ticket(_) => WaitKind::Ticket,
+        }
+    }
+
+    /// When the owner gives up its place, if it asks now. `None` if it waits without limit.
+    pub fn gives_up(&self, now: Monotonic) -> Option<Monotonic> {
+        match self {
+            Self::Block(patience) => patience.ends(now),
+            Self::Ticket(ticket) => Some(ticket.ends(now)),
+        }
+    }
+}
+
 /// A place in a queue that no connection is parked for. The owner alone identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket<'r> {

@@ -47,6 +47,9 @@ pub struct Observer {
     /// The last fence that was issued ahead of the clock, or by another server. This fence and earlier ones do not
     /// tell the time of their grants.
     untimely: u64,
+    /// The last hold that was noted as lost. The simulation compares it with what it knows.
+    #[cfg(test)]
+    pub last_lost: Option<Lost>,
 }
 
 /// How a lock was granted.
@@ -98,6 +101,8 @@ impl Observer {
             restored_noted: None,
             disconnected_noted: None,
             untimely: 0,
+            #[cfg(test)]
+            last_lost: None,
         }
     }
 
@@ -168,6 +173,8 @@ impl Observer {
         if fence.is_none() && *by != LostBy::RunningOut {
             return None;
         }
+        #[cfg(test)]
+        self.last_lost.replace(lost.clone());
         match by {
             LostBy::RunningOut => self.expired_with_waiters(name, *fence),
             LostBy::Deletion => self.deleted(name, owner, *deadline, now),

@@ -13,8 +13,8 @@ use super::world::{Role, Server, State};
 use crate::command::Error;
 use crate::engine::{Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::lock::{
-    Deadline, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name, Owner, Stored, Ttl,
-    Value, WaitKind, Write,
+    Deadline, KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner, Room, Stored, Ttl,
+    Value, WaitKind, WaiterId, Write,
 };
 use crate::observe::Event;
 
@@ -50,6 +50,30 @@ impl Host for Server {
 
     fn window_millis(&self) -> u64 {
         self.state.borrow().model.window_millis
+    }
+
+    fn room(&self, kind: WaitKind) -> Room {
+        self.state.borrow().model.room(kind)
+    }
+
+    fn may_block(&self) -> bool {
+        self.state.borrow().may_block
+    }
+
+    fn block(&self, _is_minted: bool) -> Result<Client, Error> {
+        Ok(self.state.borrow().asking.expect("a request that is ready to wait"))
+    }
+
+    fn waits(&self, id: WaiterId) {
+        let is_blocked = self.engine.with_queues(|queues| {
+            queues.waiter(id).is_some_and(|waiter| waiter.told.kind() == WaitKind::Blocked)
+        });
+        let state = &mut *self.state.borrow_mut();
+        state.parked.extend(state.asking.filter(|_| is_blocked).map(|client| (client, id)));
+    }
+
+    fn client_id(&self) -> u64 {
+        self.state.borrow().asking.expect("a request that is ready to wait").into()
     }
 
     fn connection(&self) -> Option<u64> {
@@ -162,8 +186,6 @@ impl Lock for At<'_> {
         authority
     }
 
-    fn prepare(&self) {}
-
     fn open(&self, mode: Mode) -> Opened<'_> {
         self.server.remove_if_expired(self.name);
         let state = &mut *self.server.state.borrow_mut();
@@ -197,19 +219,18 @@ impl Lock for At<'_> {
         Opened { server: self.server, name: self.name, content }
     }
 
-    fn about_to_grant(&self) {}
-
     fn publish(&self, event: Event) {
         let state = &mut *self.server.state.borrow_mut();
         assert!(!state.is_open, "an event is published while a key is open");
         let left = &state.half;
         assert!(left.is_empty(), "{event:?} is published before {left:?} are written");
+        // It is noted only if somebody waited for the lock.
+        let lost = self.server.engine.with_observer(|observer| observer.last_lost.take());
+        if let Some(lost) = lost {
+            assert_eq!(event, Event::Lost);
+            state.history.lost(self.name, &lost, &state.keys, state.now());
+        }
         state.history.published(self.name, event);
-    }
-
-    fn note_loss(&self, lost: &Lost) {
-        let state = self.server.state.borrow();
-        state.history.lost(self.name, lost, &state.keys, state.now());
     }
 }
 

@@ -1,6 +1,6 @@
 //! The locks that a request names, and the names of owners.
 
-use crate::lock::{Name, Names as EngineNames};
+use crate::lock::Name;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -46,15 +46,6 @@ impl Names {
     /// Whether these are the same locks, in any order.
     pub(super) fn are(&self, others: &[LockName]) -> bool {
         self.len() == others.len() && self.iter().all(|name| others.contains(name))
-    }
-
-    /// The keys after the first, as the engine knows them.
-    pub(super) fn also(&self) -> Vec<&'static [u8]> {
-        self[1..].iter().map(|name| name.1.as_bytes()).collect()
-    }
-
-    pub(super) fn for_the_engine<'a>(&self, also: &'a [&'static [u8]]) -> EngineNames<'a> {
-        EngineNames { first: lock(self[0]), also }
     }
 }
 

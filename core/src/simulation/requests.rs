@@ -7,11 +7,9 @@ use super::names::{LockName, Names, lock, lock_name, owner_named};
 use super::schedule::EVERYTHING;
 use super::world::{Role, Server, State};
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
-use crate::engine::{Done, Lock, Taken, WaiterGrant};
-use crate::lock::{
-    Decision, Ephemeral, FenceClock, Grace, Holders, Moment, Owner, Renewed, Standing,
-    TicketRequest, Told, Wait, WaitKind, Waiter, Wanted,
-};
+use crate::engine::{Done, Lock, WaiterGrant};
+use crate::lock::{Decision, FenceClock, Grace, Holders, Moment, Owner, Standing, Wanted};
+use std::cell::Cell;
 
 /// A request of `LOCK.ACQUIRE`.
 #[derive(Clone, Copy, Debug)]
@@ -42,16 +40,6 @@ pub(super) enum Requested {
     Raise(&'static str),
 }
 
-/// How a request that was ready to wait began.
-enum Begun {
-    Blocked,
-    /// The owner has a ticket.
-    Queued,
-    /// The owner had a ticket, and its turn came at once, or it was sent away.
-    Over,
-    Refused,
-}
-
 /// A request that the model watches: the model decides at the same moment.
 struct Watched<'s, R, M> {
     request: &'s R,
@@ -68,6 +56,10 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
 
     fn owner(&self) -> Result<Owner<'_>, Error> {
         self.request.owner()
+    }
+
+    fn wanted(&self) -> Option<Wanted<'_>> {
+        self.request.wanted()
     }
 
     fn grace(&self) -> Option<Grace> {
@@ -168,35 +160,30 @@ impl Server {
         let page =
             acquire::Request::parse(&words, &LIMITS, || *b"00000000-0000-4000-8000-000000000000")
                 .expect("a good request");
+        let waits = Cell::new(waits);
         let watched = Watched {
             request: &page,
             requested: Requested::Acquire(asked),
             names,
             server: self,
-            model: |model: &mut Model, now| model.acquire(client, asked, waits, now),
+            // A ticket whose turn has come at once is asked for once more.
+            model: |model: &mut Model, now| model.acquire(client, asked, waits.take(), now),
         };
+        self.state.borrow_mut().asking = Some(client);
         let done = self.commands(client, &watched);
         self.state.borrow_mut().connection = None;
-        match done {
-            Some(Done { decision: decision @ Decision::Wait(wait), .. }) => {
-                let begun = self.wait(client, &names, &page, wait);
-                self.state.borrow_mut().assert_settled();
-                match begun {
-                    Begun::Blocked | Begun::Refused => {}
-                    Begun::Queued => {
-                        self.hears(client, &names, page.reply(&decision).expect("a reply"));
-                        self.state.borrow_mut().model.answer(client, Reply::Nil);
-                    }
-                    Begun::Over => self.acquire(client, Request { waits: None, ..request }),
-                }
+        let Some(done) = done else { return };
+        let Some(reply) = page.reply(&done.decision).expect("a reply") else { return };
+        if matches!(done.decision, Decision::Wait(_)) {
+            let model = &mut self.state.borrow_mut().model;
+            // If the ticket is over, the model has answered already.
+            if model.waiter_of(client).is_some() {
+                model.answer(client, Reply::Nil);
             }
-            Some(done) => {
-                self.state.borrow_mut().tally.requested(&done, &names);
-                let reply = page.reply(&done.decision).expect("a reply");
-                self.hears(client, &names, reply);
-            }
-            None => {}
+        } else {
+            self.state.borrow_mut().tally.requested(&done, &names);
         }
+        self.hears(client, &names, reply);
     }
 
     /// The connection of this request, and the grace that it asks for.
@@ -207,84 +194,6 @@ impl Server {
         state.connection = Some(connection);
         state.connection_of.insert(client, connection);
         Some((connection, grace))
-    }
-
-    fn wait(
-        &self,
-        client: Client,
-        names: &Names,
-        page: &acquire::Request<'_>,
-        wait: Wait<'_>,
-    ) -> Begun {
-        let (also, places) = (names.also(), self.places(names));
-        let engine_names = names.for_the_engine(&also);
-        let wanted = page.wanted().expect("a good request");
-        let ephemeral = page.grace().map(|grace| {
-            let connection = self.state.borrow().connection_of[&client];
-            Ephemeral { connection, grace }
-        });
-        let patience = match wait {
-            Wait::Block(patience) => patience,
-            Wait::Ticket(ticket) => {
-                let request = TicketRequest { ticket, client: client.into(), ephemeral };
-                return self.take_ticket(client, names, &wanted, &request);
-            }
-        };
-        let Wanted { owner, ttl, share } = wanted;
-        let (room, since) = {
-            let state = self.state.borrow();
-            (state.model.room(WaitKind::Blocked), state.monotonic())
-        };
-        let found = self.engine.has_room(self, engine_names, owner, WaitKind::Blocked, room);
-        if found.is_err() {
-            return self.has_no_room(client);
-        }
-        let waiter = Waiter {
-            owner: owner.into(),
-            ttl,
-            share,
-            since,
-            gives_up: patience.ends(since),
-            ephemeral,
-            told: Told::Blocked(client),
-        };
-        let id = self.engine.join(self, engine_names, waiter);
-        self.state.borrow_mut().parked.insert(client, id);
-        for place in &places {
-            self.engine.settle_joined(self, place);
-        }
-        Begun::Blocked
-    }
-
-    fn take_ticket(
-        &self,
-        client: Client,
-        names: &Names,
-        wanted: &Wanted<'_>,
-        request: &TicketRequest<'_>,
-    ) -> Begun {
-        let room = self.state.borrow().model.room(WaitKind::Ticket);
-        let also = names.also();
-        let engine_names = names.for_the_engine(&also);
-        let taken = match self.engine.renew_ticket(self, engine_names, wanted, request) {
-            Renewed::Yes | Renewed::Sooner => Ok(Taken::Queued),
-            Renewed::No => {
-                let places = self.places(names);
-                self.engine.take_ticket(self, &places, engine_names, wanted, request, room)
-            }
-        };
-        match taken {
-            Ok(Taken::Queued) => Begun::Queued,
-            Ok(Taken::Over) => Begun::Over,
-            Err(_no_room) => self.has_no_room(client),
-        }
-    }
-
-    fn has_no_room(&self, client: Client) -> Begun {
-        let state = &mut *self.state.borrow_mut();
-        state.tally.had_no_room();
-        state.answers.push((client, Reply::QueueFull));
-        Begun::Refused
     }
 
     pub(super) fn release(&self, client: Client, claim: Claim) {
@@ -436,6 +345,10 @@ impl State {
             Error::NotReplicated => {
                 self.model.answer(client, Reply::NotReplicated);
                 Reply::NotReplicated
+            }
+            Error::QueueFull | Error::LockQueueFull | Error::TicketsFull => {
+                self.tally.had_no_room();
+                Reply::QueueFull
             }
             Error::NoFenceLeft => Reply::NoFenceLeft,
             Error::FenceTooFarAhead => Reply::TooFarAhead,

@@ -1,12 +1,13 @@
 //! Short stories on the virtual server: what commands see between an event and the timer that follows it.
 
+use super::host::LIMITS;
 use super::model::{Client, Reply, Waits};
 use super::names::{KEYS, LockName, Names, lock};
 use super::requests::{Claim, Request, owner};
 use super::schedule::EVERYTHING;
 use super::world::{Role, Server};
-use crate::engine::NoRoom;
-use crate::lock::{Checked, Deadline, Hold, KeptOwner, Proof, Room, Suspicion, WaitKind};
+use crate::command::{Error, acquire};
+use crate::lock::{Checked, Deadline, Hold, KeptOwner, Proof, Suspicion};
 
 const K: LockName = (0, "k0");
 const START: u64 = 1_763_000_000_000_000;
@@ -282,21 +283,29 @@ fn it_is_told_whether_the_server_or_the_queue_of_the_lock_is_full() {
     let server = server();
     server.acquire(ALICE, asks(A));
     server.acquire(BOB, waits(B));
-    let has_room = |for_all, per_lock| {
-        let room = Room { connections: usize::MAX, for_all, per_lock };
-        let names = lock(K).into();
-        server.engine.has_room(&server, names, owner(C), WaitKind::Blocked, room)
+    let asks = |for_all, per_lock| {
+        server.makes_room(for_all, per_lock, usize::MAX);
+        asks_to_be_blocked(&server, C).unwrap_err()
     };
-    assert_eq!(has_room(2, 2), Ok(()));
-    assert_eq!(has_room(2, 1), Err(NoRoom::ForThisLock));
-    assert_eq!(has_room(1, 2), Err(NoRoom::OnTheServer));
+    assert_eq!(asks(2, 1), Error::LockQueueFull);
+    assert_eq!(asks(1, 2), Error::QueueFull);
 }
 
 #[test]
 fn a_request_whose_client_cannot_wait_is_a_try_that_was_refused() {
     let server = server();
-    server.engine.cannot_wait(lock(K));
+    server.acquire(ALICE, asks(A));
+    server.state.borrow_mut().may_block = false;
+    asks_to_be_blocked(&server, B).expect("an answer");
+    assert_eq!(seen(&server).1, 0);
     assert_eq!(server.engine.with_observer(|observer| observer.counters().tries_refused), 1);
+}
+
+/// Asks for the lock, ready to wait, without the model.
+fn asks_to_be_blocked(server: &Server, owner: &str) -> Result<(), Error> {
+    let words = [b"", K.1.as_bytes(), owner.as_bytes(), b"1000", b"BLOCK", b"0"];
+    let request = acquire::Request::parse(&words, &LIMITS, || panic!("it names an owner"))?;
+    server.engine.change(server, &[server.at(K)], &request).map(drop)
 }
 
 #[test]

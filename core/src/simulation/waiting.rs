@@ -53,7 +53,7 @@ impl Model {
             WaitKind::Ticket => (self.most_tickets, self.most_tickets),
             WaitKind::Blocked => (self.most_waiters, self.most_waiters_per_lock),
         };
-        Room { connections: usize::MAX, for_all, per_lock }
+        Room { for_all, per_lock, ..Room::UNLIMITED }
     }
 
     /// A release without a fence gives up its owner's ticket.

@@ -75,6 +75,9 @@ pub(super) struct State {
     pub(super) next_connection: u64,
     /// The connection of the current command, if it matters.
     pub(super) connection: Option<u64>,
+    /// The client whose request is ready to wait.
+    pub(super) asking: Option<Client>,
+    pub(super) may_block: bool,
     /// The connections that the holds of these clients are bound to.
     pub(super) connection_of: BTreeMap<Client, u64>,
     /// The request that has been decided and not written yet.
@@ -231,6 +234,7 @@ impl Server {
             next_connection: u64::try_from(CONNECTIONS).expect("a few"),
             at_once,
             is_heard: true,
+            may_block: true,
             wall,
             quarantine_millis,
             told_at: wall,

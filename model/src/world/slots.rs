@@ -1,4 +1,4 @@
-//! Slots that move: what `src/server/slots.rs` does, and the server around it.
+//! Slots that move: what `src/cluster/slots.rs` does, and the server around it.
 
 use super::{Slot, World};
 use crate::both::Which;

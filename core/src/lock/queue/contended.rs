@@ -1,13 +1,16 @@
 //! The queue of one lock, and what it knows of the lock's key.
 
 use super::marking::{Mark, Suspicion};
-use super::owners::Index;
-use super::rechecks::Recheck;
-use super::{Lost, LostBy, Ownership, PlaceId, RECHECK_MILLIS, Seen};
+use super::{Lost, LostBy, Ownership, PlaceId, QueueId, RECHECK_MILLIS, Seen};
 use crate::lock::hold::{Hold, Stored};
 use crate::lock::holders::Holds;
-use crate::lock::lease::{Deadline, Moment};
+use crate::lock::lease::{Deadline, Moment, Monotonic};
 use crate::lock::name::KeptName;
+use crate::lock::owner::KeptOwner;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+pub(super) type Index = HashMap<KeptOwner, PlaceId, RandomState>;
 
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -49,6 +52,25 @@ enum Repeats {
     /// A look is due within the gap of a rewriting touch. So the time of the touch need not be known: the look counts
     /// as the time of all such touches before it.
     Wait { any: bool },
+}
+
+/// Where a queue stands among the queues of its database, ordered by the last look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Recheck {
+    pub(super) crowd: Crowd,
+    pub(super) earlier: Option<QueueId>,
+    pub(super) later: Option<QueueId>,
+    /// The step of [`Rechecks::steps`] at the last look.
+    pub(super) looked: u64,
+    pub(super) looked_at: Monotonic,
+}
+
+/// Who waits in a queue, as known at the last look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Crowd {
+    #[default]
+    Connections,
+    TicketsOnly,
 }
 
 impl Queue {

@@ -21,9 +21,11 @@
 
 use super::super::lease::Moment;
 use super::super::name::{KeptName, Name};
-use super::rechecks::IN_A_TICK;
 use super::{QueueId, Queues};
 use std::collections::BTreeSet;
+
+/// How many locks are looked at by routine in each [`TICK_MILLIS`].
+pub(super) const IN_A_TICK: usize = 100;
 
 /// What a command that names a lock may do to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

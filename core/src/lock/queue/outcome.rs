@@ -2,7 +2,7 @@
 
 use super::{Waiter, WaiterId};
 use crate::lock::fence::Fence;
-use crate::lock::hold::{Hold, Stored};
+use crate::lock::hold::Hold;
 use crate::lock::holders::Holders;
 use crate::lock::lease::Deadline;
 use crate::lock::name::KeptName;
@@ -98,17 +98,4 @@ pub enum LostBy {
     Deletion,
     /// Somebody overwrote the key.
     Overwriting,
-}
-
-/// A value and its expiry, as a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    pub value: Box<[u8]>,
-    pub deadline: Option<Deadline>,
-}
-
-impl Seen {
-    pub fn as_stored(&self) -> Stored<'_> {
-        Stored::Text { value: &self.value, deadline: self.deadline }
-    }
 }

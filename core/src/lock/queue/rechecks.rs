@@ -18,36 +18,15 @@
 //!          tickets only   queue 2 ◄──► queue 7
 //! ```
 
-use super::contended::Queue;
+use super::contended::{Crowd, Queue, Recheck};
+use super::marking::IN_A_TICK;
 use super::{Ownership, QueueId, RECHECK_MILLIS};
 use crate::lock::lease::Monotonic;
 use slab::Slab;
-
-/// How many locks are looked at by routine in each [`TICK_MILLIS`].
-pub(super) const IN_A_TICK: usize = 100;
 const TICK_MILLIS: u64 = 10;
 
 /// A lock that is due this soon is looked at along with others, so that the timer fires less often.
 const EARLY_MILLIS: u64 = 20;
-
-/// Where a queue stands among the queues of its database, ordered by the last look.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Recheck {
-    crowd: Crowd,
-    earlier: Option<QueueId>,
-    later: Option<QueueId>,
-    /// The step of [`Rechecks::steps`] at the last look.
-    looked: u64,
-    looked_at: Monotonic,
-}
-
-/// Who waits in a queue, as known at the last look.
-#[derive(Clone, Copy, Debug, Default)]
-enum Crowd {
-    #[default]
-    Connections,
-    TicketsOnly,
-}
 
 /// Queues in the order of their last looks.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use crate::lock::{KeptName, Value};
 
 const NOW: Moment = Moment::from_millis(1_763_000_000_000);
 const KEY: &[u8] = b"orders:42";
-const ROOMY: Room = Room { connections: usize::MAX, for_all: usize::MAX, per_lock: usize::MAX };
+const ROOMY: Room = Room::UNLIMITED;
 
 const LIMITS: Limits = Limits { max_ttl: Ttl::LONGEST, max_holders: 1_000 };
 

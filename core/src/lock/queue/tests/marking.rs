@@ -1,6 +1,6 @@
 //! Which lock is looked at when: in turn, what is due first, and never too often.
 
-use super::super::rechecks::IN_A_TICK;
+use super::super::marking::IN_A_TICK;
 use super::*;
 use std::cell::Cell;
 use std::collections::HashSet;

@@ -13,7 +13,7 @@ fn there_is_room_up_to_either_limit() {
             Name::new(0, key),
             owner,
             WaitKind::Blocked,
-            Room { connections: usize::MAX, for_all, per_lock },
+            Room { for_all, per_lock, ..Room::UNLIMITED },
         )
     };
     assert!(has_room(KEY, 3, 3));
@@ -27,7 +27,7 @@ fn there_is_room_up_to_either_limit() {
 #[test]
 fn who_waits_already_needs_no_room() {
     let (queues, _) = queue_of(&["a", "b"]);
-    let none = Room { connections: usize::MAX, for_all: 0, per_lock: 0 };
+    let none = Room { for_all: 0, per_lock: 0, ..Room::UNLIMITED };
     assert!(queues.has_room(Name::new(0, KEY), Owner::new(b"a").unwrap(), WaitKind::Blocked, none));
     assert!(!queues.has_room(
         Name::new(1, KEY),
@@ -50,7 +50,7 @@ fn either_way_of_waiting_has_its_own_room() {
     join(&mut queues, ticket("b", 2, 0));
     join(&mut queues, ticket("c", 3, 0));
     let has_room = |owner: &[u8], kind, for_all, per_lock| {
-        let room = Room { connections: usize::MAX, for_all, per_lock };
+        let room = Room { for_all, per_lock, ..Room::UNLIMITED };
         queues.has_room(Name::new(0, KEY), Owner::new(owner).unwrap(), kind, room)
     };
     assert!(has_room(b"d", WaitKind::Blocked, 2, 2));

@@ -176,7 +176,7 @@ fn whoever_waits_counts_once_for_each_of_its_locks() {
     join_all(&mut queues, &[A, B], waiter("y", 2));
     assert_eq!(queues.places(WaitKind::Ticket), 3);
     assert_eq!((queues.blocked(), queues.places(WaitKind::Blocked)), (1, 2));
-    let room = |for_all, per_lock| Room { connections: usize::MAX, for_all, per_lock };
+    let room = |for_all, per_lock| Room { for_all, per_lock, ..Room::UNLIMITED };
     let owner = |name: &'static str| Owner::new(name.as_bytes()).unwrap();
     let has_room = |queues: &Queues<_>, keys: &[&[u8]], name, kind, room| {
         queues.has_room(names(keys), owner(name), kind, room)

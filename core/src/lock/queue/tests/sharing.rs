@@ -1,7 +1,8 @@
 //! Several holders at a time, and the waiters behind them.
 
 use super::*;
-use crate::lock::hold::{Grant, Value};
+use crate::lock::hold::Grant;
+use crate::lock::line::Value;
 
 fn tolerating(share: u32, waiter: Waiter<Connection>) -> Waiter<Connection> {
     Waiter { share: Share::new(share).unwrap(), ..waiter }

@@ -1,0 +1,331 @@
+//! The ways into a queue, and out of it. A waiter that leaves waits no more; the caller must tell it.
+
+use super::contended::Queue;
+use super::places::Places;
+use super::{
+    Cause, Departed, Joined, Place, PlaceId, QueueId, Queues, Renewed, Waiter, WaiterId, Waiting,
+};
+use crate::lock::decision::Wanted;
+use crate::lock::lease::Monotonic;
+use crate::lock::name::{KeptName, Name, Names};
+use crate::lock::owner::{KeptOwner, Owner};
+use crate::lock::wait::{TicketRequest, Told, WaitKind};
+use std::mem;
+use std::rc::Rc;
+
+impl<C> Queues<C> {
+    /// Queues a waiter for these locks.
+    ///
+    /// An owner waits once for a lock: a second request for the same locks takes over the places of the first, and a
+    /// request for other locks ends the first. A client that lost its connection and asks again must neither queue up
+    /// behind its own former request nor be granted the lock twice.
+    pub fn join<'n>(&mut self, names: impl Into<Names<'n>>, waiter: Waiter<C>) -> Joined<C> {
+        let names = names.into();
+        let formers = self.formers(names, waiter.owner.as_owner().as_bytes());
+        match formers[..] {
+            [] => Joined::Queued(self.append(names, waiter)),
+            [former] if self.is_for(former, names) => self.replace(former, waiter),
+            _ => {
+                let given_up = formers.into_iter().filter_map(|id| self.leave(id)).collect();
+                Joined::Anew(self.append(names, waiter), given_up)
+            }
+        }
+    }
+
+    /// The requests of this owner that wait for any of these locks.
+    fn formers(&self, names: Names<'_>, owner: &[u8]) -> Vec<WaiterId> {
+        let places = names.iter().filter_map(|name| self.waiting_as(self.id_of(name)?, owner));
+        let mut formers: Vec<_> = places.collect();
+        formers.sort_unstable();
+        formers.dedup();
+        formers
+    }
+
+    /// Puts the new request in the places of the former, with the time waited so far.
+    fn replace(&mut self, former: WaiterId, waiter: Waiter<C>) -> Joined<C> {
+        let Some(waiting) = self.waiters.get_mut(former.0) else { return Joined::Queued(former) };
+        let since = waiting.waiter.since;
+        let (kind, share) = (waiter.told.kind(), waiter.share);
+        if let Some(asked_at) = waiting.asked_at.take_if(|_| waiting.waiter.told.kind() != kind) {
+            self.patience.remove(&(waiting.waiter.told.kind(), asked_at, former));
+        }
+        let left = mem::replace(&mut waiting.waiter, Waiter { since, ..waiter });
+        self.channels.remove(former, &left.told);
+        self.channels.add(former, &waiting.waiter.told);
+        self.expect_patience(former);
+        if kind != left.told.kind() {
+            self.count(former, left.told.kind(), usize::saturating_sub);
+            self.count(former, kind, usize::saturating_add);
+            if kind == WaitKind::Blocked {
+                self.see_connections(former);
+            }
+        }
+        if share != left.share {
+            // The waiter may be admitted with its new share.
+            for queue in self.queues_of(former) {
+                self.mark_queue(queue, Cause::Due);
+            }
+        }
+        Joined::InPlaceOf(former, left.told)
+    }
+
+    /// Keeps the places of an owner that asks again for its ticket, for the same locks and with the same share, until
+    /// the ticket would end. Nearly every request for a ticket ends here, and nothing but the place changes.
+    pub fn renew<'n>(
+        &mut self,
+        names: impl Into<Names<'n>>,
+        wanted: &Wanted<'_>,
+        request: &TicketRequest<'_>,
+        now: Monotonic,
+    ) -> Renewed {
+        let names = names.into();
+        let owner = wanted.owner.as_bytes();
+        let former = self.id_of(names.first).and_then(|id| self.waiting_as(id, owner));
+        let former = former.filter(|&id| self.is_for(id, names));
+        let Some((id, waiting)) = former.and_then(|id| Some((id, self.waiters.get_mut(id.0)?)))
+        else {
+            return Renewed::No;
+        };
+        match &mut waiting.waiter {
+            waiter @ Waiter { told: Told::Ticket(_), .. } if waiter.share == wanted.share => {
+                waiter.ttl = wanted.ttl;
+                waiter.gives_up = Some(request.ticket.ends(now));
+                waiter.ephemeral = request.ephemeral;
+                let channel = match &waiter.told {
+                    Told::Ticket(kept) => kept.channel.as_deref(),
+                    Told::Blocked(_) => None,
+                };
+                let is_elsewhere = channel != request.ticket.channel;
+                if is_elsewhere {
+                    self.channels.remove(id, &waiter.told);
+                }
+                if let Told::Ticket(kept) = &mut waiter.told {
+                    kept.renew(request.ticket, request.client);
+                }
+                if is_elsewhere {
+                    self.channels.add(id, &waiter.told);
+                }
+            }
+            _ => return Renewed::No,
+        }
+        let asked_at = waiting.asked_at;
+        self.expect_patience(id);
+        let is_as_before =
+            self.waiters.get(id.0).is_some_and(|waiting| waiting.asked_at == asked_at);
+        if is_as_before { Renewed::Yes } else { Renewed::Sooner }
+    }
+
+    fn append(&mut self, names: Names<'_>, waiter: Waiter<C>) -> WaiterId {
+        let (kind, since) = (waiter.told.kind(), waiter.since);
+        let first = Places::One(PlaceId(self.places.vacant_key()));
+        let earlier = self.newest;
+        let waiting = Waiting { waiter, places: first, asked_at: None, earlier, later: None };
+        let id = WaiterId(self.waiters.insert(waiting));
+        match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0)) {
+            Some(earlier) => earlier.later = Some(id),
+            None => self.oldest = Some(id),
+        }
+        self.newest = Some(id);
+        if let Some(waiting) = self.waiters.get(id.0) {
+            self.channels.add(id, &waiting.waiter.told);
+        }
+        self.told = self.told.max(since);
+        let place = self.take_place(names.first, id);
+        if !names.also.is_empty() {
+            let also = names.iter().skip(1).map(|name| self.take_place(name, id));
+            let places = std::iter::once(place).chain(also).collect();
+            if let Some(waiting) = self.waiters.get_mut(id.0) {
+                waiting.places = Places::several(places);
+            }
+        }
+        self.count(id, kind, usize::saturating_add);
+        self.expect_patience(id);
+        if kind == WaitKind::Blocked {
+            self.see_connections(id);
+        }
+        id
+    }
+
+    /// Marks locks for which the first connection waits: the look moves them to the front of the routine.
+    fn see_connections(&mut self, id: WaiterId) {
+        for queue in self.queues_of(id) {
+            let is_first = |queue: &Queue| {
+                queue.tickets > 0 && queue.length == queue.tickets.saturating_add(1)
+            };
+            if self.queues.get(queue.0).is_some_and(is_first) {
+                self.mark_queue(queue, Cause::Due);
+            }
+        }
+    }
+
+    /// Takes the last place in the queue of this lock.
+    fn take_place(&mut self, name: Name<'_>, waiter: WaiterId) -> PlaceId {
+        let queue = self.id_of(name).unwrap_or_else(|| self.open(name));
+        let tail = self.queues.get(queue.0).and_then(|queue| queue.tail);
+        let place = Place { waiter, queue, before: tail, behind: None };
+        let id = PlaceId(self.places.insert(place));
+        match tail.and_then(|tail| self.places.get_mut(tail.0)) {
+            Some(last) => last.behind = Some(id),
+            None => self.with_queue(queue, |queue| queue.head = Some(id)),
+        }
+        self.with_queue(queue, |queue| queue.tail = Some(id));
+        self.index(queue, id);
+        id
+    }
+
+    /// Opens a queue. It is marked: nobody has looked at the key for its waiters yet.
+    fn open(&mut self, name: Name<'_>) -> QueueId {
+        let name = KeptName::from(name);
+        let (db, key) = (name.db, Rc::clone(&name.key));
+        let id = QueueId(self.queues.insert(Queue::new(name)));
+        self.names.insert(db, key, id);
+        self.rechecks.add(&mut self.queues, id, self.told);
+        self.mark_queue(id, Cause::Due);
+        id
+    }
+
+    /// Counts one waiter of this kind more, or fewer.
+    fn count(&mut self, id: WaiterId, kind: WaitKind, change: impl Fn(usize, usize) -> usize) {
+        match kind {
+            WaitKind::Blocked => {
+                let places = self.waiters.get(id.0).map_or(0, |waiting| waiting.places.count());
+                self.blocked = change(self.blocked, 1);
+                self.blocked_places = change(self.blocked_places, places);
+            }
+            WaitKind::Ticket => {
+                for queue in self.queues_of(id) {
+                    self.tickets = change(self.tickets, 1);
+                    self.with_queue(queue, |queue| queue.tickets = change(queue.tickets, 1));
+                }
+            }
+        }
+    }
+
+    /// Takes a waiter out, wherever it stands. `None` if it has left already.
+    pub fn leave(&mut self, id: WaiterId) -> Option<Departed<C>> {
+        let Waiting { waiter, places, asked_at, earlier, later } = self.waiters.try_remove(id.0)?;
+        match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0)) {
+            Some(neighbour) => neighbour.later = later,
+            None => self.oldest = later,
+        }
+        match later.and_then(|later| self.waiters.get_mut(later.0)) {
+            Some(neighbour) => neighbour.earlier = earlier,
+            None => self.newest = earlier,
+        }
+        if let Some(asked_at) = asked_at {
+            self.patience.remove(&(waiter.told.kind(), asked_at, id));
+        }
+        self.channels.remove(id, &waiter.told);
+        let name = self.name_at(places.first()?)?.clone();
+        let kind = waiter.told.kind();
+        if kind == WaitKind::Blocked {
+            self.blocked = self.blocked.saturating_sub(1);
+            self.blocked_places = self.blocked_places.saturating_sub(places.count());
+        }
+        for &place in places.all() {
+            self.give_up_place(place, &waiter.owner, kind);
+        }
+        Some(Departed { name, waiter })
+    }
+
+    fn give_up_place(&mut self, id: PlaceId, owner: &KeptOwner, kind: WaitKind) {
+        let Some(Place { queue: queue_id, before, behind, .. }) = self.places.try_remove(id.0)
+        else {
+            return;
+        };
+        match before.and_then(|before| self.places.get_mut(before.0)) {
+            Some(neighbour) => neighbour.behind = behind,
+            None => self.with_queue(queue_id, |queue| queue.head = behind),
+        }
+        match behind.and_then(|behind| self.places.get_mut(behind.0)) {
+            Some(neighbour) => neighbour.before = before,
+            None => self.with_queue(queue_id, |queue| queue.tail = before),
+        }
+        if kind == WaitKind::Ticket {
+            self.tickets = self.tickets.saturating_sub(1);
+        }
+        let Some(queue) = self.queues.get_mut(queue_id.0) else { return };
+        if kind == WaitKind::Ticket {
+            queue.tickets = queue.tickets.saturating_sub(1);
+        }
+        queue.unindex(owner);
+        if queue.head.is_none() {
+            self.close(queue_id);
+        } else if before.is_none() {
+            // Another waiter is the head now, and may be admitted although the former head was not.
+            self.mark_queue(queue_id, Cause::Due);
+        }
+    }
+
+    /// Takes out the owner of a ticket that does not want the lock any more.
+    pub fn leave_by_ticket(&mut self, name: Name<'_>, owner: Owner<'_>) -> Option<Departed<C>> {
+        let waiter = self.waiting_as(self.id_of(name)?, owner.as_bytes())?;
+        if self.waiter(waiter)?.told.kind() != WaitKind::Ticket {
+            return None;
+        }
+        self.leave(waiter)
+    }
+
+    /// Takes every waiter out.
+    pub fn leave_all(&mut self) -> Vec<Departed<C>> {
+        let all =
+            std::mem::replace(self, Self { latest: self.latest, told: self.told, ..Self::new() });
+        let name_at = |id: PlaceId| {
+            let place = all.places.get(id.0)?;
+            Some(all.queues.get(place.queue.0)?.name.clone())
+        };
+        let left = |Waiting { waiter, places, .. }: Waiting<C>| {
+            let name = places.first().and_then(name_at)?;
+            Some(Departed { name, waiter })
+        };
+        all.waiters.into_iter().filter_map(|(_, waiting)| left(waiting)).collect()
+    }
+
+    /// Takes out the waiter at the head of this queue.
+    pub fn leave_first(&mut self, name: Name<'_>) -> Option<Departed<C>> {
+        let (_, queue) = self.queue_named(name)?;
+        let (first, _) = self.waiting_at(queue.head?)?;
+        self.leave(first)
+    }
+}
+
+/// When to check each waiter's patience. Blocked waiters come first: they get a reply, and a ticket's owner gets none.
+impl<C> Queues<C> {
+    /// The waiter of this kind whose patience must be checked first.
+    pub(super) fn first_patience(&self, kind: WaitKind) -> Option<(WaitKind, Monotonic, WaiterId)> {
+        let first = (kind, Monotonic::default(), WaiterId(0));
+        self.patience.range(first..).next().filter(|(of, ..)| *of == kind).copied()
+    }
+
+    fn first_impatient(&self, now: Monotonic) -> Option<(WaitKind, Monotonic, WaiterId)> {
+        let mut kinds = [WaitKind::Blocked, WaitKind::Ticket].into_iter();
+        kinds.find_map(|kind| self.first_patience(kind).filter(|(_, end, _)| *end <= now))
+    }
+
+    /// Whether the patience of any waiter must be checked now.
+    pub fn is_patience_due(&self, now: Monotonic) -> bool {
+        self.first_impatient(now).is_some()
+    }
+
+    /// Takes the first waiter whose patience may have ended by now.
+    pub(super) fn take_impatient(&mut self, now: Monotonic) -> Option<(Monotonic, WaiterId)> {
+        let first = self.first_impatient(now)?;
+        self.patience.remove(&first);
+        Some((first.1, first.2))
+    }
+
+    /// Makes sure that this waiter's patience is checked no later than it ends.
+    pub(super) fn expect_patience(&mut self, id: WaiterId) {
+        let Some(waiting) = self.waiters.get_mut(id.0) else { return };
+        let (kind, end) = (waiting.waiter.told.kind(), waiting.waiter.gives_up);
+        if let (Some(asked_at), Some(end)) = (waiting.asked_at, end)
+            && asked_at <= end
+        {
+            return;
+        }
+        if let Some(former) = std::mem::replace(&mut waiting.asked_at, end) {
+            self.patience.remove(&(kind, former, id));
+        }
+        self.patience.extend(end.map(|end| (kind, end, id)));
+    }
+}
