@@ -198,6 +198,7 @@ impl Lock for LockKey<'_> {
         authority::to_write(self.ctx, self.string(), initiator)
     }
 
+    #[inline(always)]
     fn open(&self, mode: Mode) -> OpenKey<'_> {
         let is_expected = mode == Mode::Write && slots::expects(self.name.key);
         let key = OpenKey::open(self.ctx, self.string(), mode);

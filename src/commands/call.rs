@@ -11,7 +11,9 @@ use crate::keys::command_filter;
 use crate::reply::respond;
 use crate::{authority, guard};
 use leasehold_core::cluster::Slot;
-use leasehold_core::command::{Also, Decide, Error, Reply, Spec, check, guard as guard_page};
+use leasehold_core::command::{
+    Also, Decide, Error, MayWait, Reply, Spec, check, guard as guard_page,
+};
 use leasehold_core::engine::{Authority, Done, Key, Lock, Mode};
 use leasehold_core::lock::{Checked, Hold, Moment, Name, Proof, Queues, Stored};
 use std::cell::Cell;
@@ -78,12 +80,31 @@ impl Call {
         also: Option<&Also<'_>>,
         request: &'r impl Decide,
     ) -> Result<Done<'r>, Error> {
+        self.with_locks(also, |locks| ENGINE.change(&self.server(), locks, request))
+    }
+
+    /// As `change`, for a request whose client may wait.
+    pub(crate) fn change_or_wait<'r>(
+        &self,
+        also: Option<&Also<'_>>,
+        request: &'r impl MayWait,
+    ) -> Result<Done<'r>, Error> {
+        self.with_locks(also, |locks| ENGINE.change_or_wait(&self.server(), locks, request))
+    }
+
+    /// Passes the locks of the request to `change`.
+    #[inline(always)]
+    fn with_locks<'r>(
+        &self,
+        also: Option<&Also<'_>>,
+        change: impl FnOnce(&[LockKey<'_>]) -> Result<Done<'r>, Error>,
+    ) -> Result<Done<'r>, Error> {
         if authority::is_verbatim_script(self.ctx) {
             return Err(Error::ScriptRepeated);
         }
         match also {
-            None => ENGINE.change(&self.server(), slice::from_ref(&self.key()?), request),
-            Some(also) => ENGINE.change(&self.server(), &self.keys(also)?, request),
+            None => change(slice::from_ref(&self.key()?)),
+            Some(also) => change(&self.keys(also)?),
         }
     }
 

@@ -47,7 +47,7 @@ fn acquire(call: &Call) -> Result<(), Error> {
     if let Some(channel) = request.channel() {
         channel::check(call.ctx, channel)?;
     }
-    let done = call.change(request.also(), &request)?;
+    let done = call.change_or_wait(request.also(), &request)?;
     match request.reply(&done.decision)? {
         Some(reply) => call.reply(&reply),
         None => call.replies_later(),

@@ -217,13 +217,13 @@ impl engine::Key for OpenKey<'_> {
         self.read()
     }
 
-    fn write(&mut self, write: Write<'_>) -> Result<(), Error> {
-        match write {
+    fn write(&mut self, write: &Write<'_>) -> Result<(), Error> {
+        match *write {
             Write::Keep => return Ok(()),
             Write::Hold { owner, fence, deadline, share } => {
                 self.put(Value::of_hold(fence, owner, deadline, share).as_bytes(), deadline)?;
             }
-            Write::Edit(edit) => self.edit(&edit)?,
+            Write::Edit(ref edit) => self.edit(edit)?,
             Write::Restore(seen) => self.put(&seen.value, seen.deadline)?,
             Write::Expire(deadline) => self.expire(deadline)?,
             Write::Delete => self.delete()?,

@@ -1,7 +1,7 @@
 //! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]] [EPHEMERAL grace] [ALSO numkeys key
 //! [key ...]]`: acquires one lock or several, now or as soon as they can be granted.
 
-use super::{Access, Also, Arg, Decide, Error, Reply, Spec, args};
+use super::{Access, Also, Arg, Decide, Error, MayWait, Reply, Spec, args};
 use crate::lock::{
     self, Decision, FenceClock, Grace, Holders, Limits, Moment, Owner, Share, Standing, Ticket,
     Ttl, Wait, Wanted,
@@ -181,14 +181,6 @@ impl Decide for Request<'_> {
         }
     }
 
-    fn wanted(&self) -> Option<Wanted<'_>> {
-        Some(Wanted { owner: self.owner().ok()?, ttl: self.ttl, share: self.share })
-    }
-
-    fn is_minted(&self) -> bool {
-        matches!(self.owner, Asked::Minted(_))
-    }
-
     fn grace(&self) -> Option<Grace> {
         self.grace
     }
@@ -203,12 +195,21 @@ impl Decide for Request<'_> {
         now: Moment,
         fences: &mut FenceClock,
     ) -> Result<Decision<'_>, Error> {
-        let wanted = Wanted { owner: self.owner()?, ttl: self.ttl, share: self.share };
-        match lock::acquire(standings, &wanted, now, fences) {
+        match lock::acquire(standings, &self.wanted()?, now, fences) {
             Decision::NoFenceLeft => Err(Error::NoFenceLeft),
             busy @ Decision::Busy { .. } => Ok(self.wait.map_or(busy, Decision::Wait)),
             decision => Ok(decision),
         }
+    }
+}
+
+impl MayWait for Request<'_> {
+    fn wanted(&self) -> Result<Wanted<'_>, Error> {
+        Ok(Wanted { owner: self.owner()?, ttl: self.ttl, share: self.share })
+    }
+
+    fn is_minted(&self) -> bool {
+        matches!(self.owner, Asked::Minted(_))
     }
 }
 

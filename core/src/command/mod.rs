@@ -57,16 +57,6 @@ pub trait Decide {
     /// The owner that makes the request.
     fn owner(&self) -> Result<Owner<'_>, Error>;
 
-    /// What the owner waits for, if the decision is [`Decision::Wait`].
-    fn wanted(&self) -> Option<Wanted<'_>> {
-        None
-    }
-
-    /// Whether the client does not know its owner yet.
-    fn is_minted(&self) -> bool {
-        false
-    }
-
     /// How long the hold outlives the connection that it is bound to, if it is bound.
     fn grace(&self) -> Option<Grace> {
         None
@@ -85,6 +75,14 @@ pub trait Decide {
         now: Moment,
         fences: &mut FenceClock,
     ) -> Result<Decision<'_>, Error>;
+}
+
+/// A request whose client may be ready to wait.
+pub trait MayWait: Decide {
+    fn wanted(&self) -> Result<Wanted<'_>, Error>;
+
+    /// Whether the client does not know its owner yet.
+    fn is_minted(&self) -> bool;
 }
 
 #[cfg(test)]

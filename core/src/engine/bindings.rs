@@ -123,12 +123,16 @@ impl<C> Engine<C> {
     }
 
     /// Updates the binding of this owner's hold if the request ended the hold or changed its fence.
-    #[inline]
+    #[inline(always)]
     pub(super) fn rebind(&self, name: Name<'_>, owner: Owner<'_>, outcome: &Outcome<'_>) {
         // Usually no hold is bound, so this costs one comparison.
-        if !self.has_bindings() {
-            return;
+        if self.has_bindings() {
+            self.rebind_one(name, owner, outcome);
         }
+    }
+
+    #[inline(never)]
+    fn rebind_one(&self, name: Name<'_>, owner: Owner<'_>, outcome: &Outcome<'_>) {
         match *outcome {
             Outcome::Raise(Raised::To { former, fence, .. }) => {
                 let (former, fence) = (former.number(), fence.number());
@@ -339,7 +343,7 @@ impl<C> Engine<C> {
         if changed == Changed::Nothing {
             return Ok(effort);
         }
-        key.write(write)?;
+        key.write(&write)?;
         drop(key);
         let event = self.with_observer(|observer| {
             observer.note_disconnected(lock.name(), &outcome, proof.owner, end, now)

@@ -15,7 +15,7 @@ use super::bindings::Parted;
 use super::effort::{Budget, Effort};
 use super::pending::PendingRelease;
 use super::{Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, Warning};
-use crate::command::{Decide, Error};
+use crate::command::{Decide, Error, MayWait};
 use crate::lock::{
     self, Changed, Checked, Decision, Departed, Ephemeral, FenceClock, Grant, Hold, Joined,
     KeptName, KeptOwner, KeptTicket, Moment, Monotonic, Name, Names, Outcome, Owner, Ownership,
@@ -72,23 +72,8 @@ impl<C> Engine<C> {
     /// are in one database.
     ///
     /// If somebody waits for a lock, the lock changes hands here: it is settled before the request if it is suspected,
-    /// and after the request if the request changed it. A request that is ready to wait, and cannot be granted now, is
-    /// queued.
+    /// and after the request if the request changed it.
     pub fn change<'r, H: Host<Client = C>>(
-        &self,
-        host: &H,
-        locks: &[H::Lock<'_>],
-        request: &'r impl Decide,
-    ) -> Result<Done<'r>, Error> {
-        let done = self.change_at_once(host, locks, request)?;
-        match done.decision {
-            Decision::Wait(wait) => self.begin_to_wait(host, locks, request, wait),
-            _ => Ok(done),
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn change_at_once<'r, H: Host<Client = C>>(
         &self,
         host: &H,
         locks: &[H::Lock<'_>],
@@ -109,34 +94,35 @@ impl<C> Engine<C> {
         let stored = key.stored();
         let mut written = Written { lock, outcome: None, changed: Changed::Nothing, waiters };
         let mut write = Write::Keep;
-        // The closure sets `written` and `write` instead of returning them: a return by value is a copy, and most
-        // commands pass here.
-        let decision = self.consult(host, |fences| {
+        // The closure sets the variables instead of returning them: a return by value is a copy, and most commands pass
+        // here.
+        let mut decision = Decision::NoFenceLeft;
+        self.consult(host, |fences| {
             let holders = stored.holders(owner, now, fences)?;
             let standing = request.stand(&holders, waiters);
-            let decision = request.decide(all(&mut standings, &standing), now, fences)?;
+            decision = request.decide(all(&mut standings, &standing), now, fences)?;
             written.outcome = decision.outcome(others.len(), &holders, now);
             if let Some(outcome) = &written.outcome {
                 write = outcome.write(&holders);
             }
-            Ok::<_, Error>(decision)
+            Ok::<_, Error>(())
         })?;
         written.changed = write.changes();
         let is_kept = written.changed == Changed::Nothing;
         let is_overlooked = waiters > 0 && is_kept && stored.is_free(now);
-        key.write(write)?;
+        key.write(&write)?;
         drop(key);
         // Somebody waits for a lock that nobody holds, and no event announced that the lock became free.
         if is_overlooked && !self.fences.get().is_quarantined() {
             self.with_queues(|queues| queues.mark(lock.name()));
             self.changes_due();
         }
-        let order = Order { owner, decision: &decision, ephemeral, given: Given::Asked, now };
+        let order = || Order { owner, decision: &decision, ephemeral, given: Given::Asked, now };
         let mut also = Vec::new();
         if !others.is_empty() {
-            also = self.write_others(host, lock.name(), others, &order)?;
+            also = self.write_others(host, lock.name(), others, &order())?;
         }
-        self.tell(host, &order, &also, &written);
+        self.tell(host, &order(), &also, &written);
         if written.waiters > 0 || also.iter().any(|written| written.waiters > 0) {
             let gives_up = request.gives_up_ticket().then_some(owner);
             self.settle_changed(host, gives_up, &also, &written);
@@ -192,7 +178,7 @@ impl<C> Engine<C> {
             // Another module may have put something else there since the first look, which is no lock.
             let done = looked.and_then(|(outcome, write)| {
                 let this = Written::new(lock, outcome, &write, waiters);
-                key.write(write).map(|()| this)
+                key.write(&write).map(|()| this)
             });
             match done {
                 Ok(this) => written.push(this),
@@ -300,24 +286,36 @@ impl<C> Engine<C> {
         }
     }
 
+    /// As [`Engine::change`]. A request that is ready to wait, and cannot be granted now, is queued.
+    pub fn change_or_wait<'r, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        locks: &[H::Lock<'_>],
+        request: &'r impl MayWait,
+    ) -> Result<Done<'r>, Error> {
+        let done = self.change(host, locks, request)?;
+        match done.decision {
+            Decision::Wait(wait) => self.begin_to_wait(host, locks, request, wait),
+            _ => Ok(done),
+        }
+    }
+
     /// Queues an owner whose request cannot be granted now, or keeps the places that it has by its tickets.
     ///
     /// The decision is [`Decision::Busy`] where the client cannot be blocked: in a transaction the client gets nil, as
     /// if its patience had ended at once. If the client could expect to wait and cannot, the result is an error: after
     /// nil the client would ask again at once, forever.
     #[inline(never)]
-    pub(super) fn begin_to_wait<'r, H: Host<Client = C>>(
+    fn begin_to_wait<'r, H: Host<Client = C>>(
         &self,
         host: &H,
         locks: &[H::Lock<'_>],
-        request: &'r impl Decide,
+        request: &'r impl MayWait,
         wait: Wait<'r>,
     ) -> Result<Done<'r>, Error> {
         let done = |decision| Ok(Done { decision, released: 0 });
-        let ([first, also @ ..], Some(Wanted { owner, ttl, share })) = (locks, request.wanted())
-        else {
-            return done(Decision::Wait(wait));
-        };
+        let [first, also @ ..] = locks else { return Err(Error::WrongArity) };
+        let Wanted { owner, ttl, share } = request.wanted()?;
         let ephemeral = self.ephemeral(host, request)?;
         let also: Vec<_> = also.iter().map(|lock| lock.name().key).collect();
         let names = Names { first: first.name(), also: &also };
@@ -365,7 +363,7 @@ impl<C> Engine<C> {
         match wait {
             // The turn of the ticket has come already. The lease lasts as long as the ticket would have; the owner is
             // here, so it gets the lease that it asked for.
-            Wait::Ticket(_) if !is_queued => self.change_at_once(host, locks, request),
+            Wait::Ticket(_) if !is_queued => self.change(host, locks, request),
             Wait::Ticket(_) | Wait::Block(_) => done(Decision::Wait(wait)),
         }
     }
@@ -549,7 +547,7 @@ impl<C> Engine<C> {
 
     /// Brings the keys of the locks up to date before a command looks at them. Returns how many then wait for the last
     /// lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn settle_if_suspect<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -612,6 +610,7 @@ impl<C> Engine<C> {
     }
 
     /// Reports an outcome to the observer and to subscribers of keyspace events. No key is open.
+    #[inline(always)]
     pub(super) fn report(
         &self,
         lock: &impl Lock,
@@ -621,7 +620,13 @@ impl<C> Engine<C> {
     ) {
         let Some(outcome) = outcome else { return };
         let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
-        events.iter().flatten().for_each(|event| lock.publish(*event));
+        let [first, second] = events;
+        if let Some(event) = first {
+            lock.publish(event);
+        }
+        if let Some(event) = second {
+            lock.publish(event);
+        }
     }
 }
 

@@ -55,16 +55,22 @@ impl<C> Engine<C> {
 
     /// A client counts on the grant with this fence. From now on the grant is not taken back, even if the waiter that
     /// it was made to never learns of it.
+    #[inline(always)]
     pub fn mark_delivered(&self, fence_number: u64) {
-        // Usually no grant is undelivered, so this costs one comparison.
-        if !self.undelivered.borrow().is_empty() {
-            self.undelivered.borrow_mut().remove(&fence_number);
+        // Usually no grant is in doubt, so this costs three comparisons.
+        if !self.undelivered.borrow().is_empty()
+            || !self.pending_releases.borrow().is_empty()
+            || !self.unheard.borrow().is_empty()
+        {
+            self.is_known(fence_number);
         }
+    }
+
+    #[inline(never)]
+    fn is_known(&self, fence_number: u64) {
+        self.undelivered.borrow_mut().remove(&fence_number);
         // A release may still be pending if writes have been paused.
-        let mut pending = self.pending_releases.borrow_mut();
-        if !pending.is_empty() {
-            pending.forget(fence_number);
-        }
+        self.pending_releases.borrow_mut().forget(fence_number);
         self.unheard.borrow_mut().claimed(fence_number);
     }
 
@@ -217,7 +223,7 @@ impl<C> Engine<C> {
         let holders = self.holders_in(host, &key, &proof, now);
         let release = |holders| Outcome::Release(lock::release(&holders, &proof)).write(&holders);
         let write = holders.map_or(Write::Keep, release);
-        if write != Write::Keep && key.write(write).is_ok() {
+        if write != Write::Keep && key.write(&write).is_ok() {
             drop(key);
             let event =
                 self.with_observer(|observer| observer.note_taken_back(lock.name(), pending.fence));
@@ -276,7 +282,7 @@ impl<C> Engine<C> {
         let outcome = Outcome::Extend(lock::extend_one(&holders, &proof, ttl, now));
         let write = outcome.write(&holders);
         // If the server refuses, the lease ends later.
-        let _written = key.write(write);
+        let _written = key.write(&write);
         self.with_queues(|queues| queues.remember(name, key.stored(), now));
     }
 

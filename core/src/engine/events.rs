@@ -147,6 +147,7 @@ impl<C> Engine<C> {
 
     /// Writes what the key held when it was evicted, if it holds nothing now and the lease lasts. Every key passes here
     /// before anybody looks at it in order to change it.
+    #[inline(always)]
     pub(super) fn put_back(
         &self,
         key: &mut impl Key,
@@ -154,12 +155,14 @@ impl<C> Engine<C> {
         now: Moment,
     ) -> Result<(), Error> {
         // Usually nothing was evicted, so this costs one comparison.
-        if self.evicted.borrow().is_empty() {
-            return Ok(());
-        }
+        if self.evicted.borrow().is_empty() { Ok(()) } else { self.put_back_one(key, name, now) }
+    }
+
+    #[inline(never)]
+    fn put_back_one(&self, key: &mut impl Key, name: Name<'_>, now: Moment) -> Result<(), Error> {
         let evicted = self.evicted.borrow_mut().take(name, key.stored(), now);
         if let Some(seen) = evicted {
-            key.write(Write::Restore(&seen))?;
+            key.write(&Write::Restore(&seen))?;
             self.with_observer(|observer| observer.note_restored(name, &seen, now));
         }
         Ok(())

@@ -254,7 +254,7 @@ impl<C> Engine<C> {
         let outcome = outcome.and_then(|decided| decided.outcome(locks.len(), &holders, now.wall));
         let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
         let written = Written::new(lock, outcome, &write, 0);
-        let mut others_written = key.write(write).map(|()| Vec::new());
+        let mut others_written = key.write(&write).map(|()| Vec::new());
         drop(key);
         if let (Ok(decision), Ok(_)) = (&decided, &others_written)
             && !locks.is_empty()

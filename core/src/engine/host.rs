@@ -129,7 +129,7 @@ pub trait Key {
     fn stored(&self) -> Stored<'_>;
 
     /// Writes, and tells replicas and the append-only file. If the write is refused, nothing has changed.
-    fn write(&mut self, write: Write<'_>) -> Result<(), Error>;
+    fn write(&mut self, write: &Write<'_>) -> Result<(), Error>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

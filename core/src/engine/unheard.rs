@@ -56,12 +56,13 @@ impl UnheardGrants {
         self.grants.insert(number, grant);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.grants.is_empty()
+    }
+
     /// The owner claims the grant, or gives it back.
     pub(super) fn claimed(&mut self, fence_number: u64) {
-        // Usually no grant is unheard, so this costs one comparison.
-        if !self.grants.is_empty() {
-            let _claimed = self.take(fence_number);
-        }
+        let _claimed = self.take(fence_number);
     }
 
     fn take(&mut self, fence_number: u64) -> Option<Unheard> {

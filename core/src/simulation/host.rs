@@ -255,13 +255,13 @@ impl Key for Opened<'_> {
         self.content.as_ref().map_or(Stored::Nothing, Kept::stored)
     }
 
-    fn write(&mut self, write: Write<'_>) -> Result<(), Error> {
+    fn write(&mut self, write: &Write<'_>) -> Result<(), Error> {
         let state = &mut *self.server.state.borrow_mut();
         if !matches!(write, Write::Restore(_)) {
             state.restores_nothing();
         }
         let requested = state.takes_requested(self.name);
-        if write == Write::Keep {
+        if *write == Write::Keep {
             return Ok(());
         }
         // A real server crashes if a module writes when it may not.
@@ -276,13 +276,13 @@ impl Key for Opened<'_> {
         };
         assert!(may_write, "L6: {write:?} on a server that is {:?}", state.role);
         let (name, now) = (self.name, state.now().micros());
-        if let Write::Restore(seen) = write {
+        if let Write::Restore(seen) = *write {
             state.restores(name, &seen.value, seen.deadline);
             self.content = state.keys.kept.get(&name).cloned();
             return Ok(());
         }
         let (before, content) =
-            (lock_in(self.content.as_ref()), written(self.content.as_ref(), &write));
+            (lock_in(self.content.as_ref()), written(self.content.as_ref(), write));
         let after = lock_in(content.as_ref());
         let is_grant = |held: &&Held| before.known_as(held.identity()).is_none();
         if let Some(grant) = after.holds.iter().find(is_grant)

@@ -6,7 +6,7 @@ use super::model::{Asked, Client, Model, Reply, Waits};
 use super::names::{LockName, Names, lock, lock_name, owner_named};
 use super::schedule::EVERYTHING;
 use super::world::{Role, Server, State};
-use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
+use crate::command::{self, Decide, Error, MayWait, acquire, check, extend, raise, release};
 use crate::engine::{Done, Lock, WaiterGrant};
 use crate::lock::{Decision, FenceClock, Grace, Holders, Moment, Owner, Standing, Wanted};
 use std::cell::Cell;
@@ -58,10 +58,6 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         self.request.owner()
     }
 
-    fn wanted(&self) -> Option<Wanted<'_>> {
-        self.request.wanted()
-    }
-
     fn grace(&self) -> Option<Grace> {
         self.request.grace()
     }
@@ -94,19 +90,39 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
     }
 }
 
+impl<M: Fn(&mut Model, u64)> MayWait for Watched<'_, acquire::Request<'_>, M> {
+    fn wanted(&self) -> Result<Wanted<'_>, Error> {
+        self.request.wanted()
+    }
+
+    fn is_minted(&self) -> bool {
+        self.request.is_minted()
+    }
+}
+
 impl Server {
     fn places(&self, names: &Names) -> Vec<At<'_>> {
         names.iter().map(|&name| self.at(name)).collect()
     }
 
-    /// A client's command, from its first look to its last write.
+    /// A client's command that does not wait.
     fn commands<'r, R: Decide, M: Fn(&mut Model, u64)>(
         &self,
         client: Client,
         watched: &'r Watched<'_, R, M>,
     ) -> Option<Done<'r>> {
+        self.executes(client, watched, |places| self.engine.change(self, places, watched))
+    }
+
+    /// A client's command, from its first look to its last write.
+    fn executes<'r, R: Decide, M: Fn(&mut Model, u64)>(
+        &self,
+        client: Client,
+        watched: &'r Watched<'_, R, M>,
+        change: impl FnOnce(&[At<'_>]) -> Result<Done<'r>, Error>,
+    ) -> Option<Done<'r>> {
         self.begins(&watched.names, watched.owner().expect("an owner"));
-        let outcome = self.engine.change(self, &self.places(&watched.names), watched);
+        let outcome = change(&self.places(&watched.names));
         let state = &mut *self.state.borrow_mut();
         state.assert_settled();
         assert!(!state.must_settle(&watched.names), "{:?} were not settled", state.to_settle);
@@ -170,7 +186,9 @@ impl Server {
             model: |model: &mut Model, now| model.acquire(client, asked, waits.take(), now),
         };
         self.state.borrow_mut().asking = Some(client);
-        let done = self.commands(client, &watched);
+        let done = self.executes(client, &watched, |places| {
+            self.engine.change_or_wait(self, places, &watched)
+        });
         self.state.borrow_mut().connection = None;
         let Some(done) = done else { return };
         let Some(reply) = page.reply(&done.decision).expect("a reply") else { return };

@@ -305,7 +305,7 @@ fn a_request_whose_client_cannot_wait_is_a_try_that_was_refused() {
 fn asks_to_be_blocked(server: &Server, owner: &str) -> Result<(), Error> {
     let words = [b"", K.1.as_bytes(), owner.as_bytes(), b"1000", b"BLOCK", b"0"];
     let request = acquire::Request::parse(&words, &LIMITS, || panic!("it names an owner"))?;
-    server.engine.change(server, &[server.at(K)], &request).map(drop)
+    server.engine.change_or_wait(server, &[server.at(K)], &request).map(drop)
 }
 
 #[test]
