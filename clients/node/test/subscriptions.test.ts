@@ -47,6 +47,23 @@ for (const library of LIBRARIES) {
       gate.stop();
     });
 
+    it('a connection is not left behind that is still being opened at the end', async () => {
+      const lone = await TestServer.start();
+      for (let turns = 0; turns < 12; turns++) {
+        const { locks, close } = await leasehold(library, lone);
+        const holder = await leasehold(library, lone);
+        const lease = await holder.locks.acquire('c');
+        const waiting = locks.acquire('c', { wait: 10_000 }).catch((error) => error.name);
+        for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+        await close();
+        assert.equal(await waiting, 'ClosedError');
+        assert.equal(await lease.release(), 'released');
+        await holder.close();
+      }
+      await eventually(async () => ((await lone.call('CLIENT', 'LIST')) as string).trim().split('\n').length === 1, 5_000);
+      await lone.stop();
+    });
+
     it('whoever waits is told by the server that the address leads to, and by no former one', async () => {
       const next = await TestServer.start();
       const socket = join(server.directory, 'address');

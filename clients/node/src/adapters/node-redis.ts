@@ -17,6 +17,7 @@ interface Single extends NodeRedis {
   connect(): Promise<unknown>;
   subscribe(channel: string, listener: (message: Buffer) => void, bytes: true): Promise<unknown>;
   destroy(): void;
+  once(event: 'connect', listener: (value: unknown) => void): unknown;
   unref(): void;
 }
 
@@ -137,13 +138,9 @@ class NodeRedisConnection extends Beside implements Connection {
     const socket = { ...client.options?.socket, socketTimeout: undefined, reconnectStrategy: false };
     const none = { pingInterval: undefined, commandsQueueMaxLength: undefined, commandOptions: undefined };
     const own = client.duplicate({ socket, disableOfflineQueue: false, ...none });
-    const line = this.keep(() => {
-      try {
-        own.destroy();
-      } catch {
-        // It was not open.
-      }
-    });
+    const connected = new Promise((resolve) => own.once('connect', resolve));
+    // A client that is destroyed before it has a socket connects all the same. One that is not open throws.
+    const line = this.keep(() => void connected.then(() => own.destroy()).catch(() => {}));
     own.on('error', line.close);
     own.on('end', line.close);
     return { own, line };
