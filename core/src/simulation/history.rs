@@ -1,8 +1,8 @@
 //! What really happened to the locks, and whether it was allowed: L2 and L5, each checked in the one place where it
 //! could be broken. L1 and L3 need no history: [`host`](super::host) checks them by what the key holds.
 //!
-//! Neither the queues nor the model are asked: the history records what the engine did to the keys and what clients were
-//! told.
+//! Neither the queues nor the model are asked: the history records what the engine did to the keys and what clients
+//! were told.
 
 use super::content::{Content, live_in};
 use super::keyspace::Keyspace;

@@ -458,8 +458,8 @@ impl Model {
         self.keys.get(&name).or_else(|| self.evicted.get(&name)).cloned()
     }
 
-    /// The holds in force of a lock that may be changed: an evicted lock is written again first. `None` if the key is no
-    /// lock.
+    /// The holds in force of a lock that may be changed: an evicted lock is written again first. `None` if the key is
+    /// no lock.
     pub(super) fn look(&mut self, name: LockName, now: u64) -> Option<Vec<Held>> {
         self.put_back(name, now);
         self.learn(self.keys.get(&name).cloned(), now);

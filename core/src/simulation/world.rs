@@ -116,8 +116,8 @@ pub(super) struct State {
     pub(super) is_heard: bool,
     pub(super) keys: Keyspace,
     pub(super) wall: u64,
-    /// How much time passes for the engine whenever it asks for the time, in microseconds. The server reads its own clock
-    /// once for each command, and expires keys by that.
+    /// How much time passes for the engine whenever it asks for the time, in microseconds. The server reads its own
+    /// clock once for each command, and expires keys by that.
     pub(super) drift: u64,
     /// When the engine has asked for the time in this step.
     pub(super) asked_at: Vec<u64>,
@@ -402,8 +402,8 @@ impl State {
         self.is_late(passed);
     }
 
-    /// How often the timer must ring, after the first time, until all is done. A grant may prove undeliverable, or belong
-    /// to a ticket whose connection has ended.
+    /// How often the timer must ring, after the first time, until all is done. A grant may prove undeliverable, or
+    /// belong to a ticket whose connection has ended.
     pub(super) fn rings(&self, dies_at_once: bool) -> usize {
         let for_several = |waiting: &Waiting| !waiting.asked.names.is_one();
         if self.model.waiters.iter().any(for_several) {
