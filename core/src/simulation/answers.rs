@@ -2,7 +2,7 @@
 
 use super::content::Content;
 use super::history::fences_in;
-use super::model::{Asked, Client, Reply, Verdict, Waiting};
+use super::model::{Asked, Client, Model, Reply, Verdict, Waiting};
 use super::names::lock_name;
 use super::world::{MICROS_PER_MILLI, Server, State};
 use crate::command::Error;
@@ -78,8 +78,13 @@ impl State {
                     let told = is_told(Reply::Nil).map(|reply| (client, reply));
                     model.answers.extend(told);
                 } else {
-                    let verdict = model.serve_waiter(&waiting, now);
-                    let is_refused = matches!(verdict, Verdict::Kept | Verdict::Busy);
+                    let is_refused = |model: &mut Model, now| {
+                        matches!(model.serve_waiter(&waiting, now), Verdict::Kept | Verdict::Busy)
+                    };
+                    // A moment at which the engine has asked for the time.
+                    let refuses = |now: &u64| is_refused(&mut model.clone(), *now);
+                    let moment = self.asked_at.iter().copied().rfind(refuses).unwrap_or(now);
+                    let is_refused = is_refused(model, moment);
                     assert!(is_refused, "{waiting:?} was sent away before its time, or its turn");
                 }
             }
