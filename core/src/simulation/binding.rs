@@ -156,7 +156,9 @@ impl Model {
         let left = self.left_of(name, holder, fence).expect("its connection has ended");
         assert_eq!(end, now / MICROS_PER_MILLI + left, "{name:?}: what is left of the grace");
         self.give_end(name, holder, fence, end, now);
-        self.unbind(name, holder, fence);
+        // The window of a grant that nobody heard may be as long as the grace. Such a hold is still bound.
+        let is_it = |bound: &&Bound| bound.is_of(name, holder, fence);
+        self.may_be_forgotten.extend(self.bound.iter().find(is_it));
     }
 
     /// The hold that would end later than this, if its connection has ended: then this is not a longer lease for an
