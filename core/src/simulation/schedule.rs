@@ -119,7 +119,7 @@ enum Kind {
 const USUAL: [(Kind, u32, bool); 30] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
-    (Kind::Step, 4, false),
+    (Kind::Step, 12, false),
     (Kind::WaitWhileSet, 40, false),
     (Kind::Wait, 340, true),
     (Kind::Ticket, 240, false),
