@@ -254,6 +254,8 @@ impl Server {
     pub(super) fn steps(&self, micros: i64) {
         let state = &mut *self.state.borrow_mut();
         state.drifts();
+        let now = state.now();
+        state.history.forget_run_out(&state.keys, now);
         state.wall = state.wall.saturating_add_signed(micros);
         // The clock was set back, but not to before the queues were last told the time: they cannot know, and are late
         // by as much.
