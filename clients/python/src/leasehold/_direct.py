@@ -136,15 +136,12 @@ class Pool:
     def give_back(self, channel: Channel) -> None:
         self._idle.append(channel)
         if self._is_closed or len(self._idle) > MOST_IDLE:
-            self._drop_one()
+            self.drop_idle(0 if self._is_closed else MOST_IDLE)
 
-    def _drop_one(self) -> None:
+    def drop_idle(self, but: int = 0) -> None:
         with contextlib.suppress(IndexError):
-            self._idle.pop(0).close()
-
-    def drop_idle(self) -> None:
-        while self._idle:
-            self._drop_one()
+            while len(self._idle) > but:
+                self._idle.pop(0).close()
 
     def close(self) -> None:
         self._is_closed = True
