@@ -20,6 +20,7 @@ import leasehold
 import leasehold.asyncio
 from conftest import Make
 from leasehold import Loss, Released, Settings
+from leasehold._direct import Channel
 from leasehold._pending import Pending
 from servers import Server, eventually
 from test_waiting import Waiter
@@ -98,6 +99,34 @@ def test_a_thread_that_connects_while_the_client_is_closed_does_not_begin_to_wai
         may_go_on.set()
         assert isinstance(waiter.end(), leasehold.Closed)
         assert own_server.waiters(name) == 0
+
+
+def test_nobody_closes_the_connection_on_which_a_thread_still_waits(
+    own_server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next socket would have its number, and the thread would go on to wait on that one."""
+    numbers: list[int] = []
+    its_ask = Channel.ask
+    with leasehold.Leasehold(redis.Redis.from_url(own_server.url)) as others, others.lock(name, ttl=60):
+        locks = leasehold.Leasehold(redis.Redis.from_url(own_server.url))
+        thread = locks._run().thread
+
+        def ask(channel: Channel, *words: Any) -> Any:
+            try:
+                return its_ask(channel, *words)
+            except (redis.RedisError, OSError):
+                # The loop has gone on, and the thread has not.
+                thread.call(lambda: asyncio.sleep(0), 60)
+                numbers.append(channel._sock.fileno())
+                raise
+
+        monkeypatch.setattr(Channel, "ask", ask)
+        waiter = Waiter(locks, name)
+        eventually(lambda: own_server.waiters(name) == 1, "it waits")
+        assert locks.close(60) == []
+        assert isinstance(waiter.end(), leasehold.Closed)
+        assert len(numbers) == 1
+        assert numbers[0] >= 0
 
 
 def test_close_goes_on_with_a_release_that_rests(make: Make, own_server: Server, name: str) -> None:

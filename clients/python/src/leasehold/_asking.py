@@ -179,7 +179,7 @@ class Home:
         # Ephemeral holds end with the connection on which they were asked for: these have one of their own.
         self.bound = Asking(target, self.limits.response)
         self.loop = asyncio.get_running_loop()
-        self.requests: set[object] = set()
+        self.requests: set[Any] = set()
         """Those who ask for a lock at this moment, and leases that are released by one request."""
         self.is_closed = False
         self._room = deque(range(settings.wait_connections))  # To wait on connections

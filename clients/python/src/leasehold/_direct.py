@@ -65,18 +65,21 @@ class Channel:
         return not select.select([self._sock], [], [], 0)[0]
 
     async def last_word(self, packed: bytes, _limit: float) -> bool:
-        self.close(packed)
+        with contextlib.suppress(OSError, ValueError):
+            self._sock.settimeout(0.0)
+            self._sock.send(packed)
+        self.close()
         return False
 
-    def close(self, last: bytes = b"") -> None:
-        with contextlib.suppress(OSError, ValueError):
-            if last:
-                self._sock.settimeout(0.0)
-                self._sock.send(last)
-        # A child process may have the same socket open: closing alone would not end the connection.
+    def close(self) -> None:
+        self.end()
+        self._sock.close()
+
+    def end(self) -> None:
+        # Closing alone would not: a child process may have the same socket open. And a thread that still waits on it
+        # would go on to wait on the next socket with its number.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
-        self._sock.close()
 
     def forget_in_child(self) -> None:
         number = self._sock.detach()
@@ -133,15 +136,12 @@ class Pool:
     def give_back(self, channel: Channel) -> None:
         self._idle.append(channel)
         if self._is_closed or len(self._idle) > MOST_IDLE:
-            self._drop_one()
+            self.drop_idle(0 if self._is_closed else MOST_IDLE)
 
-    def _drop_one(self) -> None:
+    def drop_idle(self, but: int = 0) -> None:
         with contextlib.suppress(IndexError):
-            self._idle.pop(0).close()
-
-    def drop_idle(self) -> None:
-        while self._idle:
-            self._drop_one()
+            while len(self._idle) > but:
+                self._idle.pop(0).close()
 
     def close(self) -> None:
         self._is_closed = True

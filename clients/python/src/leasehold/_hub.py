@@ -88,7 +88,7 @@ class Hub(Holding):
         super().__init__(target, settings)
         if isinstance(target, Several):
             self.asking = Most(target, self.limits.response, self.spawn)
-        self.blocked: dict[Channel, Pending] = {}  # Threads that wait on connections
+        self.blocked: set[Channel] = set()  # On which threads wait
         self._closing: Optional[asyncio.Future[list[Name]]] = None
         _fork.remember(self)
 
@@ -228,9 +228,8 @@ class Hub(Holding):
         until = now() + timeout
         self.asking.send_away()
         self.bound.send_away()
-        for channel, pending in list(self.blocked.items()):
-            channel.close()
-            self.give_up(pending)
+        for channel in list(self.blocked):
+            channel.end()
         for state in list(self.leases):
             self.begin_release(state, Loss.CLOSED)
         while True:
@@ -243,8 +242,8 @@ class Hub(Holding):
             # Requests have been sent away, and end by themselves.
             waiting = self._background or {asyncio.ensure_future(asyncio.sleep(0.001))}
             await asyncio.wait(waiting, timeout=min(left, LONGEST_TIMER if self._background else left))
-        being_released = [state.name for state in self.requests if isinstance(state, LeaseState)]
-        left_held = dict.fromkeys([*self._giving_back.values(), *being_released])
+        asked_for = [each.wanted.name for each in list(self.requests) if isinstance(each, LeaseState) or each.may_hold]
+        left_held = dict.fromkeys([*self._giving_back.values(), *asked_for])
         if self._looking is not None:
             self._looking.cancel()
         self.asking.close()

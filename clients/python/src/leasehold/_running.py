@@ -190,7 +190,6 @@ class Running:
             if hub.settings.tickets and not server.tickets.is_closed:
                 # Then a ticket takes over the place: a connection may be stuck, and others want to wait.
                 limit = min(hub.limits.slice, math.inf if limit is None else limit)
-            hub.blocked[channel] = pending
         packed = server.known_words(question)
         if packed is None:
             server.pool.give_back(channel)
@@ -198,6 +197,8 @@ class Running:
         pending.may_hold = True
         pending.unanswered.add(channel)
         try:
+            if waits:
+                hub.blocked.add(channel)
             # Whoever closes the client ends the waits that began before.
             hub.check_open()
             reply = channel.ask(packed, limit)
@@ -205,8 +206,9 @@ class Running:
             hub.check_open()
             return True
         finally:
-            if waits:
-                hub.blocked.pop(channel, None)
+            hub.blocked.discard(channel)
+            if waits and hub.is_closed:
+                channel.close()
         pending.unanswered.discard(channel)
         server.pool.give_back(channel)
         fence = None if isinstance(reply, RedisError) else number(reply)

@@ -242,9 +242,7 @@ class Leasehold(Factory[LockRequest, Election]):
         with self._starting:
             self._is_closed = True
             running, self._running = self._running, None
-        if running is None:
-            return []
-        return running.close(limit)
+        return [] if running is None else running.close(limit)
 
     def __enter__(self) -> Leasehold:
         return self
