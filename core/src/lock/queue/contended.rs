@@ -60,7 +60,7 @@ pub(super) struct Recheck {
     pub(super) crowd: Crowd,
     pub(super) earlier: Option<QueueId>,
     pub(super) later: Option<QueueId>,
-    /// The step of [`Rechecks::steps`] at the last look.
+    /// The step of `Rechecks::steps` at the last look.
     pub(super) looked: u64,
     pub(super) looked_at: Monotonic,
 }
