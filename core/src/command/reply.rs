@@ -1,4 +1,4 @@
-//! Every shape of reply. The server folder writes them in RESP2 or RESP3.
+//! Every shape of reply. The module writes them in RESP2 or RESP3.
 
 use super::Error;
 use crate::lock::{Deadline, Moment, Share};

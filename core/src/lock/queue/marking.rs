@@ -24,7 +24,7 @@ use super::super::name::{KeptName, Name};
 use super::{QueueId, Queues};
 use std::collections::BTreeSet;
 
-/// How many locks are looked at by routine in each tick of the server.
+/// How many locks the routine looks at in each of its ticks, of 10 ms.
 pub(super) const IN_A_TICK: usize = 100;
 
 /// What a command that names a lock may do to it.
