@@ -216,8 +216,14 @@ impl Client {
     /// Waits for the next millisecond of the server's clock, and returns it.
     pub fn next_millisecond(&mut self) -> i64 {
         let begun = self.now();
-        eventually("the clock ticks", || match self.now() {
-            now if now > begun => Ok(now),
+        self.wait_until_past(begun)
+    }
+
+    /// Waits until the server's clock is past this Unix millisecond, and returns the time.
+    #[track_caller]
+    pub fn wait_until_past(&mut self, moment: i64) -> i64 {
+        eventually("time passes", || match self.now() {
+            now if now > moment => Ok(now),
             now => Err(now),
         })
     }

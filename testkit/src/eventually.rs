@@ -16,6 +16,14 @@ pub fn eventually<T, E: Debug>(what: &str, probe: impl FnMut() -> Result<T, E>) 
         .unwrap_or_else(|seen| panic!("never happened: {what}; last seen: {seen:?}"))
 }
 
+/// Waits until `probe` returns this. Panics after `PATIENCE`, and shows what it returned last.
+pub fn becomes<T: Debug + PartialEq<W>, W>(what: &str, wanted: W, mut probe: impl FnMut() -> T) {
+    eventually(what, || match probe() {
+        seen if seen == wanted => Ok(()),
+        seen => Err(seen),
+    });
+}
+
 /// Calls `probe` until it returns `Ok`, or until the patience has ended. Then returns the last
 /// error.
 pub(crate) fn patiently<T, E>(
