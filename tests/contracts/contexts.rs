@@ -1,0 +1,140 @@
+//! The commands in pipelines, transactions and scripts.
+
+use super::{LONG, play};
+use redis::Value;
+use testkit::errors::{OWNER_LENGTH, SCRIPT_REPEATED, TTL_NOT_POSITIVE};
+use testkit::{Server, bulk, error, int, lacks, unchanged};
+
+#[test]
+fn transactions_and_scripts_get_each_reply_and_are_replicated_by_their_effects() {
+    play(&[
+        (
+            "a transaction",
+            &[
+                ["MULTI", "OK", ""],
+                ["LOCK.ACQUIRE k alice 60000", "QUEUED", ""],
+                ["LOCK.ACQUIRE k bob 60000", "QUEUED", ""],
+                ["LOCK.ACQUIRE k alice 0", "QUEUED", ""],
+                ["LOCK.CHECK k alice", "QUEUED", ""],
+                [
+                    "EXEC",
+                    "(integer) F (nil) ERR ttl must be a positive integer (milliseconds) (integer) F",
+                    "SET k F:alice PXAT +60000",
+                ],
+                ["MULTI", "OK", ""],
+                ["LOCK.EXTEND k alice 90000", "QUEUED", ""],
+                ["LOCK.RELEASE k alice", "QUEUED", ""],
+                ["LOCK.INFO k", "QUEUED", ""],
+                ["LOCK.ACQUIRE k bob 60000", "QUEUED", ""],
+                [
+                    "EXEC",
+                    "(integer) 1 (integer) 1 (nil) (integer) G",
+                    "SET k F:alice PXAT +90000 ; DEL k ; SET k G:bob PXAT +60000",
+                ],
+            ],
+        ),
+        (
+            "scripts",
+            &[
+                [
+                    "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],60000)) 1 k alice",
+                    "(integer) F",
+                    "SET k F:alice PXAT +60000",
+                ],
+                [
+                    "EVAL return(tostring(redis.call('LOCK.ACQUIRE',KEYS[1],'bob',9))) 1 k",
+                    "false",
+                    "",
+                ],
+                ["EVAL return{redis.call('LOCK.INFO',KEYS[1])[4]} 1 k", "(integer) F", ""],
+                ["EVAL return(redis.pcall('LOCK.CHECK',KEYS[1],'')['err']) 1 k", OWNER_LENGTH, ""],
+                [
+                    "EVAL return(redis.call('LOCK.EXTEND',KEYS[1],'alice',90000)) 1 k",
+                    "(integer) 1",
+                    "SET k F:alice PXAT +90000",
+                ],
+                [
+                    "EVAL return(redis.call('LOCK.CHECK',KEYS[1],ARGV[1])and(redis.call('INCR','n'))) 1 k bob",
+                    "(nil)",
+                    "",
+                ],
+                [
+                    "EVAL return(redis.call('LOCK.CHECK',KEYS[1],ARGV[1])and(redis.call('INCR','n'))) 1 k alice",
+                    "(integer) 1",
+                    "INCR n",
+                ],
+                ["EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'bob')) 1 k", "(integer) 0", ""],
+                [
+                    "EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'alice')) 1 k",
+                    "(integer) 1",
+                    "DEL k",
+                ],
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn a_pipeline_gets_its_replies_in_order_and_an_error_leaves_the_rest() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut commands = Vec::new();
+    for number in 0..1_000 {
+        commands.push(format!("LOCK.ACQUIRE k{number} alice 60000"));
+        commands.push(format!("LOCK.ACQUIRE k{number} bob 0"));
+        commands.push(format!("LOCK.ACQUIRE k{number} bob 60000"));
+        commands.push(format!("LOCK.RELEASE k{number} alice"));
+    }
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let mut last = 0;
+    for replies in client.pipeline(&commands).chunks_exact(4) {
+        let Value::Int(fence) = replies[0] else { panic!("{replies:?}") };
+        assert!(fence > last);
+        assert_eq!(replies[1..], [error(TTL_NOT_POSITIVE), Value::Nil, int(1)]);
+        last = fence;
+    }
+}
+
+#[test]
+fn a_script_gets_a_map_if_it_asks_for_resp3_and_a_read_only_one_may_look_but_not_change() {
+    if lacks((7, 0), "maps in a module's reply, and EVAL_RO") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    let script = "redis.setresp(3); return redis.call('LOCK.INFO', KEYS[1])['map']['owner']";
+    assert_eq!(client.cmd(["EVAL", script, "1", "k"]), bulk("alice"));
+    let look = "return redis.call('LOCK.CHECK', KEYS[1], 'alice')";
+    assert_eq!(client.cmd(["EVAL_RO", look, "1", "k"]), int(fence));
+    for change in ["'LOCK.ACQUIRE', KEYS[1], 'alice', 5", "'LOCK.RELEASE', KEYS[1], 'alice'"] {
+        let reply = client.cmd(["EVAL_RO", &format!("return redis.call({change})"), "1", "k"]);
+        assert!(matches!(reply, Value::ServerError(_)), "{change}: {reply:?}");
+    }
+    assert_eq!(client.check("k", "alice"), Some(fence));
+}
+
+#[test]
+fn no_lock_changes_in_a_script_that_replicas_would_repeat() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    let set = |value: &str| server.cmd(format!("CONFIG SET lua-replicate-commands {value}"));
+    if set("no") != Value::Okay {
+        return; // a server whose scripts are never repeated
+    }
+    client.grant("held", "alice", LONG);
+    let script = |call: &str| format!("EVAL return(redis.call({call})) 0");
+    for call in [
+        "'LOCK.ACQUIRE','k','alice',60000",
+        "'LOCK.RELEASE','held','alice'",
+        "'LOCK.EXTEND','held','alice',90000",
+    ] {
+        let reply = unchanged(&server, || client.cmd(script(call)));
+        let Value::ServerError(error) = &reply else { panic!("{call}: {reply:?}") };
+        assert!(format!("{error:?}").contains(SCRIPT_REPEATED), "{call}: {error:?}");
+    }
+    assert!(matches!(client.cmd(script("'LOCK.CHECK','held','alice'")), Value::Int(1..)));
+    assert!(client.release("held", "alice"), "elsewhere all is as ever");
+    set("yes");
+    assert!(matches!(client.cmd(script("'LOCK.ACQUIRE','k','alice',60000")), Value::Int(1..)));
+}

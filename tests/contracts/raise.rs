@@ -1,0 +1,130 @@
+//! `LOCK.RAISE key owner fence`, and what becomes of the fences after it.
+
+use super::{ARITY, LONG, play};
+use redis::Value;
+use testkit::errors::{FENCE_NOT_A_NUMBER, OWNER_LENGTH, WRONG_TYPE};
+use testkit::{
+    Client, Server, Waiter, aof, deadline, error, eventually, start_pair, unchanged,
+    wait_until_in_sync,
+};
+
+const HOUR_MICROS: u64 = 3_600_000_000;
+const TOO_FAR: &str = "ERR fence must be at most a day ahead of the server's clock";
+
+/// Sends a RAISE; the fence in force, or `None` if the owner is not the holder.
+fn raise(client: &mut Client, owner: &str, fence: u64) -> Option<u64> {
+    match client.cmd(format!("LOCK.RAISE k {owner} {fence}")) {
+        Value::Int(fence) => Some(fence.try_into().unwrap()),
+        Value::Nil => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_reply_and_every_error() {
+    play(&[
+        (
+            "the grant has the larger fence from then on, and its lease stays",
+            &[
+                ["LOCK.ACQUIRE k alice 60000", "(integer) F", "SET k F:alice PXAT +60000"],
+                ["LOCK.EXTEND k alice 120000", "(integer) 1", "SET k F:alice PXAT +120000"],
+                ["PERSIST k", "(integer) 1", "PERSIST k"],
+                ["LOCK.RAISE k alice F+3600000000", "(integer) G", "SET k G:alice"],
+                ["LOCK.ACQUIRE k alice 60000", "(integer) G", ""],
+                ["LOCK.RAISE k alice 0", "(integer) G", ""],
+                ["LOCK.RAISE k alice G-1", "(integer) G", ""],
+                ["LOCK.RAISE k alice G", "(integer) G", ""],
+                ["LOCK.RAISE k bob G+1", "(nil)", ""],
+                ["LOCK.RELEASE k alice F", "(integer) 0", ""],
+                ["LOCK.RELEASE k alice G", "(integer) 1", "DEL k"],
+                ["LOCK.RAISE k alice G+3600000000", "(nil)", ""],
+                ["LOCK.ACQUIRE k bob 60000", "(integer) H", "SET k H:bob PXAT +60000"],
+                ["LOCK.CHECK k bob G+1", "(integer) H", ""],
+            ],
+        ),
+        (
+            "mistakes are named from left to right",
+            &[
+                ["RPUSH list x", "(integer) 1", "RPUSH list x"],
+                ["LOCK.RAISE list alice", ARITY, ""],
+                ["LOCK.RAISE list alice 1 2", ARITY, ""],
+                ["LOCK.RAISE list \"\" x", OWNER_LENGTH, ""],
+                ["LOCK.RAISE list alice x", FENCE_NOT_A_NUMBER, ""],
+                ["LOCK.RAISE list alice 1", WRONG_TYPE, ""],
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn whoever_is_granted_any_lock_later_has_a_larger_fence() {
+    let server = Server::start();
+    let mut client = server.client();
+    let raised = client.grant("k", "alice", LONG) + HOUR_MICROS;
+    raise(&mut client, "alice", raised);
+    assert!(client.grant("another", "bob", LONG) > raised);
+    client.release("k", "alice");
+    assert!(client.grant("k", "bob", LONG) > raised);
+}
+
+#[test]
+fn a_fence_of_more_than_a_day_ahead_is_refused() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    let day = 24 * HOUR_MICROS;
+    let now = u64::try_from(client.now()).unwrap() * 1_000;
+    let too_far = now + day + 60_000_000;
+    for owner in ["alice", "bob"] {
+        let command = format!("LOCK.RAISE k {owner} {too_far}");
+        assert_eq!(unchanged(&server, || client.cmd(&*command)), error(TOO_FAR));
+    }
+    let near = now + day - 60_000_000;
+    assert_eq!(raise(&mut client, "alice", near), Some(near));
+    assert!(near > fence);
+}
+
+#[test]
+fn replicas_and_the_append_only_file_have_the_raised_fence() {
+    let (mut primary, replica) = start_pair(Server::builder().aof(), Server::builder());
+    let mut client = primary.client();
+    let raised = client.grant("k", "alice", LONG) + HOUR_MICROS;
+    let until = deadline(&mut client, b"k");
+    raise(&mut client, "alice", raised);
+    let last = aof::lines(&primary).pop();
+    assert_eq!(last, Some(format!("SET k {raised}:alice PXAT {until}")), "the lease stays");
+    wait_until_in_sync(&primary, &replica);
+    assert_eq!(replica.client().check("k", "alice"), Some(raised));
+    primary.kill();
+    primary.start_again();
+    assert_eq!(primary.client().check("k", "alice"), Some(raised));
+}
+
+#[test]
+fn those_who_wait_wait_on_and_nothing_was_lost() {
+    let server = Server::start();
+    let mut client = server.client();
+    let raised = client.grant("k", "alice", LONG) + HOUR_MICROS;
+    let mut bob = Waiter::of(&server, "k", "bob");
+    raise(&mut client, "alice", raised);
+    bob.assert_waits(&server);
+    assert!(client.release("k", "alice"));
+    assert!(bob.fence() > raised);
+    assert_eq!(client.cmd("LOCK.LOG"), Value::Array(Vec::new()));
+    assert_eq!(client.counter("raises"), 1);
+}
+
+#[test]
+fn a_late_release_is_known_by_the_raised_fence() {
+    let server = Server::start();
+    let mut client = server.client();
+    let raised = client.grant("k", "alice", 1) + HOUR_MICROS;
+    // Too late already, perhaps; then again.
+    let in_force = raise(&mut client, "alice", raised).unwrap_or_else(|| {
+        client.grant("k", "alice", 200);
+        raise(&mut client, "alice", raised + HOUR_MICROS).unwrap()
+    });
+    eventually("the lease runs out", || client.info("k").map_or(Ok(()), Err));
+    assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {in_force}")), Value::Int(0));
+    assert_eq!(client.counter("releases_late"), 1);
+}
