@@ -96,10 +96,7 @@ fn a_successor_is_above_its_former_primary_for_as_long_as_the_margin() {
         let bobs = successor.client().grant("k", "bob", LONG);
         let mut client = former.client();
         if is_over {
-            eventually("the clock is past the fence", || match client.now() * 1_000 {
-                now if now > i64::try_from(bobs).unwrap() => Ok(()),
-                now => Err(now),
-            });
+            client.wait_until_past(bobs.cast_signed() / 1_000);
         }
         assert_eq!(client.grant("k", "alice", LONG) > bobs, is_over, "a margin of {margin} ms");
     }

@@ -1,11 +1,106 @@
-//! A replica takes over from a primary of a cluster.
+//! Another server takes over: a replica that is promoted by hand, by sentinels, or in a cluster.
 
 use super::scene::Scene;
-use super::{LONG, TRYAGAIN, clock_of_a_replica, two_clocks_and_replicas};
+use super::{LONG, TRYAGAIN, WITHIN_THE_MARGIN, clock_of_a_replica, two_clocks_and_replicas};
+use redis::Value;
+use std::time::Duration;
 use testkit::{
-    Clock, Cluster, SlotMove, Takeover, eventually, lacks, misplaces_clients, wait_until_in_sync,
+    Clock, Cluster, PATIENCE, Proxy, Sentinels, Server, SlotMove, Takeover, eventually,
+    fences_become_known, lacks, misplaces_clients, start_pair, strings, wait_until_in_sync,
     wait_until_it_is,
 };
+
+/// A primary and its replica, whose clock is behind; the link between the two can be cut.
+fn behind_a_link(primary: Server) -> (Server, Proxy, Server) {
+    let behind = clock_of_a_replica();
+    let proxy = Proxy::to(primary.port());
+    let replica = Server::builder().tcp().clock(&behind).replica_through(proxy.port()).start();
+    wait_until_in_sync(&primary, &replica);
+    (primary, proxy, replica)
+}
+
+#[test]
+fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {
+    let (primary, proxy, replica) = behind_a_link(Server::builder().tcp().start());
+    let mut scene = Scene::on(&primary, "");
+    wait_until_in_sync(&primary, &replica);
+    proxy.cut();
+    scene.goes_on_unheard(&primary);
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    scene.continues_on(&replica);
+    assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
+    scene.sends_all_waiters_away();
+    wait_until_in_sync(&replica, &primary);
+}
+
+#[test]
+fn locks_continue_on_a_replica_that_its_primary_hands_over_to() {
+    let behind = clock_of_a_replica();
+    let setup = Server::builder().tcp().clock(&behind);
+    let (primary, replica) = start_pair(Server::builder(), setup);
+    let mut scene = Scene::on(&primary, "");
+    assert_eq!(primary.cmd("FAILOVER"), Value::Okay);
+    scene.sends_all_waiters_away();
+    wait_until_it_is(&replica, "master");
+    scene.continues_on(&replica);
+    wait_until_in_sync(&replica, &primary);
+}
+
+/// The fences of a grant that the replica never heard of, and of the next one after the replica was promoted.
+fn over_an_unheard_grant(primary: &Server, proxy: &Proxy, replica: &Server) -> (u64, u64) {
+    proxy.cut();
+    let first = primary.client().grant("k", "alice", LONG);
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    (first, replica.client().grant("k", "bob", LONG))
+}
+
+/// The data that a replica is sent says nothing of the fence clock of a primary that has just started. The first grant tells
+/// it, if it is there then; else it is told when it joins.
+#[test]
+fn an_unheard_grant_after_the_first_of_a_primary_is_followed_by_a_larger_fence() {
+    if misplaces_clients() {
+        return;
+    }
+    for joins_later in [true, false] {
+        let primary = Server::builder().tcp().start();
+        let grant_and_release = |primary: &Server| {
+            let mut client = primary.client();
+            client.grant("used", "alice", LONG);
+            assert!(client.release("used", "alice"));
+        };
+        let (primary, proxy, replica) = if joins_later {
+            grant_and_release(&primary);
+            let (primary, proxy, replica) = behind_a_link(primary);
+            fences_become_known(&primary, &replica, WITHIN_THE_MARGIN, PATIENCE)
+                .expect("the replica knows");
+            (primary, proxy, replica)
+        } else {
+            let (primary, proxy, replica) = behind_a_link(primary);
+            grant_and_release(&primary);
+            wait_until_in_sync(&primary, &replica);
+            (primary, proxy, replica)
+        };
+        let (first, second) = over_an_unheard_grant(&primary, &proxy, &replica);
+        assert!(second > first, "{second} is not above {first}, joins later: {joins_later}");
+    }
+}
+
+/// The limit that `docs/safety.md` speaks of: no grant told the replica that the fence clock was lifted.
+#[test]
+fn an_unheard_first_grant_right_after_a_start_is_followed_by_a_smaller_fence_on_a_clock_behind() {
+    if misplaces_clients() {
+        return;
+    }
+    let mut behind = Clock::new();
+    behind.step_back(Duration::from_secs(300));
+    let setup = || Server::builder().tcp().module_args("fence-margin 600000");
+    let primary = setup().start();
+    let proxy = Proxy::to(primary.port());
+    let replica = setup().clock(&behind).replica_through(proxy.port()).start();
+    wait_until_in_sync(&primary, &replica);
+    let (first, second) = over_an_unheard_grant(&primary, &proxy, &replica);
+    assert!(second < first, "the documented limit is gone: {first} was followed by {second}");
+}
 
 /// Node 3 is a replica of node 0, with a clock that is behind.
 fn cluster_with_a_scene() -> (Cluster, Scene, Clock) {
@@ -30,28 +125,21 @@ fn locks_continue_on_a_replica_that_takes_over_in_agreement() {
     wait_until_in_sync(cluster.node(3), cluster.node(0));
 }
 
-fn continue_without_the_last_grants(how: Takeover) {
+#[test]
+fn locks_continue_on_a_replica_that_takes_over_by_force_or_without_asking() {
     if lacks((7, 0), "ports that are announced later") {
         return;
     }
-    let (cluster, mut scene, _behind) = cluster_with_a_scene();
-    let proxy = cluster.put_proxy_before(0);
-    proxy.cut();
-    scene.goes_on_unheard(cluster.node(0));
-    cluster.take_over(3, how);
-    scene.continues_on(cluster.node(3));
-    scene.sends_all_waiters_away();
-    wait_until_in_sync(cluster.node(3), cluster.node(0));
-}
-
-#[test]
-fn locks_continue_on_a_replica_that_takes_over_by_force() {
-    continue_without_the_last_grants(Takeover::Forced);
-}
-
-#[test]
-fn locks_continue_on_a_replica_that_takes_over_without_asking() {
-    continue_without_the_last_grants(Takeover::Unasked);
+    for how in [Takeover::Forced, Takeover::Unasked] {
+        let (cluster, mut scene, _behind) = cluster_with_a_scene();
+        let proxy = cluster.put_proxy_before(0);
+        proxy.cut();
+        scene.goes_on_unheard(cluster.node(0));
+        cluster.take_over(3, how);
+        scene.continues_on(cluster.node(3));
+        scene.sends_all_waiters_away();
+        wait_until_in_sync(cluster.node(3), cluster.node(0));
+    }
 }
 
 #[test]
@@ -99,4 +187,63 @@ fn fences_grow_over_a_takeover_right_after_a_slot_came() {
     cluster.take_over(2, Takeover::Forced);
     let after = replica.client().grant(&key, "bob", LONG);
     assert!(after > before, "{after} is not above {before}");
+}
+
+/// All replicas have a clock that is behind, and miss what is granted last.
+fn sentinels_with_a_scene() -> (Sentinels, Scene, Clock) {
+    let behind = clock_of_a_replica();
+    let sentinels = Sentinels::with(|index, setup| match index {
+        0 => setup,
+        _ => setup.clock(&behind),
+    });
+    let mut scene = Scene::on(sentinels.server(0), "");
+    for replica in [1, 2] {
+        wait_until_in_sync(sentinels.server(0), sentinels.server(replica));
+    }
+    sentinels.proxy.cut();
+    scene.goes_on_unheard(sentinels.server(0));
+    (sentinels, scene, behind)
+}
+
+/// It starts again with the module, although a sentinel has rewritten its configuration.
+#[test]
+fn locks_continue_when_sentinels_replace_a_primary_that_died() {
+    let (mut sentinels, mut scene, _behind) = sentinels_with_a_scene();
+    let has_settings = !lacks((7, 0), "CONFIG SET of a module's setting");
+    for replica in [1, 2].into_iter().filter(|_| has_settings) {
+        let set = sentinels.server(replica).cmd("CONFIG SET leasehold.max-waiters 77");
+        assert_eq!(set, Value::Okay);
+    }
+    sentinels.server_mut(0).kill();
+    sentinels.proxy.heal();
+    scene.sends_all_waiters_away();
+    let primary = sentinels.wait_for_another_primary_than(0);
+    scene.continues_on(sentinels.server(primary));
+    if has_settings {
+        let server = sentinels.server_mut(primary);
+        server.stop();
+        server.start_again();
+        let setting = server.cmd("CONFIG GET leasehold.max-waiters");
+        assert_eq!(strings(&setting)[1], "77");
+    }
+}
+
+#[test]
+fn locks_continue_when_sentinels_replace_a_primary_that_hangs_or_is_cut_off() {
+    for hangs in [true, false] {
+        let (mut sentinels, mut scene, _behind) = sentinels_with_a_scene();
+        if hangs {
+            sentinels.server_mut(0).freeze();
+            sentinels.proxy.heal();
+        }
+        let primary = sentinels.wait_for_another_primary_than(0);
+        scene.continues_on(sentinels.server(primary));
+        if hangs {
+            sentinels.server_mut(0).thaw();
+        } else {
+            sentinels.proxy.heal();
+        }
+        scene.sends_all_waiters_away();
+        sentinels.wait_until_follows(0, primary);
+    }
 }

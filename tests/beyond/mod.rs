@@ -4,21 +4,16 @@
 //! see `docs/safety.md`.
 
 mod acknowledged;
-mod at_once;
 mod both;
 mod failover;
-mod halfway;
 mod handover;
 mod history;
 mod overlap;
-mod promotion;
 mod rate;
 mod real_clients;
-mod rebalance;
 mod redirections;
 mod replicas;
 mod scene;
-mod sentinels;
 mod slots;
 mod storm;
 mod unannounced;
@@ -27,7 +22,7 @@ mod unpromised;
 
 use redis::Value;
 use std::time::Duration;
-use testkit::{Client, Clock, Cluster, eventually, misplaces_clients, module};
+use testkit::{Client, Clock, Cluster, misplaces_clients, module};
 
 const LONG: u64 = 60_000;
 
@@ -78,10 +73,7 @@ fn clocks_apart(replicas: usize) -> (Cluster, Clock) {
 /// Waits until the clock of this server has gone on by so much.
 fn pass(client: &mut Client, millis: i64) {
     let end = client.now() + millis;
-    eventually("time passes", || match client.now() {
-        now if now >= end => Ok(()),
-        now => Err(end - now),
-    });
+    client.wait_until_past(end - 1);
 }
 
 /// Asks as a client that was redirected with ASK.

@@ -4,7 +4,7 @@
 use super::LONG;
 use std::time::{Duration, Instant};
 use testkit::{
-    Client, Cluster, Proxy, Sentinels, Server, Setup, Takeover, eventually, lacks, short_or_long,
+    Client, Cluster, Proxy, Sentinels, Server, Setup, Takeover, becomes, lacks, short_or_long,
     wait_until_in_sync, wait_until_it_is,
 };
 
@@ -41,93 +41,89 @@ impl Unheard {
 
 /// A quarantine takes place in the new server's start too.
 fn wait_until_it_grants(server: &Server) {
-    eventually("the server grants locks", || match server.client().counter("quarantine_left_us") {
-        0 => Ok(()),
-        left => Err(left),
-    });
+    becomes("what is left", 0, || server.client().counter("quarantine_left_us"));
 }
 
-fn is_given_again_after_a_promotion_by_hand(setup: impl Fn(Setup) -> Setup) -> bool {
-    let mut primary = setup(Server::builder().tcp()).start();
-    let proxy = Proxy::to(primary.port());
-    let replica = setup(Server::builder()).replica_through(proxy.port()).start();
-    wait_until_it_grants(&primary);
-    wait_until_in_sync(&primary, &replica);
-    proxy.cut();
-    let unheard = Unheard::on(&mut primary.client(), "k");
-    primary.kill();
-    replica.cmd("REPLICAOF NO ONE");
-    unheard.is_given_again_by(&replica)
+/// Who takes over from a primary whose last grant nobody heard of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Successor {
+    /// A replica that is promoted by hand.
+    ByHand,
+    /// A replica that sentinels choose.
+    OfSentinels,
+    /// A replica in a cluster, where its primary has died.
+    OfADeadNode,
+    /// A replica in a cluster that takes over without asking.
+    OfANode,
 }
 
-#[test]
-fn a_replica_that_is_promoted_gives_a_lock_again_of_whose_grant_it_has_not_heard() {
-    assert!(is_given_again_after_a_promotion_by_hand(|setup| setup));
+fn is_given_again_by(successor: Successor, setup: fn(Setup) -> Setup) -> bool {
+    match successor {
+        Successor::ByHand => {
+            let mut primary = setup(Server::builder().tcp()).start();
+            let proxy = Proxy::to(primary.port());
+            let replica = setup(Server::builder()).replica_through(proxy.port()).start();
+            wait_until_it_grants(&primary);
+            wait_until_in_sync(&primary, &replica);
+            proxy.cut();
+            let unheard = Unheard::on(&mut primary.client(), "k");
+            primary.kill();
+            replica.cmd("REPLICAOF NO ONE");
+            unheard.is_given_again_by(&replica)
+        }
+        Successor::OfSentinels => {
+            let mut sentinels = Sentinels::with(|_, server| setup(server));
+            wait_until_it_grants(sentinels.server(0));
+            sentinels.proxy.cut();
+            let unheard = Unheard::on(&mut sentinels.server(0).client(), "k");
+            sentinels.server_mut(0).kill();
+            let primary = sentinels.wait_for_another_primary_than(0);
+            unheard.is_given_again_by(sentinels.server(primary))
+        }
+        Successor::OfADeadNode | Successor::OfANode => {
+            let mut cluster = Cluster::with(3, 1, |_, node| setup(node));
+            let key = cluster.slot_of(0).key("k");
+            wait_until_it_grants(cluster.node(0));
+            let proxy = cluster.put_proxy_before(0);
+            wait_until_in_sync(cluster.node(0), cluster.node(3));
+            proxy.cut();
+            let unheard = Unheard::on(&mut cluster.node(0).client(), &key);
+            if successor == Successor::OfANode {
+                cluster.take_over(3, Takeover::Unasked);
+            } else {
+                cluster.node_mut(0).kill();
+                wait_until_it_is(cluster.node(3), "master");
+                cluster.wait_until_ok();
+            }
+            unheard.is_given_again_by(cluster.node(3))
+        }
+    }
 }
 
+#[track_caller]
+fn assert_rests(successor: Successor, shows_without: bool) {
+    assert!(!is_given_again_by(successor, with_a_quarantine));
+    if short_or_long(shows_without, true) {
+        assert!(is_given_again_by(successor, |setup| setup));
+    }
+}
+
+/// Without a quarantine it gives the lock again.
 #[test]
 fn a_replica_that_is_promoted_waits_until_what_it_has_not_heard_of_is_over() {
-    assert!(!is_given_again_after_a_promotion_by_hand(with_a_quarantine));
-}
-
-fn is_given_again_when_sentinels_replace_a_primary(setup: impl Fn(Setup) -> Setup) -> bool {
-    let mut sentinels = Sentinels::with(|_, server| setup(server));
-    wait_until_it_grants(sentinels.server(0));
-    sentinels.proxy.cut();
-    let unheard = Unheard::on(&mut sentinels.server(0).client(), "k");
-    sentinels.server_mut(0).kill();
-    let primary = sentinels.wait_for_another_primary_than(0);
-    unheard.is_given_again_by(sentinels.server(primary))
+    assert_rests(Successor::ByHand, true);
 }
 
 #[test]
 fn sentinels_choose_a_primary_that_waits_until_what_it_has_not_heard_of_is_over() {
-    assert!(!is_given_again_when_sentinels_replace_a_primary(with_a_quarantine));
-    if short_or_long(false, true) {
-        assert!(is_given_again_when_sentinels_replace_a_primary(|setup| setup));
-    }
+    assert_rests(Successor::OfSentinels, false);
 }
 
-fn is_given_again_in_a_cluster(how: Option<Takeover>, setup: impl Fn(Setup) -> Setup) -> bool {
-    let mut cluster = Cluster::with(3, 1, |_, node| setup(node));
-    let key = cluster.slot_of(0).key("k");
-    wait_until_it_grants(cluster.node(0));
-    let proxy = cluster.put_proxy_before(0);
-    wait_until_in_sync(cluster.node(0), cluster.node(3));
-    proxy.cut();
-    let unheard = Unheard::on(&mut cluster.node(0).client(), &key);
-    match how {
-        Some(how) => cluster.take_over(3, how),
-        None => {
-            cluster.node_mut(0).kill();
-            wait_until_it_is(cluster.node(3), "master");
-            cluster.wait_until_ok();
-        }
-    }
-    unheard.is_given_again_by(cluster.node(3))
-}
-
-fn nodes_wait_until_it_is_over(how: Option<Takeover>) {
-    if lacks((7, 0), "ports that are announced later") {
-        return;
-    }
-    assert!(!is_given_again_in_a_cluster(how, with_a_quarantine));
-    if short_or_long(false, true) {
-        assert!(is_given_again_in_a_cluster(how, |setup| setup));
-    }
-}
-
-#[test]
-fn a_node_that_replaces_one_that_died_waits_until_what_it_has_not_heard_of_is_over() {
-    nodes_wait_until_it_is_over(None);
-}
-
-#[test]
-fn a_node_that_takes_over_by_force_waits_until_what_it_has_not_heard_of_is_over() {
-    nodes_wait_until_it_is_over(Some(Takeover::Forced));
-}
-
+/// And one that replaces one that died.
 #[test]
 fn a_node_that_takes_over_without_asking_waits_until_what_it_has_not_heard_of_is_over() {
-    nodes_wait_until_it_is_over(Some(Takeover::Unasked));
+    if !lacks((7, 0), "ports that are announced later") {
+        assert_rests(Successor::OfANode, false);
+        assert_rests(Successor::OfADeadNode, false);
+    }
 }

@@ -2,12 +2,11 @@
 
 use super::LONG;
 use redis::Value;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{
-    Client, Clock, Cluster, Proxy, Seed, Server, Setup, Snapshot, Waiter, Way, bulk_text, clock,
-    deadline, error, eventually, misplaces_clients, short_or_long, start_pair, wait_until_in_sync,
+    Client, Cluster, Proxy, Seed, Server, Setup, Snapshot, Waiter, Way, becomes, bulk_text, code,
+    deadline, error, short_or_long, start_pair, wait_until_in_sync,
 };
 
 const READONLY: &str = "READONLY You can't write against a read only replica.";
@@ -76,7 +75,7 @@ fn a_replica_in_a_cluster_tells_it_to_those_who_say_that_they_only_read() {
     wait_until_in_sync(primary, replica);
     let mut client = replica.client();
     let moved = client.cmd("GET k");
-    assert!(matches!(&moved, Value::ServerError(told) if told.code() == "MOVED"), "{moved:?}");
+    assert_eq!(code(moved.clone()), "MOVED");
     let questions = ["LOCK.INFO k", "LOCK.CHECK k alice", "LOCK.WAITERS k"];
     for question in questions {
         assert_eq!(client.cmd(question), moved, "{question}");
@@ -94,10 +93,7 @@ fn a_replica_in_a_cluster_tells_it_to_those_who_say_that_they_only_read() {
 fn is_free_although_its_key_is_there(replica: &Server, deadline: i64) {
     let mut client = replica.client();
     // Long enough for the primary to have said so, if it could.
-    eventually("the lease ran out a while ago", || match client.now() {
-        now if now > deadline + 200 => Ok(()),
-        now => Err(now),
-    });
+    client.wait_until_past(deadline + 200);
     assert_eq!(client.cmd("GET k"), Value::Nil);
     assert_eq!(client.cmd("DBSIZE"), Value::Int(1), "its key is in memory");
     assert_eq!(client.info("k"), None);
@@ -106,33 +102,29 @@ fn is_free_although_its_key_is_there(replica: &Server, deadline: i64) {
     assert_eq!(client.cmd("DBSIZE"), Value::Int(1), "nobody deleted it");
 }
 
+/// Its primary cannot reach the replica, or stands still.
 #[test]
-fn a_lock_whose_lease_ran_out_is_free_on_a_replica_that_its_primary_cannot_reach() {
-    let primary = Server::builder().tcp().start();
+fn a_lock_whose_lease_ran_out_is_free_on_a_replica_whose_primary_has_not_said_so() {
+    let mut primary = Server::builder().tcp().start();
     let proxy = Proxy::to(primary.port());
     let replica = Server::builder().replica_through(proxy.port()).start();
     wait_until_in_sync(&primary, &replica);
-    primary.client().grant("k", "alice", 100);
-    let deadline = deadline(&mut primary.client(), b"k");
-    wait_until_in_sync(&primary, &replica);
+    let lease = |primary: &Server| {
+        primary.client().grant("k", "alice", 100);
+        let deadline = deadline(&mut primary.client(), b"k");
+        wait_until_in_sync(primary, &replica);
+        deadline
+    };
+    let end = lease(&primary);
     proxy.cut_one_way(Way::FromServer);
-    is_free_although_its_key_is_there(&replica, deadline);
+    is_free_although_its_key_is_there(&replica, end);
     proxy.heal();
     let mut client = replica.client();
-    eventually("its key is deleted", || match client.cmd("DBSIZE") {
-        Value::Int(0) => Ok(()),
-        other => Err(other),
-    });
-}
-
-#[test]
-fn a_lock_whose_lease_ran_out_is_free_on_a_replica_whose_primary_stands_still() {
-    let (mut primary, replica) = start_pair(Server::builder(), Server::builder());
-    primary.client().grant("k", "alice", 100);
-    let deadline = deadline(&mut primary.client(), b"k");
+    becomes("how many keys there are", Value::Int(0), || client.cmd("DBSIZE"));
     wait_until_in_sync(&primary, &replica);
+    let end = lease(&primary);
     primary.freeze();
-    is_free_although_its_key_is_there(&replica, deadline);
+    is_free_although_its_key_is_there(&replica, end);
     primary.thaw();
 }
 
@@ -156,29 +148,26 @@ fn a_writable_replica_grants_what_is_free_there_and_lets_nobody_wait() {
     wait_until_in_sync(&primary, &replica);
     assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
     proxy.cut_one_way(Way::FromServer);
-    eventually("the lease runs out", || match client.info("k") {
-        None => Ok(()),
-        held => Err(held),
-    });
+    becomes("who holds it", None, || client.info("k"));
     assert!(client.grant("k", "carol", LONG) > second);
 }
 
-/// Wants four locks, some of which it keeps in the end. Waits for them, so most grants are hand-offs. The highest fence.
-fn contend(primary: &Server) -> u64 {
+/// Wants four locks, some of which it keeps in the end. Waits for them, so most grants are hand-offs.
+fn contend(primary: &Server) {
     let mut seed = Seed::announced();
-    let highest = AtomicU64::new(0);
     let lasts = short_or_long(Duration::from_millis(500), Duration::from_secs(10));
     thread::scope(|scope| {
         for worker in 0..8 {
-            let (mut client, mut seed, highest) = (primary.client(), seed.fork(), &highest);
+            let (mut client, mut seed) = (primary.client(), seed.fork());
             scope.spawn(move || {
                 let begun = Instant::now();
                 while begun.elapsed() < lasts {
                     let lock = *seed.pick(&["a", "b", "c", "d"]);
                     let ttl = *seed.pick(&["3", "60000"]);
                     let request = format!("LOCK.ACQUIRE {lock} {worker} {ttl} BLOCK 1000");
-                    let Value::Int(fence) = client.cmd(request) else { continue };
-                    highest.fetch_max(fence.try_into().unwrap(), SeqCst);
+                    if client.cmd(request) == Value::Nil {
+                        continue;
+                    }
                     match seed.below(8) {
                         0 => drop(client.cmd(format!("DEL {lock}"))),
                         1 => drop(client.extend(lock, worker.to_string(), LONG)),
@@ -191,10 +180,9 @@ fn contend(primary: &Server) -> u64 {
     });
     let mut client = primary.client();
     for lock in ["a", "b"] {
-        highest.fetch_max(client.grant(lock, "keeper", LONG), SeqCst);
+        client.grant(lock, "keeper", LONG);
     }
     assert!(client.counter("hand_offs") > 100, "hardly anything was handed off");
-    highest.into_inner()
 }
 
 /// A primary, a replica of it, and a replica of that one.
@@ -215,72 +203,23 @@ fn assert_equal([primary, middle, last]: &[Server; 3]) {
     assert_eq!(Snapshot::of(last), truth, "at the end");
 }
 
-fn promote(replica: &Server) {
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-}
-
+/// With the module and without it.
 #[test]
 fn a_chain_of_replicas_holds_what_its_primary_holds_while_locks_are_handed_off() {
-    let chain = chain(Server::builder(), Server::builder());
-    for _ in 0..short_or_long(2, 20) {
-        contend(&chain[0]);
-        assert_equal(&chain);
-        for key in ["a", "b"] {
-            let mut client = chain[0].client();
-            assert!(client.release(key, "keeper"));
+    for is_loaded in [true, false] {
+        let setup = || match is_loaded {
+            true => Server::builder(),
+            false => Server::builder().without_module(),
+        };
+        let chain = chain(setup(), setup());
+        let known = bulk_text(&chain[1].cmd("INFO modules"));
+        assert_eq!(known.contains("leasehold"), is_loaded, "{known}");
+        for _ in 0..short_or_long(1, 10) {
+            contend(&chain[0]);
+            assert_equal(&chain);
+            for key in ["a", "b"] {
+                assert!(chain[0].client().release(key, "keeper"));
+            }
         }
     }
-}
-
-/// Whatever the clocks say: the last one heard of the grants, through the one in the middle.
-fn fences_grow_along_a_chain(middle: Setup, promote_the_middle: bool) {
-    if misplaces_clients() {
-        return;
-    }
-    let mut behind = Clock::new();
-    behind.step_back(2 * clock::HOUR);
-    let chain = chain(middle, Server::builder().clock(&behind));
-    let mut highest = contend(&chain[0]);
-    assert_equal(&chain);
-    let [mut primary, mut middle, last] = chain;
-    primary.kill();
-    if promote_the_middle {
-        promote(&middle);
-        let mut client = middle.client();
-        assert!(client.grant("c", "alice", LONG) > highest);
-        assert!(client.release("c", "alice"));
-        highest = client.grant("d", "alice", LONG);
-        wait_until_in_sync(&middle, &last);
-    }
-    middle.kill();
-    promote(&last);
-    let mut client = last.client();
-    assert!(client.check("a", "keeper").is_some(), "it is still held");
-    for lock in ["c", "new"] {
-        assert!(client.grant(lock, "zoe", LONG) > highest, "{lock}");
-    }
-    assert!(client.release("a", "keeper"));
-    assert!(client.grant("a", "zoe", LONG) > highest);
-}
-
-#[test]
-fn fences_grow_when_the_middle_of_a_chain_takes_over_and_then_its_end() {
-    let mut behind = Clock::new();
-    behind.step_back(clock::HOUR);
-    fences_grow_along_a_chain(Server::builder().clock(&behind), true);
-}
-
-#[test]
-fn fences_grow_when_the_end_of_a_chain_takes_over_whose_middle_has_no_module() {
-    fences_grow_along_a_chain(Server::builder().without_module(), false);
-}
-
-#[test]
-fn replicas_without_the_module_hold_what_their_primary_holds_while_locks_are_handed_off() {
-    let without = || Server::builder().without_module();
-    let chain = chain(without(), without());
-    contend(&chain[0]);
-    assert_equal(&chain);
-    let known = bulk_text(&chain[1].cmd("INFO modules"));
-    assert!(!known.contains("leasehold"), "{known}");
 }

@@ -5,7 +5,7 @@ use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
 use testkit::{
-    Client, Cluster, Slot, SlotMove, Stopwatch, Waiter, eventually, is_valkey_since, lacks,
+    Client, Cluster, Slot, SlotMove, Stopwatch, Waiter, code, eventually, is_valkey_since, lacks,
 };
 
 /// Waits until the node would send clients of this slot elsewhere; when that was.
@@ -31,7 +31,7 @@ fn goes(cluster: &Cluster, slot: &Slot) -> Stopwatch {
 
 #[track_caller]
 fn assert_is_sent_away_soon(mut waiter: Waiter, since: &Stopwatch) {
-    assert!(matches!(waiter.reply(), Value::ServerError(told) if told.code() == "TRYAGAIN"));
+    assert_eq!(code(waiter.reply()), "TRYAGAIN");
     assert!(since.elapsed() < SOON, "after {:?}", since.elapsed());
 }
 
@@ -48,80 +48,34 @@ const USUAL_HZ: u32 = 10;
 /// Too seldom to be of any help.
 const SLOW_HZ: u32 = 1;
 
+/// More locks than the module asks the server about at once. Others may stay, who came first.
 #[test]
 fn who_waits_where_a_slot_has_gone_without_a_word_is_sent_away_soon() {
-    let cluster = unhurried(3, USUAL_HZ);
-    let slot = cluster.slot_of(0);
-    // Others, who may stay, and who came first.
-    let stays: Vec<_> = (0..20)
-        .map(|_| {
-            let key = cluster.slot_of(0).key("stays");
-            cluster.node(0).client().acquire(&key, "alice", LONG);
-            Waiter::of(cluster.node(0), &key, "bob")
-        })
-        .collect();
-    let key = slot.key("k");
-    cluster.node(0).client().grant(&key, "alice", LONG);
-    let waiter = Waiter::of(cluster.node(0), &key, "bob");
-    let gone = goes(&cluster, &slot);
-    assert_is_sent_away_soon(waiter, &gone);
-    stays.iter().for_each(|waiter| waiter.assert_waits(cluster.node(0)));
-}
-
-/// More locks than the module asks the server about at once.
-#[test]
-fn many_who_wait_where_a_slot_has_gone_without_a_word_are_sent_away_soon() {
     const LOCKS: usize = 300;
     let cluster = unhurried(3, USUAL_HZ);
     let (node, slot) = (cluster.node(0), cluster.slot_of(0));
     let mut client = node.client();
+    let stays: Vec<_> = (0..20)
+        .map(|_| {
+            let key = cluster.slot_of(0).key("stays");
+            client.acquire(&key, "alice", LONG);
+            Waiter::of(node, &key, "bob")
+        })
+        .collect();
     let mut waiters = Crowd::of(node, LOCKS);
     for lock in 0..LOCKS {
         let key = slot.key(&lock.to_string());
         client.grant(&key, "alice", LONG);
         waiters.send(lock, format!("LOCK.ACQUIRE {key} bob {LONG} BLOCK 0"));
     }
-    eventually("all wait", || match client.counter("waiters") {
-        waiters if waiters == LOCKS.try_into().unwrap() => Ok(()),
-        waiters => Err(waiters),
-    });
+    client.wait_until_waiters((stays.len() + LOCKS) as u64);
     let gone = goes(&cluster, &slot);
     let replies = waiters.one_reply_each();
     assert!(gone.elapsed() < SOON, "after {:?}", gone.elapsed());
     for reply in replies {
-        assert!(matches!(reply, Some(Value::ServerError(told)) if told.code() == "TRYAGAIN"));
+        assert_eq!(reply.map(code).as_deref(), Some("TRYAGAIN"));
     }
-}
-
-/// Nobody is asked about the gaps that they have left.
-#[test]
-fn who_waits_after_a_crowd_has_left_is_sent_away_soon() {
-    const CROWD: usize = 20_000;
-    let cluster = unhurried(3, USUAL_HZ);
-    let (node, slot) = (cluster.node(0), cluster.slot_of(0));
-    let mut client = node.client();
-    let key = slot.key("k");
-    client.grant(&key, "alice", LONG);
-    let waiter = Waiter::of(node, &key, "bob");
-    let other = cluster.slot_of(0);
-    let locks: Vec<String> = (0..CROWD).map(|lock| other.key(&lock.to_string())).collect();
-    for end in [format!("alice {LONG}"), format!("bob {LONG} TICKET {LONG}")] {
-        let commands = locks.iter().map(|lock| format!("LOCK.ACQUIRE {lock} {end}"));
-        all(&mut client, commands);
-    }
-    assert_eq!(client.counter("tickets"), CROWD as u64);
-    all(&mut client, locks.iter().map(|lock| format!("LOCK.RELEASE {lock} bob")));
-    assert_eq!(client.counter("tickets"), 0);
-    let gone = goes(&cluster, &slot);
-    assert_is_sent_away_soon(waiter, &gone);
-}
-
-fn all(client: &mut Client, commands: impl Iterator<Item = String>) {
-    let commands: Vec<_> = commands.collect();
-    for some in commands.chunks(1_000) {
-        let some: Vec<_> = some.iter().map(String::as_str).collect();
-        client.pipeline(&some);
-    }
+    stays.iter().for_each(|waiter| waiter.assert_waits(node));
 }
 
 #[test]

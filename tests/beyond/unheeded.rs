@@ -10,6 +10,10 @@ const NOAUTH: &str = "NOAUTH Authentication required.";
 const NO_MARGIN: &str = "CONFIG SET leasehold.fence-margin 0";
 const MARGIN: &str = "CONFIG SET leasehold.fence-margin 5000";
 
+fn lacks_settings() -> bool {
+    lacks((7, 0), "CONFIG SET of a module's setting")
+}
+
 /// Nodes that ask for a password, and whose fences are not ahead of their clocks, as if they had
 /// been up for longer than the margin.
 fn guarded(primaries: usize) -> Cluster {
@@ -38,10 +42,9 @@ fn words_about(slot: u16, us: &str, other: &str) -> Vec<String> {
     words
 }
 
-/// Says all that to node 0 of slots that it has, and of slots of node 1; all of it is refused.
-fn speak_of_slots(client: &mut Client, cluster: &Cluster) {
+/// Says all that to node 0 of these slots; all of it is refused.
+fn speak_of_slots(client: &mut Client, cluster: &Cluster, slots: [u16; 2]) {
     let names = [0, 1].map(|node| &*cluster.node(node).id);
-    let slots = [0, 1].map(|node| cluster.slot_of(node).number);
     let words = slots.into_iter().flat_map(|slot| words_about(slot, names[0], names[1]));
     let words: Vec<_> = words.collect();
     let words: Vec<_> = words.iter().map(String::as_str).collect();
@@ -65,7 +68,8 @@ fn assert_fence_is_the_time(client: &mut Client, key: &str) {
 fn assert_nobody_who_is_refused_lifts_fences(cluster: &Cluster, speaker: &mut Client) {
     let mut client = cluster.node(0).client();
     for _ in 0..30 {
-        speak_of_slots(speaker, cluster);
+        let slots = [0, 1].map(|node| cluster.slot_of(node).number);
+        speak_of_slots(speaker, cluster, slots);
         assert_fence_is_the_time(&mut client, &cluster.slot_of(0).key("k"));
     }
     // The module may look again a little later.
@@ -76,23 +80,16 @@ fn assert_nobody_who_is_refused_lifts_fences(cluster: &Cluster, speaker: &mut Cl
     assert_eq!(client.counter("fence_ahead_us"), 0);
 }
 
+/// Nor who has no permission to move slots.
 #[test]
 fn who_has_not_logged_in_lifts_no_fences() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     let cluster = guarded(2);
     let mut stranger = cluster.node(0).stranger();
     assert_eq!(stranger.cmd("ASKING"), error(NOAUTH));
     assert_nobody_who_is_refused_lifts_fences(&cluster, &mut stranger);
-}
-
-#[test]
-fn who_has_no_permission_to_move_slots_lifts_no_fences() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
-        return;
-    }
-    let cluster = guarded(2);
     let mut user = cluster.node(0).client();
     user.cmd("ACL SETUSER bob on >pw ~* +@all -cluster -asking");
     assert_eq!(user.cmd("AUTH bob pw"), Value::Okay);
@@ -103,7 +100,7 @@ fn who_has_no_permission_to_move_slots_lifts_no_fences() {
 /// other is for that.
 #[test]
 fn who_has_not_logged_in_lifts_no_fences_of_a_node_that_gives_a_slot_away() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     let cluster = guarded(2);
@@ -116,11 +113,8 @@ fn who_has_not_logged_in_lifts_no_fences_of_a_node_that_gives_a_slot_away() {
     step.import(&cluster);
     step.migrate(&cluster);
     let mut stranger = cluster.node(0).stranger();
-    let names = [0, 1].map(|node| &*cluster.node(node).id);
-    let words = words_about(slot.number, names[0], names[1]);
-    let words: Vec<_> = words.iter().map(String::as_str).collect();
     for _ in 0..30 {
-        stranger.pipeline(&words);
+        speak_of_slots(&mut stranger, &cluster, [slot.number; 2]);
         assert_eq!(client.acquire(&key, "carol", LONG), None);
         assert_fence_is_the_time(&mut client, &cluster.slot_of(0).key("k"));
     }
@@ -130,7 +124,7 @@ fn who_has_not_logged_in_lifts_no_fences_of_a_node_that_gives_a_slot_away() {
 /// While the cluster is down the server does not say which slots it serves.
 #[test]
 fn who_has_not_logged_in_lifts_no_fences_while_the_cluster_is_down() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     let mut cluster = guarded(3);
@@ -138,13 +132,7 @@ fn who_has_not_logged_in_lifts_no_fences_while_the_cluster_is_down() {
     let key = cluster.slot_of(0).key("k");
     cluster.node_mut(2).kill();
     cluster.node(0).wait_until("fail");
-    let mut stranger = cluster.node(0).stranger();
-    let names = [0, 1].map(|node| &*cluster.node(node).id);
-    for slot in slots {
-        for word in words_about(slot, names[0], names[1]) {
-            assert_eq!(stranger.cmd(&*word), error(NOAUTH), "{word}");
-        }
-    }
+    speak_of_slots(&mut cluster.node(0).stranger(), &cluster, slots);
     cluster.node_mut(2).start_again();
     cluster.wait_until_ok();
     let mut client = cluster.node(0).client();
@@ -156,7 +144,7 @@ fn who_has_not_logged_in_lifts_no_fences_while_the_cluster_is_down() {
 /// A node that got a slot is ahead of its clock for as long as the margin, and no longer.
 #[test]
 fn a_slot_that_has_come_lifts_fences_no_more() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     let cluster = Cluster::with(2, 0, |_, setup| setup.module_args("fence-margin 300"));
@@ -180,7 +168,7 @@ fn a_slot_that_has_come_lifts_fences_no_more() {
 /// The file of the cluster says so, and no command does.
 #[test]
 fn fences_grow_in_a_slot_that_was_on_its_way_before_the_node_started() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     let (mut cluster, _behind) = two_clocks();
@@ -208,7 +196,7 @@ fn fences_grow_in_a_slot_that_was_on_its_way_before_the_node_started() {
 /// The server calls a move off when its other end is forgotten.
 #[test]
 fn fences_grow_in_a_slot_whose_move_ends_because_the_other_end_is_forgotten() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     let mut behind = Clock::new();
