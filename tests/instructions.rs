@@ -237,44 +237,39 @@ impl Counter {
                 }
             });
         let mut counts = HashMap::<_, f64>::new();
+        let mut note = |name: &'static str, count: f64| {
+            let least = counts.entry(name).or_insert(count);
+            *least = least.min(count);
+        };
         for _ in 0..TIMES {
             let fence = self.later_fence().to_string();
             for (name, pattern, _) in COUNTED {
                 let pattern = pattern.replace("{delete-if-equal}", delete_if_equal());
                 let pattern = pattern.replace("{acquire}", &acquire).replace("{release}", &release);
                 let pattern = pattern.replace("{guard}", &guard).replace("{fence}", &fence);
-                let count = self.instructions(&pattern);
-                let least = counts.entry(name).or_insert(count);
-                *least = least.min(count);
+                note(name, self.instructions(&pattern));
             }
         }
         for _ in 0..TIMES {
             for (name, hold, begin, give, take) in HANDED_ON {
-                let count = self.handed_on(hold, begin, give, take);
-                let least = counts.entry(name).or_insert(count);
-                *least = least.min(count);
+                note(name, self.handed_on(hold, begin, give, take));
             }
         }
         for _ in 0..TIMES {
             for (name, holders) in SHARED {
-                let count = self.shared(holders);
-                let least = counts.entry(name).or_insert(count);
-                *least = least.min(count);
+                note(name, self.shared(holders));
             }
         }
         for _ in 0..TIMES {
             for (name, count) in self.refused() {
-                let least = counts.entry(name).or_insert(count);
-                *least = least.min(count);
+                note(name, count);
             }
         }
         // It leaves a backlog behind.
         drop(ReplicationStream::of(&self.server));
         for _ in 0..TIMES {
             for (name, pattern, _) in TOLD {
-                let count = self.instructions(pattern);
-                let least = counts.entry(name).or_insert(count);
-                *least = least.min(count);
+                note(name, self.instructions(pattern));
             }
         }
         drop(self.server);

@@ -143,24 +143,17 @@ fn hand_over(primary: &Server, replica: &Server) {
     wait_until_in_sync(replica, primary);
 }
 
+const EITHER: [Between; 2] = [Between::AnotherBuild, Between::NoModule];
+
 #[test]
-fn a_restart_with_another_build_and_back_keeps_the_lock_and_its_fence() {
-    over_restarts(Between::AnotherBuild);
+fn a_restart_with_another_build_or_without_the_module_and_back_keeps_the_lock_and_its_fence() {
+    EITHER.into_iter().for_each(over_restarts);
 }
 
 #[test]
-fn a_restart_without_the_module_and_back_keeps_the_lock_and_its_fence() {
-    over_restarts(Between::NoModule);
-}
-
-#[test]
-fn a_promotion_to_another_build_and_back_keeps_the_lock_and_its_fence() {
-    over_promotions(Between::AnotherBuild);
-}
-
-#[test]
-fn a_promotion_to_a_server_without_the_module_and_back_keeps_the_lock_and_its_fence() {
-    over_promotions(Between::NoModule);
+fn a_promotion_to_another_build_or_a_server_without_the_module_and_back_keeps_the_lock_and_its_fence()
+ {
+    EITHER.into_iter().for_each(over_promotions);
 }
 
 /// Two read a lock. Returns who they are.
@@ -248,11 +241,6 @@ fn over_both_with_readers(between: Between) {
 }
 
 #[test]
-fn another_build_and_back_leave_a_lock_to_all_who_hold_it() {
-    over_both_with_readers(Between::AnotherBuild);
-}
-
-#[test]
-fn a_server_without_the_module_and_back_leave_a_lock_to_all_who_hold_it() {
-    over_both_with_readers(Between::NoModule);
+fn another_build_or_a_server_without_the_module_and_back_leave_a_lock_to_all_who_hold_it() {
+    EITHER.into_iter().for_each(over_both_with_readers);
 }

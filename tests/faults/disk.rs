@@ -4,13 +4,9 @@
 //! its own account it must not either: a grant is as good as the file that it is in.
 
 use super::LONG;
-use super::book::Book;
-use super::busy;
 use redis::Value;
 use std::fs;
-use std::sync::atomic::AtomicBool;
-use std::thread;
-use testkit::{Client, Seed, Server, Setup, Waiter, aof, deadline, eventually, int, lacks};
+use testkit::{Client, Server, Setup, Waiter, aof, becomes, deadline, int, lacks};
 
 /// More than the server waits until it asks again whether it may write.
 const LONG_ENOUGH_MILLIS: i64 = 300;
@@ -20,19 +16,13 @@ fn is_refused(reply: &Value) -> bool {
 }
 
 fn wait_until_refused(client: &mut Client) {
-    eventually("writes are refused", || match client.cmd("SET something else") {
-        reply if is_refused(&reply) => Ok(()),
-        other => Err(other),
-    });
+    becomes("whether writes are refused", true, || is_refused(&client.cmd("SET something else")));
 }
 
 /// With `everysec`, what was answered is kept back while the disk is busy with what came before.
 fn wait_until_written(client: &mut Client) {
-    eventually("all of it is in the file", || {
-        match client.info_field("persistence", "aof_buffer_length") {
-            Some(left) if left == "0" => Ok(()),
-            left => Err(left),
-        }
+    becomes("what is not in the file", 0, || {
+        client.info_number("persistence", "aof_buffer_length")
     });
 }
 
@@ -77,10 +67,7 @@ fn nothing_is_handed_on(
     fail(server);
     wait_until_refused(&mut client);
     assert_refused(&mut client);
-    eventually("the short lease has been over for a while", || match client.now() {
-        now if now > short_until + LONG_ENOUGH_MILLIS => Ok(()),
-        now => Err(now),
-    });
+    client.wait_until_past(short_until + LONG_ENOUGH_MILLIS);
     assert_eq!(client.info("short"), None);
     assert_eq!(dave.reply(), Value::Nil, "patience ends all the same");
     bob.assert_waits(server);
@@ -113,66 +100,15 @@ fn while_the_disk_is_full_nothing_is_granted_nor_handed_on() {
     }
 }
 
-#[test]
-fn while_the_disk_is_full_every_command_is_refused_and_none_half_done() {
-    let setup = Server::builder().config("appendonly", "yes").config("appendfsync", "everysec");
-    let mut server = setup.start();
-    let mut client = server.client();
-    let held = client.grant("held", "alice", LONG);
-    fill(&mut server);
-    wait_until_refused(&mut client);
-    assert_refused(&mut client);
-    server.lift_limit();
-    eventually("there is room again", || match client.cmd("LOCK.ACQUIRE free zoe 60000") {
-        Value::Int(_) => Ok(()),
-        refused => Err(refused),
-    });
-    assert!(client.release("held", "alice"));
-    assert!(client.grant("held", "zoe", LONG) > held);
-    wait_until_written(&mut client);
-    server.kill();
-    server.start_again();
-    let mut client = server.client();
-    assert!(client.check("held", "zoe").is_some() && client.check("free", "zoe").is_some());
-}
-
-#[test]
-fn after_an_end_for_want_of_room_every_answered_grant_is_held() {
-    let setup = Server::builder().config("appendonly", "yes").config("appendfsync", "always");
-    let mut server = setup.start();
-    let (mut seed, mut book) = (Seed::announced(), Book::default());
-    for _ in 0..5 {
-        let over = AtomicBool::new(false);
-        let room = 1_000 + seed.below(20_000) as u64;
-        let grants = thread::scope(|scope| {
-            let work = busy::start(scope, &server, 6, &mut seed, &over);
-            let length = fs::metadata(aof::current_file(&server)).unwrap().len();
-            server.limit_files(length + room);
-            server.wait_until_it_ends();
-            work.finish()
-        });
-        let wrong = book.take_down(&grants);
-        assert!(wrong.is_empty(), "{wrong:#?}");
-        server.start_again();
-        let mut client = server.client();
-        book.compare(&grants, &mut client).assert_nothing_lost();
-        busy::let_go(&mut client);
-    }
-    assert!(book.answered > 100, "hardly anything happened: {}", book.answered);
-}
-
 fn saving(setup: Setup) -> Setup {
     setup.config("save", "3600 1000000").config("stop-writes-on-bgsave-error", "yes")
 }
 
 fn save_until(server: &Server, status: &str) {
     let mut client = server.client();
-    eventually(&format!("saving ends with {status}"), || {
+    becomes("how saving ended", Some(status.to_owned()), || {
         client.cmd("BGSAVE");
-        match client.info_field("persistence", "rdb_last_bgsave_status") {
-            Some(seen) if seen == status => Ok(()),
-            seen => Err(seen),
-        }
+        client.info_field("persistence", "rdb_last_bgsave_status")
     });
 }
 

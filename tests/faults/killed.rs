@@ -158,25 +158,18 @@ fn every_answered_grant_is_held_after_a_power_failure_where_each_write_is_forced
 }
 
 #[test]
-fn fences_grow_after_a_kill_where_writes_are_forced_to_disk_every_second() {
-    let fault = Fault { runs: short_or_long(12, 300), saves: rewrites(), ..KILL };
-    fault.again_and_again(append_only("everysec")).publish("kill -9, appendfsync everysec");
-}
+fn fences_grow_after_an_end_that_the_last_writes_do_not_outlive() {
+    let kill = Fault { runs: short_or_long(12, 300), saves: rewrites(), ..KILL };
+    kill.again_and_again(append_only("everysec")).publish("kill -9, appendfsync everysec");
 
-#[test]
-fn fences_grow_after_a_power_failure_where_writes_are_forced_to_disk_every_second() {
     let runs = short_or_long(3, 100);
     let fault = Fault { runs, millis: 3_000, end: power::fail, ..KILL };
     let sum = fault.again_and_again(append_only("everysec").power_may_fail());
     sum.publish("power failure, appendfsync everysec");
     assert!(sum.lost > 0, "what was not forced to disk is lost");
-}
 
-#[test]
-fn fences_grow_after_a_kill_where_the_data_is_saved_now_and_then() {
-    let runs = short_or_long(12, 300);
-    let fault = Fault { runs, saves: &["SAVE", "BGSAVE", "PING"], ..KILL };
-    let sum = fault.again_and_again(Server::builder());
+    let sum =
+        Fault { saves: &["SAVE", "BGSAVE", "PING"], ..kill }.again_and_again(Server::builder());
     sum.publish("kill -9, RDB only, saved in two of three runs");
     assert!(sum.lost > 0, "whatever came after the last save is lost");
 }

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 use testkit::{
-    Client, Clock, Proxy, Seed, Server, Setup, Snapshot, bulk_text, error, eventually, field, int,
-    is_older_than, lacks, lacks_setting, module, wait_until_in_sync,
+    Client, Clock, Proxy, Seed, Server, Setup, Snapshot, becomes, bulk_text, code, error,
+    eventually, field, int, is_older_than, lacks, lacks_setting, module, wait_until_in_sync,
 };
 
 /// So much data, and so long until each key is sent, that there is time to look around while it is loaded.
@@ -95,10 +95,7 @@ impl Pair {
     fn cut_off_for_good(self) -> Self {
         let Self { primary, replica, proxy } = self;
         drop(proxy);
-        eventually("it has given up", || match state(&mut replica.client()) {
-            State::Ready => Ok(()),
-            state => Err(state),
-        });
+        becomes("the replica", State::Ready, || state(&mut replica.client()));
         // The replica does not know it.
         let proxy = Proxy::to(primary.port());
         Self { primary, replica, proxy }
@@ -200,11 +197,7 @@ fn assert_nobody_is_answered_while_it_loads(how: &str) {
             break;
         }
         looks += 1;
-        let code = |reply: &Value| match reply {
-            Value::ServerError(error) => error.code().to_owned(),
-            other => panic!("{how}: {other:?}"),
-        };
-        let codes: Vec<_> = replies.iter().map(code).collect();
+        let codes: Vec<_> = replies.into_iter().map(code).collect();
         let (reads, writes) = codes.split_at(4);
         assert!(reads.iter().all(|code| code == "LOADING"), "{how}: {codes:?}");
         let refusals = ["LOADING", "READONLY"];
@@ -215,17 +208,13 @@ fn assert_nobody_is_answered_while_it_loads(how: &str) {
     assert_eq!(Snapshot::of(&pair.replica), Snapshot::of(&pair.primary));
 }
 
+/// Or after it threw its data away.
 #[test]
 fn nobody_is_answered_while_a_replica_loads_into_nothing() {
     assert_nobody_is_answered_while_it_loads("on-empty-db");
-}
-
-#[test]
-fn nobody_is_answered_while_a_replica_that_threw_its_data_away_loads() {
-    if lacks_setting("repl-diskless-load", "flush-before-load", "loading after a flush") {
-        return;
+    if !lacks_setting("repl-diskless-load", "flush-before-load", "loading after a flush") {
+        assert_nobody_is_answered_while_it_loads("flush-before-load");
     }
-    assert_nobody_is_answered_while_it_loads("flush-before-load");
 }
 
 fn beside() -> Setup {
@@ -301,10 +290,7 @@ fn a_replica_that_loads_beside_its_data_answers_from_that_and_then_equals_its_bu
     assert!(wrong.is_empty() && book.answered > 100, "{} grants: {wrong:#?}", book.answered);
     let mut client = pair.primary.client();
     let latest = client.now() + 1_000;
-    eventually("the short leases are over", || match client.now() {
-        now if now > latest => Ok(()),
-        now => Err(now),
-    });
+    client.wait_until_past(latest);
     wait_until_in_sync(&pair.primary, &pair.replica);
     assert_eq!(Snapshot::of(&pair.replica), Snapshot::of(&pair.primary));
     book.compare(&grants, &mut pair.replica.client()).assert_nothing_lost();

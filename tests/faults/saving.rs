@@ -5,7 +5,7 @@ use super::busy;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{Seed, Server, Snapshot, eventually, figure, short_or_long};
+use testkit::{Seed, Server, Snapshot, figure, short_or_long};
 
 const WORKERS: usize = 10;
 const EVERY: Duration = Duration::from_millis(200);
@@ -41,10 +41,7 @@ fn a_server_that_saves_all_the_time_loses_no_grant_and_all_its_files_agree() {
     assert_eq!(client.counter("waiters"), 0, "everybody was answered");
     // What could run out meanwhile does so first.
     let latest = client.now() + 1_000;
-    eventually("the short leases are over", || match client.now() {
-        now if now > latest => Ok(()),
-        now => Err(now),
-    });
+    client.wait_until_past(latest);
     client.save_by("BGSAVE");
     let live = Snapshot::of(&server);
     assert_ne!(live.size(), 0, "nothing to compare");

@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use testkit::{
-    Client, Cluster, Server, Slot, Takeover, Waiter, bulk_text, deadline, eventually, lacks,
-    module, wait_until_in_sync,
+    Client, Cluster, Server, Slot, Takeover, Waiter, becomes, bulk_text, code, deadline,
+    eventually, lacks, module, wait_until_in_sync,
 };
 
 const SHARDS: usize = 3;
@@ -58,9 +58,9 @@ impl Shard {
         let alices = client.grant(&key, "alice", HOUR);
         let ends = deadline(&mut client, key.as_bytes());
         let bob = bob_and_carol_ask(primary, &key);
-        let last = client.grant(slot.key("free"), "dave", HOUR);
-        assert!(client.release(slot.key("free"), "dave"));
-        Self { slot, alices, ends, bob, last }
+        let mut shard = Self { slot, alices, ends, bob, last: 0 };
+        shard.grants(&mut client);
+        shard
     }
 
     fn held(&self) -> String {
@@ -102,13 +102,9 @@ impl Shard {
         assert_eq!(client.counter("fences_refused"), 0);
         assert!(first_owners(successor, &held).is_empty(), "queues stay behind");
         if has_shares_and_tickets(former) {
-            eventually("no ticket is left", || match former.client().counter("tickets") {
-                0 => Ok(()),
-                tickets => Err(tickets),
-            });
+            becomes("what tickets are left", 0, || former.client().counter("tickets"));
         }
-        let told = former.cmd(format!("LOCK.CHECK {held} alice"));
-        assert!(matches!(&told, Value::ServerError(told) if told.code() == "MOVED"), "{told:?}");
+        assert_eq!(code(former.cmd(format!("LOCK.CHECK {held} alice"))), "MOVED");
         let bob = std::mem::replace(&mut self.bob, bob_and_carol_ask(successor, &held));
         assert_sent_away(Some(bob));
     }
