@@ -9,8 +9,8 @@ mod unseen;
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::{
-    Client, Server, Setup, Snapshot, Waiter, aof, bulk, deadline, eventually, is_older_than, lacks,
-    module, start_pair, wait_until_in_sync,
+    Client, Server, Setup, Snapshot, Waiter, aof, becomes, bulk, deadline, eventually, int,
+    is_older_than, lacks, module, start_pair, wait_until_in_sync,
 };
 
 const LONG: u64 = 60_000;
@@ -37,14 +37,7 @@ pub(crate) fn evict_and(client: &mut Client, commands: &[&str]) -> Vec<Value> {
 
 #[track_caller]
 pub(crate) fn is_back(client: &mut Client, key: &str) {
-    eventually("the lock is put back", || match client.cmd(["EXISTS", key]) {
-        Value::Int(1) => Ok(()),
-        other => Err(other),
-    });
-}
-
-fn evicted_keys(client: &mut Client) -> u64 {
-    client.info_number("stats", "evicted_keys")
+    becomes("how many such keys there are", Value::Int(1), || client.cmd(["EXISTS", key]));
 }
 
 #[test]
@@ -88,7 +81,6 @@ fn every_command_in_the_turn_of_the_eviction_finds_the_lock_held() {
     let mut client = server.client();
     let fence = client.grant("k", "alice", LONG);
     let end = deadline(&mut client, b"k");
-    let int = |number: u64| Value::Int(number.try_into().unwrap());
     let answers = evict_and(
         &mut client,
         &["GET k", "LOCK.CHECK k alice", "LOCK.CHECK k bob", "LOCK.INFO k", "GET k"],
@@ -123,114 +115,54 @@ fn every_command_in_the_turn_of_the_eviction_finds_the_lock_held() {
     assert_eq!(client.cmd("EXISTS k"), Value::Int(0));
 }
 
-#[test]
-fn whoever_begins_to_wait_in_the_turn_of_the_eviction_waits_until_the_release() {
-    if tells_too_late() {
-        return;
-    }
-    let server = evicting("volatile-ttl").start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let mut bob = server.client();
-    for command in EVICT.into_iter().chain(["LOCK.ACQUIRE k bob 60000 BLOCK 0"]) {
-        bob.send(command);
-    }
-    let answers: Vec<Value> = EVICT.iter().map(|_| bob.receive()).collect();
-    assert_eq!(answers, [Value::Okay, Value::Nil, Value::Okay]);
-    eventually("bob waits", || match server.client().counter("waiters") {
-        1 => Ok(()),
-        other => Err(other),
-    });
-    is_back(&mut client, "k");
-    assert!(client.release("k", "alice"));
-    assert!(matches!(bob.receive(), Value::Int(_)));
+/// Waits until whatever was evicted so far has been put back: in the order of its eviction.
+#[track_caller]
+fn settle(client: &mut Client) {
+    client.cmd("SELECT 5");
+    client.grant("marker", "alice", LONG);
+    evict_and(client, &[]);
+    is_back(client, "marker");
+    client.cmd("SELECT 0");
 }
 
 #[test]
-fn what_the_key_holds_since_its_eviction_stays() {
+fn what_happens_to_the_key_after_its_eviction_counts() {
     if tells_too_late() {
         return;
     }
-    for (command, left) in
-        [("SET k stranger PX 60000", bulk("stranger")), ("RENAME other k", bulk("the other"))]
-    {
-        let server = evicting("volatile-lru").start();
-        let mut client = server.client();
-        client.cmd(["SET", "other", "the other"]);
-        client.grant("k", "alice", LONG);
-        client.grant("another", "alice", LONG);
-        evict_and(&mut client, &[command]);
-        is_back(&mut client, "another");
-        assert_eq!(client.cmd("GET k"), left, "{command}");
-        client.cmd("DEL k");
-        assert!(client.acquire("k", "bob", LONG).is_some(), "{command}: it is not put back later");
-    }
-}
-
-#[test]
-fn a_flush_takes_evicted_locks_too_and_a_swap_moves_them() {
-    if tells_too_late() {
-        return;
-    }
-    // In which databases the lock of database 0 and that of database 1 are then.
-    for (command, of_zero, of_one) in [
-        ("FLUSHALL", None, None),
-        ("FLUSHDB", None, Some(1)),
-        ("SWAPDB 0 1", Some(1), Some(0)),
-        ("SWAPDB 1 2", Some(0), Some(2)),
+    // What `k` holds in the end, and in which databases the lock of database 0 and that of database 1 are then.
+    let kept = Some(0);
+    for (commands, of_k, of_zero, of_one) in [
+        (&["SET k stranger PX 60000"][..], Some("stranger"), kept, Some(1)),
+        (&["RENAME other k"], Some("the-other"), kept, Some(1)),
+        (&["FLUSHALL"], None, None, None),
+        (&["FLUSHDB"], None, None, Some(1)),
+        (&["SWAPDB 0 1"], None, Some(1), Some(0)),
+        (&["SWAPDB 1 2"], Some("alice"), kept, Some(2)),
+        (&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"], None, None, None),
     ] {
         let server = evicting("volatile-lru").start();
         let mut client = server.client();
+        client.cmd("SET other the-other");
+        client.grant("k", "alice", LONG);
         client.grant("zero", "alice", LONG);
         client.cmd("SELECT 1");
         client.grant("one", "alice", LONG);
         client.cmd("SELECT 0");
-        evict_and(&mut client, &[command]);
-        // This one is evicted after the others, and so put back after them.
-        client.cmd("SELECT 5");
-        client.grant("marker", "alice", LONG);
-        evict_and(&mut client, &[]);
-        is_back(&mut client, "marker");
+        evict_and(&mut client, commands);
+        settle(&mut client);
+        let owner = client.info("k").map(|info| String::from_utf8(info.owner).unwrap());
+        assert_eq!(owner.as_deref(), of_k, "{commands:?}");
+        client.cmd("DEL k");
+        assert!(client.acquire("k", "bob", LONG).is_some(), "{commands:?}: not put back later");
         for (key, home) in [("zero", of_zero), ("one", of_one)] {
             for db in 0..4 {
                 client.cmd(format!("SELECT {db}"));
                 let exists = Value::Int(i64::from(home == Some(db)));
-                assert_eq!(client.cmd(["EXISTS", key]), exists, "{command}: {key} in {db}");
+                assert_eq!(client.cmd(["EXISTS", key]), exists, "{commands:?}: {key} in {db}");
             }
         }
     }
-}
-
-#[test]
-fn a_lease_that_ran_out_before_its_lock_could_be_put_back_is_over() {
-    if tells_too_late() {
-        return;
-    }
-    let server = evicting("volatile-lru").start();
-    let mut client = server.client();
-    client.grant("short", "alice", 100);
-    client.grant("long", "alice", LONG);
-    evict_and(&mut client, &["CLIENT PAUSE 300 WRITE"]);
-    assert!(client.check("long", "alice").is_some());
-    eventually("the lease is over", || client.check("short", "alice").map_or(Ok(()), Err));
-    is_back(&mut client, "long");
-    assert_eq!(client.cmd("EXISTS short"), Value::Int(0));
-    assert!(client.acquire("short", "bob", LONG).is_some());
-}
-
-#[test]
-fn a_server_that_becomes_a_replica_forgets_what_it_evicted() {
-    if tells_too_late() {
-        return;
-    }
-    let server = evicting("volatile-lru").start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    evict_and(&mut client, &["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
-    client.grant("marker", "alice", LONG);
-    evict_and(&mut client, &[]);
-    is_back(&mut client, "marker");
-    assert!(client.acquire("k", "bob", LONG).is_some());
 }
 
 #[test]
@@ -312,7 +244,7 @@ fn a_server_with_nothing_but_locks_to_evict_goes_on_and_says_so() {
             commands += 1;
         }
         let millis = u64::try_from(began.elapsed().as_millis()).unwrap();
-        let evicted = evicted_keys(&mut client);
+        let evicted = client.info_number("stats", "evicted_keys");
         // Each once, as many as are put back at once, and one each millisecond.
         assert!(evicted <= locks + 100 + millis, "{policy}: {evicted} evictions in {millis} ms");
         assert_ne!(client.counter("evictions_restored"), 0, "{policy}: none was put back");
@@ -328,13 +260,8 @@ fn a_server_with_nothing_but_locks_to_evict_goes_on_and_says_so() {
         assert_eq!(server.log().matches("locks faster than they are put back").count(), 1);
         client.cmd("CONFIG SET maxmemory 0");
         let all = i64::try_from(locks).unwrap() - 1;
-        eventually("all others are back", || {
-            client.cmd("DEL filler");
-            match client.cmd("DBSIZE") {
-                Value::Int(size) if size == all => Ok(()),
-                other => Err(other),
-            }
-        });
+        client.cmd("DEL filler");
+        becomes("all others are back", Value::Int(all), || client.cmd("DBSIZE"));
     }
 }
 
@@ -353,12 +280,6 @@ fn it_listens_only_while_the_server_may_evict() {
         return;
     }
     let server = Server::builder().panic_at("unlinked").start();
-    let listens = |should: bool, why: &str| {
-        eventually(why, || match heard(&server) {
-            times if (times > 0) == should => Ok(()),
-            times => Err(times),
-        });
-    };
     assert_eq!(heard(&server), 0, "no limit");
     for (settings, should) in [
         ("maxmemory-policy allkeys-lru", false),
@@ -374,7 +295,7 @@ fn it_listens_only_while_the_server_may_evict() {
         if should {
             assert_ne!(heard(&server), 0, "{settings}: from the next command on");
         }
-        listens(should, settings);
+        becomes(settings, should, || heard(&server) > 0);
     }
     for (limit, policy, should) in
         [("1gb", "allkeys-lru", true), ("1gb", "noeviction", false), ("0", "allkeys-lru", false)]
@@ -382,22 +303,6 @@ fn it_listens_only_while_the_server_may_evict() {
         let setup = evicting(policy).config("maxmemory", limit).panic_at("unlinked");
         let server = setup.start();
         assert_eq!(heard(&server) > 0, should, "{limit} {policy} in the configuration");
-    }
-}
-
-#[test]
-fn changing_the_policy_back_and_forth_keeps_locks_and_server_alive() {
-    if tells_too_late() {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    let fence = client.grant("k", "alice", LONG);
-    for policy in ["allkeys-lru", "noeviction", "volatile-ttl"].into_iter().cycle().take(60) {
-        let set = format!("CONFIG SET maxmemory-policy {policy}");
-        let answers = client.pipeline(&[&[&*set], &EVICT[..], &["LOCK.CHECK k alice"]].concat());
-        assert_eq!(answers.last(), Some(&Value::Int(fence.try_into().unwrap())), "{policy}");
-        is_back(&mut client, "k");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Those who do not use the module do not pay for it. What is left is measured: `make bench ONLY=innocent`.
 
-use testkit::{Client, Server, eventually};
+use testkit::{Client, Server, becomes};
 
 const LONG: u64 = 86_400_000;
 
@@ -23,16 +23,10 @@ fn commands_are_watched_only_while_somebody_waits() {
         assert_eq!(filters(&mut client), 0, "holding and trying need no watch");
         let mut waiter = server.client();
         waiter.send(format!("LOCK.ACQUIRE k {owner} {LONG} BLOCK 0"));
-        eventually("the commands are watched", || match filters(&mut client) {
-            1 => Ok(()),
-            number => Err(number),
-        });
+        becomes("the filters", 1, || filters(&mut client));
         client.cmd("DEL k");
         waiter.receive();
-        eventually("the watch is over", || match filters(&mut client) {
-            0 => Ok(()),
-            number => Err(number),
-        });
+        becomes("the filters", 0, || filters(&mut client));
         client.cmd("DEL k");
     }
 }

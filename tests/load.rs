@@ -1,8 +1,9 @@
 //! Loading, refusing to load, and refusing to be unloaded.
 
 use redis::Value;
-use testkit::waiter::{id_of, wait_until_parked};
-use testkit::{Server, UNLOAD, bulk, error, field, int, is_older_than, lacks, module};
+use testkit::{
+    Server, UNLOAD, Waiter, bulk, error, field, int, is_older_than, items, lacks, module,
+};
 
 const LONG: u64 = 60_000;
 
@@ -33,18 +34,14 @@ fn an_ordinary_load_warns_of_nothing() {
 fn the_server_lists_the_module_with_its_version() {
     let server = Server::start();
     let reply = server.cmd("MODULE LIST");
-    let Value::Array(modules) = &reply else { panic!("{reply:?}") };
-    let ours = modules.iter().find(|module| {
-        field(module, "name")
-            .is_some_and(|name| matches!(name, Value::BulkString(name) if name == b"leasehold"))
-    });
+    let ours =
+        items(&reply).iter().find(|module| field(module, "name") == Some(&bulk("leasehold")));
     let part = |part: &str| part.parse::<i64>().unwrap();
     let version = 10_000 * part(env!("CARGO_PKG_VERSION_MAJOR"))
         + 100 * part(env!("CARGO_PKG_VERSION_MINOR"))
         + part(env!("CARGO_PKG_VERSION_PATCH"));
     assert_eq!(field(ours.unwrap(), "ver"), Some(&int(version)));
-    let told = server.client().info_field("leasehold", "leasehold_version");
-    assert_eq!(told, Some(version.to_string()));
+    assert_eq!(server.client().counter("version"), version.cast_unsigned());
 }
 
 #[test]
@@ -69,37 +66,6 @@ fn a_server_without_a_command_that_locks_are_replicated_as_is_refused() {
 }
 
 #[test]
-fn another_renamed_command_is_no_obstacle() {
-    let server = Server::builder().config("rename-command", "FLUSHALL \"\"").start();
-    server.client().grant("k", "alice", LONG);
-}
-
-#[test]
-fn a_second_load_is_refused_and_the_first_goes_on() {
-    let server = Server::start();
-    let mut client = server.client();
-    let fence = client.grant("k", "alice", LONG);
-    for _ in 0..3 {
-        let reply = client.cmd(module_load(""));
-        assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
-        assert_eq!(client.check("k", "alice"), Some(fence));
-        assert!(client.extend("k", "alice", LONG));
-    }
-}
-
-#[test]
-fn a_load_refused_at_run_time_leaves_nothing_behind() {
-    let server = Server::builder().without_module().start();
-    let mut client = server.client();
-    for _ in 0..3 {
-        let reply = client.cmd(module_load(" max-ttl 0"));
-        assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
-    }
-    assert_eq!(client.cmd(module_load("")), Value::Okay);
-    client.grant("k", "alice", 86_400_000);
-}
-
-#[test]
 fn the_module_is_not_unloaded_and_the_log_says_how_to_be_rid_of_it() {
     let mut server = Server::start();
     assert_eq!(server.cmd(UNLOAD), error(REFUSED), "nobody has used it");
@@ -108,26 +74,14 @@ fn the_module_is_not_unloaded_and_the_log_says_how_to_be_rid_of_it() {
     let check = "LOCK.CHECK k alice";
     assert_eq!(client.pipeline(&[UNLOAD, check]), [error(REFUSED), int(fence.cast_signed())]);
     assert_eq!(server.log().matches(WHY).count(), 2, "{}", server.log());
-    assert!(client.extend("k", "alice", LONG));
-    assert!(client.release("k", "alice"));
-    assert!(client.grant("k", "bob", LONG) > fence);
-    server.stop();
-    assert_eq!(server.log().matches(WHY).count(), 2, "it is not in the way of the server's end");
-}
-
-#[test]
-fn while_clients_wait_it_is_the_server_that_refuses_to_unload_the_module() {
-    let server = Server::start();
-    let mut client = server.client();
-    let fence = client.grant("k", "alice", LONG);
-    let mut bob = server.client();
-    let id = id_of(&mut bob);
-    bob.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0"));
-    wait_until_parked(&server, id);
+    let mut bob = Waiter::of(&server, "k", "bob");
     let Value::ServerError(refusal) = client.cmd(UNLOAD) else { panic!("it is gone") };
     assert!(refusal.to_string().contains("blocked clients"), "{refusal}");
+    assert!(client.extend("k", "alice", LONG));
     assert!(client.release("k", "alice"));
-    assert!(matches!(bob.receive(), Value::Int(next) if next.cast_unsigned() > fence));
+    assert!(bob.fence() > fence);
+    server.stop();
+    assert_eq!(server.log().matches(WHY).count(), 2, "it is not in the way of the server's end");
 }
 
 #[test]
@@ -154,6 +108,24 @@ fn restarted_without_its_line_the_module_is_gone_and_its_locks_are_strings() {
     assert_eq!(client.check("k", "alice"), Some(fence));
     assert!(client.release("k", "alice"));
     assert!(client.grant("k", "bob", LONG) > fence);
+}
+
+#[test]
+fn a_load_refused_at_run_time_leaves_nothing_behind_and_so_does_a_second_one() {
+    let server = Server::builder().without_module().start();
+    let mut client = server.client();
+    for _ in 0..3 {
+        let reply = client.cmd(module_load(" max-ttl 0"));
+        assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+    }
+    assert_eq!(client.cmd(module_load("")), Value::Okay);
+    let fence = client.grant("k", "alice", 86_400_000);
+    for args in ["", " max-ttl 5", ""] {
+        let reply = client.cmd(module_load(args));
+        assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+        assert_eq!(client.check("k", "alice"), Some(fence));
+        assert!(client.extend("k", "alice", 86_400_000));
+    }
 }
 
 /// The server asks the module as if it were unloaded, and Redis 8.6 ends if it objects. Redis 7.0 does not say which it is.

@@ -7,8 +7,8 @@ use redis::Value;
 use std::collections::BTreeSet;
 use testkit::errors::INTERNAL;
 use testkit::{
-    Client, Cluster, Server, SlotMove, Snapshot, bulk, error, eventually, field, int,
-    is_older_than, is_valkey_since, lacks, lacks_moves_at_once, misplaces_clients, module,
+    Client, Cluster, Server, SlotMove, Snapshot, UNLOAD, becomes, bulk, error, eventually, field,
+    int, is_older_than, is_valkey_since, lacks, lacks_moves_at_once, misplaces_clients, module,
     start_pair, wait_until_in_sync,
 };
 
@@ -17,27 +17,57 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 41] = [
+/// The commands, whose panics are answered with an error.
+const COMMANDS: [(&str, &str); 12] = [
+    ("lock.acquire", "LOCK.ACQUIRE k alice 5"),
+    ("lock.release", "LOCK.RELEASE k alice"),
+    ("lock.extend", "LOCK.EXTEND k alice 5"),
+    ("lock.raise", "LOCK.RAISE k alice 5"),
+    ("lock.check", "LOCK.CHECK k alice"),
+    ("lock.guard", "LOCK.GUARD k foreign 0 SET other v"),
+    ("lock.info", "LOCK.INFO k"),
+    ("lock.holders", "LOCK.HOLDERS k"),
+    ("lock.waiters", "LOCK.WAITERS k"),
+    ("lock.top", "LOCK.TOP"),
+    ("lock.log", "LOCK.LOG"),
+    ("lock.help", "LOCK.HELP"),
+];
+
+/// The others.
+const ENTRIES: [(&str, Survival); 29] = [
+    // The server sets every setting once while it loads the module.
     ("load", refuses_to_load),
-    ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
-    ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
-    ("lock.extend", |entry| answers_with_an_error(entry, "LOCK.EXTEND k alice 5")),
-    ("lock.raise", |entry| answers_with_an_error(entry, "LOCK.RAISE k alice 5")),
-    ("lock.check", |entry| answers_with_an_error(entry, "LOCK.CHECK k alice")),
-    ("lock.guard", |entry| answers_with_an_error(entry, "LOCK.GUARD k foreign 0 SET other v")),
+    ("config-set", |entry| {
+        if !lacks((7, 0), "a panic in the change of a setting") {
+            refuses_to_load(entry);
+        }
+    }),
     ("keys-asked", finds_no_keys),
-    ("called", runs_a_guarded_command),
+    // What the module calls is executed as it is.
+    ("called", |entry| goes_on_after(entry, "LOCK.GUARD foreign foreign 0 SET another v")),
     ("reply-kept", answers_a_held_back_reply_with_an_error),
-    ("lock.info", |entry| answers_with_an_error(entry, "LOCK.INFO k")),
-    ("lock.holders", |entry| answers_with_an_error(entry, "LOCK.HOLDERS k")),
-    ("lock.waiters", |entry| answers_with_an_error(entry, "LOCK.WAITERS k")),
-    ("lock.top", |entry| answers_with_an_error(entry, "LOCK.TOP")),
-    ("lock.log", |entry| answers_with_an_error(entry, "LOCK.LOG")),
-    ("lock.help", |entry| answers_with_an_error(entry, "LOCK.HELP")),
     ("role-changed", is_promoted),
-    ("loading", reloads),
-    ("key-event", stays_in_sync),
-    ("filter", |entry| hands_on_in_spite_of(entry, "DEL k")),
+    ("key-event", |entry| {
+        if !misplaces_clients() {
+            is_promoted(entry);
+        }
+    }),
+    ("loading", |entry| goes_on_after(entry, "DEBUG RELOAD")),
+    ("saving", |entry| goes_on_after(entry, "SAVE")),
+    ("forked", |entry| goes_on_after(entry, "BGSAVE")),
+    ("unload", |entry| goes_on_after(entry, UNLOAD)),
+    ("config-get", |entry| {
+        if !lacks((7, 0), "a panic in the reading of a setting") {
+            goes_on_after(entry, "CONFIG GET leasehold.*");
+        }
+    }),
+    ("config-changed", |entry| {
+        if !lacks((7, 0), "events of a changed configuration") {
+            goes_on_after(entry, "CONFIG SET maxmemory-policy volatile-lru");
+        }
+    }),
+    ("info", tells_the_other_sections),
+    ("shutdown", stops),
     ("evicted", |entry| {
         if is_older_than((7, 2)) {
             takes_an_eviction_for_a_deletion(entry);
@@ -48,25 +78,20 @@ const ENTRIES: [(&str, Survival); 41] = [
             takes_an_eviction_for_a_deletion(entry);
         }
     }),
-    ("info", tells_the_other_sections),
-    ("config-get", reads_a_setting),
-    ("config-set", cannot_be_configured),
-    ("unload", stays_loaded),
-    ("shutdown", stops),
     ("waiter-reply", answers_a_waiter_with_an_error),
-    ("waiter-free", hands_on_at_a_release),
+    ("interrupted", answers_an_interrupted_waiter_with_an_error),
     ("disconnected", outlives_a_waiter_that_leaves),
     ("connection-ended", leaves_a_hold_its_ttl),
-    ("interrupted", answers_an_interrupted_waiter_with_an_error),
-    ("alarm", hands_on_after_a_panic),
-    ("routine", hands_on_after_a_panic),
-    ("flush", |entry| hands_on_in_spite_of(entry, "FLUSHALL")),
-    ("swapdb", |entry| hands_on_in_spite_of(entry, "SWAPDB 0 1")),
-    ("config-changed", changes_the_policy),
+    // What a callback did not see, the look each second does. There the timer and the server's routine have something
+    // to do, because somebody waits.
+    ("waiter-free", |entry| hands_on_after(entry, "LOCK.RELEASE k alice")),
+    ("alarm", |entry| hands_on_after(entry, "LOCK.RELEASE k alice")),
+    ("routine", |entry| hands_on_after(entry, "LOCK.RELEASE k alice")),
+    ("filter", |entry| hands_on_after(entry, "DEL k")),
+    ("flush", |entry| hands_on_after(entry, "FLUSHALL")),
+    ("swapdb", |entry| hands_on_after(entry, "SWAPDB 0 1")),
     ("slots-moved", gets_a_slot),
     ("replica-joined", is_joined_by_a_replica),
-    ("forked", saves_in_a_child),
-    ("saving", saves),
 ];
 
 /// Looks for `guard::anything("name"` and `command!("name"` in the sources.
@@ -86,10 +111,15 @@ fn entries_in_the_sources() -> BTreeSet<String> {
 
 #[test]
 fn a_panic_in_any_entry_is_survived() {
-    let tested: BTreeSet<_> = ENTRIES.iter().map(|(entry, _)| (*entry).to_owned()).collect();
+    let entries = ENTRIES.iter().map(|(entry, _)| *entry);
+    let tested = entries.chain(COMMANDS.iter().map(|(entry, _)| *entry)).map(str::to_owned);
+    let tested: BTreeSet<_> = tested.collect();
     assert_eq!(entries_in_the_sources(), tested, "an entry without a test, or the reverse");
     if !module::can_inject_panics() {
         return;
+    }
+    for (entry, command) in COMMANDS {
+        answers_with_an_error(entry, command);
     }
     for (entry, survives) in ENTRIES {
         eprintln!("a panic in {entry}");
@@ -103,9 +133,15 @@ fn start_told_to_panic_in(entry: &str) -> Server {
 
 #[track_caller]
 fn assert_counted(server: &Server) {
-    eventually("the panic is counted", || match server.client().counter("panics_caught") {
-        0 => Err("it is not"),
-        _ => Ok(()),
+    becomes("whether the panic is counted", true, || server.client().counter("panics_caught") > 0);
+}
+
+#[track_caller]
+fn assert_logged(server: &Server, entry: &str) {
+    let logged = format!("panic in {entry}: ");
+    eventually("the panic is logged", || match server.log() {
+        log if log.contains(&logged) => Ok(()),
+        log => Err(log),
     });
 }
 
@@ -113,11 +149,7 @@ fn assert_counted(server: &Server) {
 #[track_caller]
 fn assert_caught(server: &Server, entry: &str) {
     // A replica may know that it has joined before its primary does.
-    let logged = format!("panic in {entry}: ");
-    eventually("the panic is logged", || match server.log() {
-        log if log.contains(&logged) => Ok(()),
-        log => Err(log),
-    });
+    assert_logged(server, entry);
     let mut client = server.client();
     assert_ne!(client.counter("panics_caught"), 0);
     let commands = [
@@ -141,12 +173,25 @@ fn answers_with_an_error(entry: &str, command: &str) {
     client.cmd("SET k foreign");
     let before = Snapshot::of(&server);
     for panics in 1..=3 {
-        assert_eq!(client.cmd(command), error(INTERNAL));
+        assert_eq!(client.cmd(command), error(INTERNAL), "{command}");
         assert_eq!(client.counter("panics_caught"), panics);
     }
     assert_eq!(client.transaction(&[command, "DBSIZE"])[0], error(INTERNAL));
     assert_eq!(Snapshot::of(&server), before);
     assert_caught(&server, entry);
+}
+
+/// The server goes on, and so does who holds a lock.
+fn goes_on_after(entry: &str, command: &str) {
+    let server = start_told_to_panic_in(entry);
+    let mut client = server.client();
+    client.cmd("SET foreign foreign");
+    let fence = client.grant("k", "alice", LONG);
+    let reply = client.cmd(command);
+    let is_refused = matches!(reply, Value::ServerError(_));
+    assert_eq!(is_refused, command == UNLOAD, "{command}: {reply:?}");
+    assert_caught(&server, entry);
+    assert_eq!(client.check("k", "alice"), Some(fence), "{command}");
 }
 
 /// Who may use every key is not asked for them.
@@ -172,29 +217,10 @@ fn is_promoted(entry: &str) {
     let (primary, replica) = start_pair(Server::builder(), Server::builder().panic_at(entry));
     let fence = primary.client().grant("k", "alice", LONG);
     wait_until_in_sync(&primary, &replica);
-    replica.cmd("REPLICAOF NO ONE");
-    assert_caught(&replica, entry);
-    assert_eq!(replica.client().check("k", "alice"), Some(fence));
-}
-
-fn reloads(entry: &str) {
-    let server = start_told_to_panic_in(entry);
-    let fence = server.client().grant("k", "alice", LONG);
-    assert_eq!(server.cmd("DEBUG RELOAD"), Value::Okay);
-    assert_caught(&server, entry);
-    assert_eq!(server.client().check("k", "alice"), Some(fence));
-}
-
-fn stays_in_sync(entry: &str) {
-    if misplaces_clients() {
-        return;
-    }
-    let (primary, replica) = start_pair(Server::builder(), Server::builder().panic_at(entry));
-    primary.client().grant("k", "alice", LONG);
-    wait_until_in_sync(&primary, &replica);
     assert_eq!(Snapshot::of(&replica), Snapshot::of(&primary));
     replica.cmd("REPLICAOF NO ONE");
     assert_caught(&replica, entry);
+    assert_eq!(replica.client().check("k", "alice"), Some(fence));
 }
 
 fn tells_the_other_sections(entry: &str) {
@@ -202,41 +228,14 @@ fn tells_the_other_sections(entry: &str) {
     let mut client = server.client();
     assert_eq!(client.info_field("leasehold", "leasehold_panics_caught"), None);
     assert!(client.info_field("everything", "process_id").is_some());
-    eventually("the panic is logged", || {
-        let log = server.log();
-        if log.contains("panic in info: ") { Ok(()) } else { Err(log) }
-    });
+    assert_logged(&server, entry);
     client.grant("k", "alice", LONG);
-}
-
-fn reads_a_setting(entry: &str) {
-    if lacks((7, 0), "a panic in the reading of a setting") {
-        return;
-    }
-    let server = start_told_to_panic_in(entry);
-    server.cmd("CONFIG GET leasehold.*");
-    assert_caught(&server, entry);
-}
-
-/// The server sets every setting once while it loads the module, so that is how far it gets.
-fn cannot_be_configured(entry: &str) {
-    if lacks((7, 0), "a panic in the change of a setting") {
-        return;
-    }
-    refuses_to_load(entry);
-}
-
-fn stays_loaded(entry: &str) {
-    let server = start_told_to_panic_in(entry);
-    let reply = server.cmd("MODULE UNLOAD leasehold");
-    assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
-    assert_caught(&server, entry);
 }
 
 fn stops(entry: &str) {
     let mut server = start_told_to_panic_in(entry);
     server.stop();
-    assert!(server.log().contains(&format!("panic in {entry}: ")), "{}", server.log());
+    assert_logged(&server, entry);
 }
 
 /// A lock that alice holds and bob waits for.
@@ -245,10 +244,7 @@ fn contended(entry: &str) -> (Server, Client) {
     server.client().grant("k", "alice", LONG);
     let mut bob = server.client();
     bob.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0"));
-    eventually("bob is queued", || match server.client().info("k").map(|info| info.waiters) {
-        Some(1) => Ok(()),
-        other => Err(other),
-    });
+    becomes("the queue", 1, || server.client().info("k").map_or(0, |info| info.waiters));
     (server, bob)
 }
 
@@ -261,20 +257,16 @@ fn answers_a_waiter_with_an_error(entry: &str) {
     assert_caught(&server, entry);
 }
 
-fn hands_on_at_a_release(entry: &str) {
+/// What frees the lock hands it to bob, whichever callback panics.
+fn hands_on_after(entry: &str, frees: &str) {
     let (server, mut bob) = contended(entry);
-    assert!(server.client().release("k", "alice"));
+    if ["alarm", "routine"].contains(&entry) {
+        assert_counted(&server);
+    }
+    let reply = server.cmd(frees);
+    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
     assert!(matches!(bob.receive(), Value::Int(_)));
     assert_counted(&server);
-    assert_caught(&server, entry);
-}
-
-/// Somebody waits, so the timer and the server's routine have something to do within a second.
-fn hands_on_after_a_panic(entry: &str) {
-    let (server, mut bob) = contended(entry);
-    assert_counted(&server);
-    assert!(server.client().release("k", "alice"));
-    assert!(matches!(bob.receive(), Value::Int(_)));
     assert_caught(&server, entry);
 }
 
@@ -310,24 +302,6 @@ fn answers_an_interrupted_waiter_with_an_error(entry: &str) {
     assert_caught(&server, entry);
 }
 
-/// What the callback did not see, the look each second does.
-fn hands_on_in_spite_of(entry: &str, command: &str) {
-    let (server, mut bob) = contended(entry);
-    let reply = server.cmd(command);
-    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
-    assert!(matches!(bob.receive(), Value::Int(_)));
-    assert_caught(&server, entry);
-}
-
-/// What the module calls is executed as it is.
-fn runs_a_guarded_command(entry: &str) {
-    let server = start_told_to_panic_in(entry);
-    let mut client = server.client();
-    client.cmd("SET k foreign");
-    assert_eq!(client.cmd("LOCK.GUARD k foreign 0 SET other v"), Value::Okay);
-    assert_caught(&server, entry);
-}
-
 fn answers_a_held_back_reply_with_an_error(entry: &str) {
     if !is_valkey_since((9, 0)) {
         return;
@@ -354,15 +328,6 @@ fn takes_an_eviction_for_a_deletion(entry: &str) {
     assert_caught(&server, entry);
 }
 
-fn changes_the_policy(entry: &str) {
-    if lacks((7, 0), "events of a changed configuration") {
-        return;
-    }
-    let server = start_told_to_panic_in(entry);
-    assert_eq!(server.cmd("CONFIG SET maxmemory-policy volatile-lru"), Value::Okay);
-    assert_caught(&server, entry);
-}
-
 fn gets_a_slot(entry: &str) {
     if lacks_moves_at_once() {
         return;
@@ -372,7 +337,7 @@ fn gets_a_slot(entry: &str) {
     let fence = cluster.node(0).client().grant(slot.key("k"), "alice", LONG);
     SlotMove { slot: slot.number, from: 0, to: 1 }.at_once(&cluster);
     for node in cluster.nodes() {
-        assert!(node.log().contains(&format!("panic in {entry}: ")), "{}", node.log());
+        assert_logged(node, entry);
         assert_ne!(node.client().counter("panics_caught"), 0);
     }
     let mut client = cluster.node(1).client();
@@ -384,16 +349,4 @@ fn is_joined_by_a_replica(entry: &str) {
     let (primary, replica) = start_pair(Server::builder().panic_at(entry), Server::builder());
     assert_caught(&primary, entry);
     wait_until_in_sync(&primary, &replica);
-}
-
-fn saves(entry: &str) {
-    let server = start_told_to_panic_in(entry);
-    assert_eq!(server.cmd("SAVE"), Value::Okay);
-    assert_caught(&server, entry);
-}
-
-fn saves_in_a_child(entry: &str) {
-    let server = start_told_to_panic_in(entry);
-    assert!(matches!(server.cmd("BGSAVE"), Value::SimpleString(_)));
-    assert_caught(&server, entry);
 }

@@ -3,9 +3,7 @@
 use redis::Value;
 use std::time::Duration;
 use testkit::clock::HOUR;
-use testkit::{
-    Client, Clock, Server, eventually, misplaces_clients, start_pair, wait_until_in_sync,
-};
+use testkit::{Client, Clock, Server, Setup, misplaces_clients, start_pair, wait_until_in_sync};
 
 const LONG: u64 = 60_000;
 
@@ -15,8 +13,10 @@ fn promote(replica: &Server) {
     assert_eq!(role.as_deref(), Some("master"));
 }
 
-fn demote(server: &Server, primary: &Server) {
-    assert_eq!(server.cmd(format!("REPLICAOF 127.0.0.1 {}", primary.port())), Value::Okay);
+fn follow(server: &Server, primary: &Server) {
+    let reply = server.cmd(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
+    wait_until_in_sync(primary, server);
 }
 
 /// Grants and releases, `count` times; the last fence.
@@ -29,131 +29,133 @@ fn churn(client: &mut Client, key: &str, count: u64) -> u64 {
     last
 }
 
+/// The setup of a server whose clock is behind by this.
+fn behind(by: Duration) -> (Setup, Clock) {
+    let mut clock = Clock::new();
+    clock.step_back(by);
+    (Server::builder().tcp().clock(&clock), clock)
+}
+
+/// The lock `k` on a promoted replica is granted with a fence above this one.
+#[track_caller]
+fn assert_goes_on_above(replica: &Server, fence: u64, what: &str) {
+    promote(replica);
+    let mut client = replica.client();
+    if let Some(info) = client.info("k") {
+        assert_eq!(client.acquire("k", "bob", LONG), None, "{what}: it is still held");
+        assert!(client.release("k", info.owner), "{what}");
+    }
+    let next = client.grant("k", "bob", LONG);
+    assert!(next > fence, "{what}: {fence} was followed by {next}");
+    assert!(client.release("k", "bob"));
+}
+
+/// What a primary does for the lock `k`; the fence that it tells.
+type Grant = fn(&mut Client) -> u64;
+
+const GRANTS: [(&str, Grant); 4] = [
+    ("held", |client| client.grant("k", "alice", LONG)),
+    ("released", |client| churn(client, "k", 10)),
+    ("in a transaction", |client| {
+        let pair = ["LOCK.ACQUIRE k alice 60000", "LOCK.RELEASE k alice"];
+        let Value::Int(fence) = client.transaction(&pair)[0] else { panic!("no fence") };
+        fence.cast_unsigned()
+    }),
+    ("in a script", |client| {
+        let script = "local fence = redis.call('LOCK.ACQUIRE', KEYS[1], 'alice', 60000)
+            redis.call('LOCK.RELEASE', KEYS[1], 'alice')
+            return fence";
+        let Value::Int(fence) = client.cmd(["EVAL", script, "1", "k"]) else { panic!("no fence") };
+        fence.cast_unsigned()
+    }),
+];
+
+/// With one in between or without; promoted and demoted again, it learns each time.
 #[test]
-fn a_promoted_replica_goes_on_above_its_primary() {
+fn a_replica_an_hour_behind_goes_on_above_whatever_its_primary_granted() {
+    if misplaces_clients() {
+        return;
+    }
+    let (setup, _clock) = behind(HOUR);
+    let (primary, middle) = start_pair(Server::builder(), Server::builder().tcp());
+    let replica = setup.replica_of(&primary).start();
+    wait_until_in_sync(&primary, &replica);
+    let mut client = primary.client();
+    assert!(client.now() > replica.client().now() + 3_000_000, "the replica is behind");
+    for (what, grant) in GRANTS {
+        for upstream in [&primary, &middle] {
+            follow(&replica, upstream);
+            client.cmd("DEL k");
+            let fence = grant(&mut client);
+            wait_until_in_sync(&primary, &middle);
+            wait_until_in_sync(upstream, &replica);
+            assert_goes_on_above(&replica, fence, what);
+        }
+    }
+}
+
+#[test]
+fn a_replica_goes_on_above_a_primary_that_died_and_above_grants_that_it_missed() {
     let (mut primary, replica) = start_pair(Server::builder(), Server::builder());
     let mut client = primary.client();
-    let held = client.grant("held", "alice", LONG);
+    let held = client.grant("k", "alice", LONG);
     let released = churn(&mut client, "released", 10);
     wait_until_in_sync(&primary, &replica);
-    primary.kill();
-    promote(&replica);
-    let mut client = replica.client();
-    assert_eq!(client.check("held", "alice"), Some(held), "the lock is still held");
-    assert_eq!(client.acquire("held", "bob", LONG), None);
-    assert!(client.grant("released", "bob", LONG) > released);
-    assert!(client.release("held", "alice"));
-    assert!(client.grant("held", "bob", LONG) > held);
-}
-
-#[test]
-fn a_replica_that_missed_the_last_grants_goes_on_above_them() {
-    let (primary, replica) = start_pair(Server::builder(), Server::builder());
     // Cut off first, so that it misses them for certain.
     promote(&replica);
-    let missed = churn(&mut primary.client(), "k", 100);
-    assert!(replica.client().grant("k", "bob", LONG) > missed);
-}
-
-#[test]
-fn a_replica_an_hour_behind_goes_on_above_locks_held_and_released() {
-    if misplaces_clients() {
-        return;
-    }
-    let mut behind = Clock::new();
-    behind.step_back(HOUR);
-    let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
-    let mut client = primary.client();
-    let held = client.grant("held", "alice", LONG);
-    let released = churn(&mut client, "released", 10);
-    assert!(client.now() > replica.client().now() + 3_000_000, "the replica is behind");
-    wait_until_in_sync(&primary, &replica);
-    promote(&replica);
-    let mut client = replica.client();
-    assert!(client.grant("released", "bob", LONG) > released);
-    assert!(client.release("held", "alice"));
-    assert!(client.grant("held", "bob", LONG) > held);
-}
-
-#[test]
-fn a_replica_an_hour_behind_goes_on_above_what_transactions_and_scripts_granted() {
-    if misplaces_clients() {
-        return;
-    }
-    let mut behind = Clock::new();
-    behind.step_back(HOUR);
-    let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
-    let mut client = primary.client();
-    let pair = ["LOCK.ACQUIRE k alice 60000", "LOCK.RELEASE k alice"];
-    let in_transaction = client.transaction(&pair)[0].clone();
-    let script = "local fence = redis.call('LOCK.ACQUIRE', KEYS[1], 'alice', 60000)
-        redis.call('LOCK.RELEASE', KEYS[1], 'alice')
-        return fence";
-    let in_script = client.cmd(["EVAL", script, "1", "k"]);
-    wait_until_in_sync(&primary, &replica);
-    promote(&replica);
-    let after = i64::try_from(replica.client().grant("k", "bob", LONG)).unwrap();
-    for fence in [in_transaction, in_script] {
-        assert!(matches!(fence, Value::Int(before) if before < after), "{fence:?} {after}");
-    }
+    assert_eq!(replica.client().check("k", "alice"), Some(held));
+    let missed = churn(&mut client, "released", 100);
+    primary.kill();
+    assert!(replica.client().grant("released", "bob", LONG) > missed.max(released));
+    assert_goes_on_above(&replica, held.max(missed), "held");
 }
 
 #[test]
 fn a_replica_an_hour_behind_goes_on_above_locks_that_were_held_when_it_joined() {
-    let mut behind = Clock::new();
-    behind.step_back(HOUR);
+    let (setup, _clock) = behind(HOUR);
     let primary = Server::builder().tcp().start();
     let mut client = primary.client();
     let deleted = client.grant("deleted", "alice", LONG);
-    let released = client.grant("released", "alice", LONG);
-    let replica = Server::builder().clock(&behind).replica_of(&primary).start();
+    let released = client.grant("k", "alice", LONG);
+    let replica = setup.replica_of(&primary).start();
     wait_until_in_sync(&primary, &replica);
-    assert!(client.release("released", "alice"));
+    assert!(client.release("k", "alice"));
     wait_until_in_sync(&primary, &replica);
-    promote(&replica);
+    assert_goes_on_above(&replica, released, "released");
     let mut client = replica.client();
     client.cmd("DEL deleted");
-    assert!(client.grant("released", "bob", LONG) > released);
     assert!(client.grant("deleted", "bob", LONG) > deleted);
 }
 
+/// By one holder, and by many.
 #[test]
 fn a_replica_an_hour_behind_goes_on_above_a_lock_that_its_primary_was_brought_from_elsewhere() {
-    goes_on_above_a_lock_brought_from_elsewhere(1);
-}
-
-#[test]
-fn a_replica_an_hour_behind_goes_on_above_a_lock_of_many_that_its_primary_was_brought() {
-    goes_on_above_a_lock_brought_from_elsewhere(20);
-}
-
-#[track_caller]
-fn goes_on_above_a_lock_brought_from_elsewhere(holders: usize) {
     if misplaces_clients() {
         return;
     }
-    let mut behind = Clock::new();
-    behind.step_back(HOUR);
-    let elsewhere = Server::start();
-    // Far above what its primary tells of its own fences.
-    let far = elsewhere.client().grant("k", "alice", LONG) + 3 * 3_600_000_000;
-    let raised = elsewhere.cmd(format!("LOCK.RAISE k alice {far}"));
-    assert_eq!(raised, Value::Int(far.try_into().unwrap()));
-    assert_eq!(elsewhere.cmd(format!("LOCK.ACQUIRE k alice {LONG} SHARE 0")), raised);
-    for number in 1..holders {
-        let reply = elsewhere.cmd(format!("LOCK.ACQUIRE k reader{number} {LONG} SHARE 0"));
-        assert!(matches!(reply, Value::Int(_)), "{reply:?}");
+    for holders in [1, 20] {
+        let (setup, _clock) = behind(HOUR);
+        let elsewhere = Server::start();
+        // Far above what its primary tells of its own fences.
+        let far = elsewhere.client().grant("k", "alice", LONG) + 3 * 3_600_000_000;
+        let raised = elsewhere.cmd(format!("LOCK.RAISE k alice {far}"));
+        assert_eq!(raised, Value::Int(far.try_into().unwrap()));
+        assert_eq!(elsewhere.cmd(format!("LOCK.ACQUIRE k alice {LONG} SHARE 0")), raised);
+        for number in 1..holders {
+            let reply = elsewhere.cmd(format!("LOCK.ACQUIRE k reader{number} {LONG} SHARE 0"));
+            assert!(matches!(reply, Value::Int(_)), "{reply:?}");
+        }
+        let brought = elsewhere.client().info("k").unwrap().fence + holders - 1;
+        let Value::BulkString(dump) = elsewhere.cmd("DUMP k") else { panic!("no dump") };
+        let (primary, replica) = start_pair(Server::builder(), setup);
+        let restored = primary.cmd([b"RESTORE", &b"k"[..], b"60000", &dump]);
+        assert_eq!(restored, Value::Okay);
+        wait_until_in_sync(&primary, &replica);
+        promote(&replica);
+        let mut client = replica.client();
+        assert_eq!(client.cmd("DEL k"), Value::Int(1));
+        assert!(client.grant("k", "bob", LONG) > brought, "{holders} holders");
     }
-    let brought = elsewhere.client().info("k").unwrap().fence + holders as u64 - 1;
-    let Value::BulkString(dump) = elsewhere.cmd("DUMP k") else { panic!("no dump") };
-    let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
-    let restored = primary.cmd([b"RESTORE", &b"k"[..], b"60000", &dump]);
-    assert_eq!(restored, Value::Okay);
-    wait_until_in_sync(&primary, &replica);
-    promote(&replica);
-    let mut client = replica.client();
-    assert_eq!(client.cmd("DEL k"), Value::Int(1));
-    assert!(client.grant("k", "bob", LONG) > brought);
 }
 
 #[test]
@@ -170,44 +172,6 @@ fn a_stranger_who_may_do_nothing_teaches_a_replica_no_fence() {
 }
 
 #[test]
-fn a_replica_of_a_replica_an_hour_behind_goes_on_above_both() {
-    if misplaces_clients() {
-        return;
-    }
-    let mut behind = Clock::new();
-    behind.step_back(HOUR);
-    let (primary, middle) = start_pair(Server::builder(), Server::builder().tcp());
-    let last = Server::builder().clock(&behind).replica_of(&middle).start();
-    wait_until_in_sync(&middle, &last);
-    let fence = churn(&mut primary.client(), "k", 10);
-    wait_until_in_sync(&primary, &middle);
-    wait_until_in_sync(&middle, &last);
-    promote(&last);
-    assert!(last.client().grant("k", "bob", LONG) > fence);
-}
-
-#[test]
-fn a_server_promoted_demoted_and_promoted_again_learns_each_time() {
-    if misplaces_clients() {
-        return;
-    }
-    let mut behind = Clock::new();
-    behind.step_back(HOUR);
-    let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
-    for _ in 0..3 {
-        let before = churn(&mut primary.client(), "k", 10);
-        wait_until_in_sync(&primary, &replica);
-        promote(&replica);
-        assert!(churn(&mut replica.client(), "k", 1) > before);
-        demote(&replica, &primary);
-        eventually("the replica follows again", || {
-            let link = replica.client().info_field("replication", "master_link_status");
-            if link.as_deref() == Some("up") { Ok(()) } else { Err(link) }
-        });
-    }
-}
-
-#[test]
 fn a_promotion_lifts_the_fences_by_the_margin() {
     let margin = Server::builder().module_args("fence-margin 600000");
     let (_primary, replica) = start_pair(Server::builder(), margin);
@@ -218,32 +182,23 @@ fn a_promotion_lifts_the_fences_by_the_margin() {
     assert!(client.grant("k", "bob", LONG) > floor);
 }
 
-#[test]
-fn a_former_primary_follows_the_new_one() {
-    let (primary, replica) = start_pair(Server::builder(), Server::builder().tcp());
-    primary.client().grant("lost", "alice", LONG);
-    promote(&replica);
-    let fence = replica.client().grant("k", "bob", LONG);
-    demote(&primary, &replica);
-    wait_until_in_sync(&replica, &primary);
-    let mut client = primary.client();
-    assert_eq!(client.check("k", "bob"), Some(fence));
-    assert!(matches!(client.cmd("LOCK.RELEASE k bob"), Value::ServerError(_)), "it is read-only");
-}
-
-/// The old primary began above its clock, as every server does, and goes on from there.
+/// The old primary began above its clock, as every server does, and goes on from there. Then it follows the new one.
 #[test]
 fn a_new_primary_begins_above_the_grants_that_never_reached_it() {
     if misplaces_clients() {
         return;
     }
-    let mut behind = Clock::new();
-    behind.step_back(Duration::from_secs(3));
-    let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
+    let (setup, _clock) = behind(Duration::from_secs(3));
+    let (primary, replica) = start_pair(Server::builder(), setup);
     let mut old = primary.client();
     old.grant("known", "alice", LONG);
     wait_until_in_sync(&primary, &replica);
     promote(&replica);
     let unknown = (0..100).map(|number| old.grant(format!("k{number}"), "alice", LONG)).max();
-    assert!(replica.client().grant("k99", "bob", LONG) > unknown.unwrap());
+    let fence = replica.client().grant("k99", "bob", LONG);
+    assert!(fence > unknown.unwrap());
+    follow(&primary, &replica);
+    let mut client = primary.client();
+    assert_eq!(client.check("k99", "bob"), Some(fence));
+    assert!(matches!(client.cmd("LOCK.RELEASE k99 bob"), Value::ServerError(_)), "it is read-only");
 }

@@ -4,7 +4,7 @@
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::{
-    Client, Clock, Server, Setup, Waiter, announce, clock::HOUR, eventually, lacks, start_pair,
+    Client, Clock, Server, Setup, Waiter, announce, becomes, clock::HOUR, start_pair,
     wait_until_in_sync,
 };
 
@@ -30,19 +30,14 @@ fn granted_at(reply: &Value) -> i64 {
 }
 
 #[test]
-fn without_a_quarantine_the_first_request_is_granted() {
-    let server = Server::start();
-    let mut client = server.client();
-    assert_eq!(left(&mut client), 0);
-    client.grant("k", "alice", LONG);
-}
-
-#[test]
 fn a_new_server_grants_nothing_until_the_quarantine_ends() {
     let server = resting().start();
     let mut client = server.client();
     let mut waiter = server.client();
     assert_eq!(client.acquire("k", "alice", LONG), None, "a try is refused");
+    assert_eq!(client.cmd(format!("LOCK.ACQUIRE k carol {LONG} BLOCK 50")), Value::Nil);
+    assert_ne!(left(&mut client), 0, "patience may end in the quarantine");
+    assert_eq!(client.cmd("EXISTS k"), Value::Int(0));
     waiter.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0"));
     let end = client.now() + i64::try_from(left(&mut client)).unwrap() / 1_000;
     let granted = granted_at(&waiter.receive());
@@ -52,21 +47,9 @@ fn a_new_server_grants_nothing_until_the_quarantine_ends() {
 }
 
 #[test]
-fn patience_may_end_in_the_quarantine() {
-    let server = resting().start();
-    let mut client = server.client();
-    assert_eq!(client.cmd(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 50")), Value::Nil);
-    assert_ne!(left(&mut client), 0);
-    assert_eq!(client.cmd("EXISTS k"), Value::Int(0));
-}
-
-#[test]
 fn holders_go_on_in_the_quarantine_of_a_restart() {
     let mut server = resting().aof().start();
-    eventually("the first quarantine ends", || match left(&mut server.client()) {
-        0 => Ok(()),
-        left => Err(left),
-    });
+    becomes("the quarantine of the start is over", 0, || left(&mut server.client()));
     let fence = server.client().grant("k", "alice", LONG);
     server.client().grant("another", "alice", LONG);
     server.kill();
@@ -78,16 +61,11 @@ fn holders_go_on_in_the_quarantine_of_a_restart() {
     assert_eq!(client.check("k", "alice"), Some(fence));
     assert!(client.release("k", "alice"));
     assert_eq!(client.acquire("k", "alice", LONG), None, "a new one is not to be had");
-    let mut waiter = server.client();
-    waiter.send(format!("LOCK.ACQUIRE another bob {LONG} BLOCK 0"));
-    eventually("bob is queued", || match client.info("another").map(|info| info.waiters) {
-        Some(1) => Ok(()),
-        other => Err(other),
-    });
+    let mut bob = Waiter::of(&server, "another", "bob");
     assert!(client.release("another", "alice"));
     assert_eq!(client.info("another"), None, "it is handed on only when the quarantine has ended");
     assert_ne!(left(&mut client), 0);
-    assert!(matches!(waiter.receive(), Value::Int(_)));
+    bob.fence();
     assert_eq!(left(&mut client), 0);
 }
 
@@ -97,10 +75,7 @@ fn a_new_primary_lets_unknown_leases_run_out_first() {
     let mut old = primary.client();
     let known = old.grant("known", "alice", LONG);
     wait_until_in_sync(&primary, &replica);
-    eventually("the quarantine of the start ends", || match left(&mut replica.client()) {
-        0 => Ok(()),
-        left => Err(left),
-    });
+    becomes("the quarantine of the start is over", 0, || left(&mut replica.client()));
     // Of this the new primary never hears.
     let ttl = u64::try_from(QUARANTINE).unwrap();
     replica.cmd("REPLICAOF NO ONE");
@@ -116,54 +91,13 @@ fn a_new_primary_lets_unknown_leases_run_out_first() {
     assert!(granted > end - 500, "granted at {granted}, and the first lease ended at {end}");
 }
 
-#[test]
-fn an_operator_ends_the_quarantine() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
-        return;
-    }
-    let server = Server::builder().module_args("quarantine-ms 3600000").start();
-    let mut client = server.client();
-    let mut waiter = server.client();
-    waiter.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0"));
-    assert_eq!(client.acquire("another", "alice", LONG), None);
-    client.cmd("CONFIG SET leasehold.quarantine-ms 1000");
-    assert_eq!(client.acquire("another", "alice", LONG), None, "the one that runs is as it was");
-    client.cmd("CONFIG SET leasehold.quarantine-ms 0");
-    client.grant("another", "alice", LONG);
-    assert!(matches!(waiter.receive(), Value::Int(_)));
-}
-
-#[test]
-fn a_quarantine_that_is_over_does_not_come_back_with_the_clock() {
-    let mut clock = Clock::new();
-    let server = Server::builder().module_args("quarantine-ms 100").clock(&clock).start();
-    let mut client = server.client();
-    client.cmd(format!("LOCK.ACQUIRE k alice {LONG} BLOCK 0"));
-    let before = client.now();
-    clock.step_back(HOUR);
-    eventually("the server is in the past", || match client.now() {
-        now if now < before => Ok(()),
-        now => Err(now),
-    });
-    client.grant("another", "alice", LONG);
-}
-
 /// What a replica's clock may be wrong by before somebody sets it right: longer than the quarantine
 /// lasts.
 const WRONG_BY: Duration = Duration::from_secs(60);
 
-/// Waits for the first grant of a server whose quarantine began after `begun`, and sees that it
-/// comes neither too early nor not at all.
+/// Sees that the first grant of a server whose quarantine began after `begun` comes neither too early nor not at all.
 #[track_caller]
-fn assert_rests(client: &mut Client, begun: Instant, what: &str) {
-    client.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 10000"));
-    assert_rested(client, begun, what);
-}
-
-/// The same of one who waits already.
-#[track_caller]
-fn assert_rested(client: &mut Client, begun: Instant, what: &str) {
-    let reply = client.receive();
+fn assert_rested(reply: &Value, begun: Instant, what: &str) {
     let rested = begun.elapsed();
     announce(&format!("{what}: granted {rested:?} after the beginning of {QUARANTINE} ms"));
     assert!(matches!(reply, Value::Int(_)), "{what}: {reply:?} after {rested:?}");
@@ -171,26 +105,7 @@ fn assert_rested(client: &mut Client, begun: Instant, what: &str) {
     assert!(rested >= least, "{what}: granted after {rested:?} of {least:?}");
 }
 
-#[test]
-fn a_new_primary_whose_clock_is_set_right_rests_as_long_as_it_was_told_to() {
-    let mut clock = Clock::new();
-    clock.step_forward(WRONG_BY);
-    let (primary, replica) = start_pair(Server::builder(), resting().clock(&clock));
-    primary.client().grant("known", "alice", LONG);
-    wait_until_in_sync(&primary, &replica);
-    eventually("the quarantine of the start ends", || match left(&mut replica.client()) {
-        0 => Ok(()),
-        left => Err(left),
-    });
-    let begun = Instant::now();
-    replica.cmd("REPLICAOF NO ONE");
-    clock.step_back(WRONG_BY);
-    let mut client = replica.client();
-    clock.wait_until_known(&mut client);
-    assert_eq!(client.acquire("k", "carol", LONG), None, "{:?}", begun.elapsed());
-    assert_rests(&mut client, begun, "set back after a promotion");
-}
-
+/// For those who wait already, too.
 #[test]
 fn a_quarantine_lasts_as_long_as_it_is_whichever_way_the_clock_is_set_meanwhile() {
     for forward in [false, true] {
@@ -204,27 +119,18 @@ fn a_quarantine_lasts_as_long_as_it_is_whichever_way_the_clock_is_set_meanwhile(
                 server.start_again();
             }
             let mut client = server.client();
+            let mut bob = Waiter::of(&server, "k", "bob");
             if forward {
                 clock.step_forward(WRONG_BY);
             } else {
                 clock.step_back(WRONG_BY);
             }
             clock.wait_until_known(&mut client);
-            let way = if forward { "forward" } else { "back" };
-            assert_rests(&mut client, begun, &format!("set {way} after {what}"));
+            let what = format!("set {} after {what}", if forward { "forward" } else { "back" });
+            assert_rested(&bob.reply(), begun, &what);
+            client.cmd("DEL k");
         }
     }
-}
-
-#[test]
-fn who_waits_already_when_the_clock_is_set_back_is_granted_the_lock_when_the_quarantine_ends() {
-    let mut clock = Clock::new();
-    clock.step_forward(WRONG_BY);
-    let begun = Instant::now();
-    let server = resting().clock(&clock).start();
-    let mut waiter = Waiter::sends(&server, &format!("LOCK.ACQUIRE k bob {LONG} BLOCK 10000"));
-    clock.step_back(WRONG_BY);
-    assert_rested(&mut waiter.client, begun, "set back while somebody waits");
 }
 
 #[test]
@@ -241,5 +147,9 @@ fn a_clock_that_is_set_again_and_again_neither_ends_a_quarantine_nor_keeps_it_fr
         assert_eq!(client.acquire("k", "alice", LONG), None, "after {:?}", begun.elapsed());
         clock.step_forward(WRONG_BY);
     }
-    assert_rests(&mut client, begun, "set again and again");
+    let reply = client.cmd(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 10000"));
+    assert_rested(&reply, begun, "set again and again");
+    clock.step_back(HOUR);
+    clock.wait_until_known(&mut client);
+    client.grant("another", "alice", LONG);
 }

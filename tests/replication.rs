@@ -1,15 +1,11 @@
 //! One truth: what replicas, the append-only file and the RDB file say is what the primary says.
 
 use redis::Value;
-use testkit::{
-    Client, LockInfo, Seed, Server, Snapshot, aof, deadline, error, eventually, int, start_pair,
-    wait_until_in_sync,
-};
+use testkit::{Client, Seed, Server, Snapshot, aof, start_pair, wait_until_in_sync};
 
 const LONG: u64 = 60_000;
 /// Absolute, because a relative expiry of the server's own SET may arrive a millisecond later.
 const YEAR_2100: &str = "4102444800000";
-const READONLY: &str = "READONLY You can't write against a read only replica.";
 
 /// Some of everything the module does to a key, by chance, over a few keys of two databases. Leases are
 /// too long to run out meanwhile.
@@ -43,31 +39,27 @@ fn assert_same(primary: &Server, replica: &Server) {
     assert_eq!(primary, replica);
 }
 
+/// With the module and without it.
 #[test]
 fn a_replica_holds_what_its_primary_holds() {
     let mut seed = Seed::announced();
-    let (primary, replica) = start_pair(Server::builder(), Server::builder());
-    for _ in 0..5 {
-        lively(&mut primary.client(), &mut seed, 300);
-        assert_same(&primary, &replica);
+    for setup in [Server::builder(), Server::builder().without_module()] {
+        let (primary, replica) = start_pair(Server::builder(), setup);
+        for _ in 0..5 {
+            lively(&mut primary.client(), &mut seed, 300);
+            assert_same(&primary, &replica);
+        }
     }
 }
 
 #[test]
-fn a_replica_that_joins_later_holds_it_too() {
+fn a_replica_that_joins_later_holds_it_too_also_if_it_loads_beside_its_old_data() {
     let mut seed = Seed::announced();
     let primary = Server::builder().tcp().start();
     lively(&mut primary.client(), &mut seed, 300);
-    let replica = Server::builder().replica_of(&primary).start();
-    assert_same(&primary, &replica);
-}
-
-#[test]
-fn a_replica_that_loads_beside_its_old_data_holds_it_too() {
-    let mut seed = Seed::announced();
     let setup = Server::builder().config("repl-diskless-load", "swapdb");
-    let (primary, replica) = start_pair(Server::builder(), setup);
-    lively(&mut primary.client(), &mut seed, 300);
+    let replica = setup.replica_of(&primary).start();
+    assert_same(&primary, &replica);
     // What it has it must throw away: the primary no longer knows how it came about.
     assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
     lively(&mut replica.client(), &mut seed, 300);
@@ -77,100 +69,23 @@ fn a_replica_that_loads_beside_its_old_data_holds_it_too() {
 }
 
 #[test]
-fn a_replica_without_the_module_stays_in_sync() {
+fn the_append_only_file_and_the_rdb_file_load_without_the_module_and_with_it_again() {
     let mut seed = Seed::announced();
-    let (primary, replica) = start_pair(Server::builder(), Server::builder().without_module());
-    for _ in 0..5 {
-        lively(&mut primary.client(), &mut seed, 300);
-        assert_same(&primary, &replica);
-    }
-}
-
-#[test]
-fn the_append_only_file_loads_without_the_module() {
-    let mut seed = Seed::announced();
-    let mut server = Server::builder().aof().start();
-    lively(&mut server.client(), &mut seed, 1_000);
-    let before = Snapshot::of(&server);
-    server.kill();
-    let without = Server::builder().aof().without_module().in_the_directory_of(&server).start();
-    assert_ne!(before.size(), 0, "nothing to compare");
-    assert_eq!(Snapshot::of(&without), before);
-}
-
-#[test]
-fn the_rdb_file_loads_without_the_module() {
-    let mut seed = Seed::announced();
-    let mut server = Server::start();
-    lively(&mut server.client(), &mut seed, 1_000);
-    let before = Snapshot::of(&server);
-    assert_eq!(server.cmd("SAVE"), Value::Okay);
-    server.kill();
-    let without = Server::builder().without_module().in_the_directory_of(&server).start();
-    assert_ne!(before.size(), 0, "nothing to compare");
-    assert_eq!(Snapshot::of(&without), before);
-}
-
-#[test]
-fn a_server_that_gets_the_module_later_knows_its_locks() {
-    let mut server = Server::start();
-    let fence = server.client().grant("k", "alice", LONG);
-    server.cmd("SAVE");
-    server.kill();
-    let mut without = Server::builder().without_module().in_the_directory_of(&server).start();
-    without.cmd("SAVE");
-    without.kill();
-    server.start_again();
-    assert_eq!(server.client().check("k", "alice"), Some(fence));
-}
-
-#[test]
-fn the_append_only_file_says_set_for_a_grant_and_a_lease_and_del_for_a_release() {
-    let server = Server::builder().aof().start();
-    let mut client = server.client();
-    let mut expected = Vec::new();
-    let mut expect_set = |client: &mut Client, value: &str| {
-        expected.push(format!("SET k {value} PXAT {}", deadline(client, b"k")));
-        assert_eq!(aof::lines(&server), expected);
-    };
-    let fence = client.grant("k", "alice", LONG);
-    let value = format!("{fence}:alice");
-    expect_set(&mut client, &value);
-    client.grant("k", "alice", 2 * LONG);
-    expect_set(&mut client, &value);
-    assert!(client.extend("k", "alice", LONG));
-    expect_set(&mut client, &value);
-    client.cmd("LOCK.ACQUIRE k bob 60000");
-    client.cmd("LOCK.INFO k");
-    client.grant("k", "alice", 1);
-    assert!(client.release("k", "alice"));
-    expected.push("DEL k".to_owned());
-    assert_eq!(aof::lines(&server), expected);
-}
-
-#[test]
-fn a_lease_that_ran_out_is_deleted_before_the_next_grant_is_set() {
-    // Freed lazily, the key would be unlinked instead.
-    let setup = Server::builder().aof().config("lazyfree-lazy-expire", "no");
-    let server = setup.start();
-    let mut client = server.client();
-    client.grant("k", "alice", 1);
-    eventually("the lease runs out", || client.acquire("k", "bob", LONG).ok_or(()));
-    let names: Vec<_> = aof::commands(&server).into_iter().map(|words| words[0].clone()).collect();
-    assert_eq!(names, [b"SET", b"DEL", b"SET"]);
-}
-
-#[test]
-fn a_foreign_lock_is_replicated_with_its_own_value() {
-    let server = Server::builder().aof().start();
-    let mut client = server.client();
-    for value in ["12345", "12345:uuid"] {
-        client.cmd(["SET", "k", value, "NX", "PX", "60000"]);
-        assert!(client.extend("k", value, LONG));
-        let deadline = deadline(&mut client, b"k");
-        let lines = aof::lines(&server);
-        assert_eq!(*lines.last().unwrap(), format!("SET k {value} PXAT {deadline}"));
-        assert!(client.release("k", value));
+    for setup in [Server::builder().aof(), Server::builder()] {
+        let mut server = setup.clone().start();
+        lively(&mut server.client(), &mut seed, 1_000);
+        let held = server.client().grant("held", "alice", LONG);
+        let before = Snapshot::of(&server);
+        assert_ne!(before.size(), 0, "nothing to compare");
+        assert_eq!(server.cmd("SAVE"), Value::Okay);
+        server.kill();
+        let mut without = setup.without_module().in_the_directory_of(&server).start();
+        assert_eq!(Snapshot::of(&without), before);
+        without.cmd("SAVE");
+        without.kill();
+        server.start_again();
+        assert_eq!(Snapshot::of(&server), before);
+        assert_eq!(server.client().check("held", "alice"), Some(held), "it knows its locks");
     }
 }
 
@@ -183,61 +98,4 @@ fn bytes_arrive_in_the_append_only_file_as_they_are() {
     let commands = aof::commands(&server);
     assert_eq!(commands[0][1], key);
     assert_eq!(commands[0][2], [format!("{fence}:").as_bytes(), owner].concat());
-}
-
-#[test]
-fn transactions_and_scripts_are_replicated_by_their_effects() {
-    let server = Server::builder().aof().start();
-    let mut client = server.client();
-    client.transaction(&["LOCK.ACQUIRE k alice 60000", "LOCK.RELEASE k alice"]);
-    let script = "redis.call('LOCK.ACQUIRE', KEYS[1], 'bob', 60000)
-        return redis.call('LOCK.RELEASE', KEYS[1], 'bob')";
-    assert_eq!(client.cmd(["EVAL", script, "1", "k"]), int(1));
-    let names: Vec<_> = aof::commands(&server).into_iter().map(|words| words[0].clone()).collect();
-    assert_eq!(names, [b"SET", b"DEL", b"SET", b"DEL"]);
-}
-
-#[test]
-fn a_read_only_replica_refuses_changes_and_answers_questions() {
-    let (primary, replica) = start_pair(Server::builder(), Server::builder());
-    let fence = primary.client().grant("k", "alice", LONG);
-    wait_until_in_sync(&primary, &replica);
-    let mut client = replica.client();
-    for command in [
-        "LOCK.ACQUIRE k alice 60000",
-        "LOCK.ACQUIRE free bob 60000",
-        "LOCK.RELEASE k alice",
-        "LOCK.EXTEND k alice 60000",
-    ] {
-        assert_eq!(client.cmd(command), error(READONLY), "{command}");
-    }
-    assert_eq!(client.check("k", "alice"), Some(fence));
-    assert_eq!(client.check("k", "bob"), None);
-    let seen = |info: Option<LockInfo>| info.map(|info| (info.owner, info.fence, info.deadline));
-    assert_eq!(seen(client.info("k")), seen(primary.client().info("k")));
-    assert_eq!(client.info("free"), None);
-    assert_same(&primary, &replica);
-}
-
-#[test]
-fn a_replica_cut_off_from_its_primary_sees_a_lease_run_out() {
-    let (mut primary, replica) = start_pair(Server::builder(), Server::builder());
-    primary.client().grant("k", "alice", 50);
-    wait_until_in_sync(&primary, &replica);
-    primary.kill();
-    let mut client = replica.client();
-    eventually("the lease runs out", || client.info("k").map_or(Ok(()), Err));
-    assert_eq!(client.check("k", "alice"), None);
-}
-
-#[test]
-fn a_writable_replica_changes_only_itself() {
-    let setup = Server::builder().config("replica-read-only", "no");
-    let (primary, replica) = start_pair(Server::builder(), setup);
-    let mut client = replica.client();
-    client.grant("k", "alice", LONG);
-    assert!(client.extend("k", "alice", LONG));
-    assert!(client.release("k", "alice"));
-    client.grant("k", "bob", LONG);
-    assert_eq!(primary.client().info("k"), None);
 }

@@ -8,26 +8,9 @@ use testkit::{Server, bulk, eventually, int, strings};
 const LONG: u64 = 60_000;
 
 #[test]
-fn two_holders_in_turn() {
-    let server = Server::start();
-    let (mut alice, mut bob) = (server.client(), server.client());
-    let first = alice.grant("k", "alice", LONG);
-    assert_eq!(bob.acquire("k", "bob", LONG), None);
-    assert!(alice.release("k", "alice"));
-    let second = bob.grant("k", "bob", LONG);
-    assert!(first < second);
-    assert_eq!(alice.acquire("k", "alice", LONG), None);
-}
-
-#[test]
-fn of_many_racers_one_wins_each_lock() {
+fn of_many_racers_one_wins_each_lock_with_io_threads_or_without() {
     assert_one_wins_each_lock(&Server::start());
-}
-
-#[test]
-fn of_many_racers_one_wins_each_lock_with_io_threads() {
-    let setup = Server::builder().config("io-threads", "3");
-    assert_one_wins_each_lock(&setup.start());
+    assert_one_wins_each_lock(&Server::builder().config("io-threads", "3").start());
 }
 
 fn assert_one_wins_each_lock(server: &Server) {
@@ -56,25 +39,18 @@ fn assert_one_wins_each_lock(server: &Server) {
     }
 }
 
+/// What a lock protects, if it takes part, remembers the highest fence it has seen, and refuses smaller ones.
 #[test]
-fn a_holder_that_never_releases_is_followed_when_its_lease_ends_and_not_before() {
+fn storage_that_compares_fences_refuses_a_holder_that_slept_through_its_lease() {
     let server = Server::start();
     let (mut alice, mut bob) = (server.client(), server.client());
-    let first = alice.grant("k", "alice", 100);
+    let stale = alice.grant("k", "alice", 100);
     let alices_end = alice.info("k").map(|info| info.deadline);
-    let second = eventually("bob gets the lock", || bob.acquire("k", "bob", LONG).ok_or(()));
-    assert!(first < second);
+    let fence = eventually("bob gets the lock", || bob.acquire("k", "bob", LONG).ok_or(()));
+    assert!(stale < fence, "the storage tells them apart");
     let bobs_start = bob.info("k").unwrap().deadline - i64::try_from(LONG).unwrap();
     // A machine slow enough sees no lease of Alice's at all, and then there is nothing to compare.
     assert!(alices_end.is_none_or(|end| bobs_start >= end), "{alices_end:?} {bobs_start}");
-}
-
-#[test]
-fn a_lapsed_holder_does_nothing_to_the_next() {
-    let server = Server::start();
-    let (mut alice, mut bob) = (server.client(), server.client());
-    let stale = alice.grant("k", "alice", 1);
-    let fence = eventually("bob gets the lock", || bob.acquire("k", "bob", LONG).ok_or(()));
     let before = bob.cmd("GET k");
     assert_eq!(alice.check("k", "alice"), None);
     assert!(!alice.release("k", "alice"));
@@ -83,33 +59,6 @@ fn a_lapsed_holder_does_nothing_to_the_next() {
     assert_eq!(alice.acquire("k", "alice", LONG), None);
     assert_eq!(bob.cmd("GET k"), before);
     assert_eq!(bob.check("k", "bob"), Some(fence));
-}
-
-/// What a client of the lock protects, if it takes part: it remembers the highest fence it has seen.
-#[derive(Default)]
-struct Storage {
-    highest: u64,
-}
-
-impl Storage {
-    fn accepts(&mut self, fence: u64) -> bool {
-        let accepts = fence >= self.highest;
-        self.highest = self.highest.max(fence);
-        accepts
-    }
-}
-
-#[test]
-fn storage_that_compares_fences_refuses_a_holder_that_slept_through_its_lease() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut storage = Storage::default();
-    let paused = client.grant("k", "alice", 1);
-    assert!(storage.accepts(paused));
-    let current = eventually("bob gets the lock", || client.acquire("k", "bob", LONG).ok_or(()));
-    assert!(storage.accepts(current));
-    assert!(!storage.accepts(paused), "{paused} is not below {current}");
-    assert!(storage.accepts(current), "bob goes on");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use redis::Value;
 use testkit::{
-    Cluster, ReplicationStream, Server, SlotMove, aof, eventually, is_older_than,
-    misplaces_clients, module, start_pair, wait_until_in_sync,
+    Cluster, ReplicationStream, Server, SlotMove, aof, bulk, eventually, is_older_than,
+    misplaces_clients, start_pair, wait_until_in_sync,
 };
 
 const LONG: u64 = 60_000;
@@ -24,12 +24,16 @@ fn assert_one_broadcast(commands: &[String]) {
 }
 
 #[track_caller]
-fn assert_silent(commands: &[String]) {
+fn assert_silent(stream: &mut ReplicationStream, server: &Server) {
+    let commands = stream.commands(server);
     assert!(commands.is_empty(), "{commands:?}");
 }
 
-fn changes_since_last_save(server: &Server) -> Option<String> {
-    server.client().info_field("persistence", "rdb_changes_since_last_save")
+/// A lock that is granted and released leaves nothing in the data.
+fn use_it(server: &Server) {
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    assert!(client.release("k", "alice"));
 }
 
 /// Before Redis 7.0 the two parts of a file that is rewritten as a snapshot are one, which the harness does not read.
@@ -37,40 +41,23 @@ fn preambles() -> &'static [&'static str] {
     if is_older_than((7, 0)) { &["no"] } else { &["yes", "no"] }
 }
 
-fn load_module(server: &Server) {
-    let path = module::path().to_str().unwrap();
-    assert_eq!(server.cmd(["MODULE", "LOAD", path]), Value::Okay);
-}
-
 #[test]
-fn an_unused_server_says_nothing_when_a_replica_joins() {
-    let server = Server::start();
-    assert_silent(&ReplicationStream::of(&server).commands(&server));
-    // Nor a second time.
-    assert_silent(&ReplicationStream::of(&server).commands(&server));
-    server.cmd("FLUSHALL");
-    server.cmd("SAVE");
-    let mut stream = ReplicationStream::of(&server);
-    assert_silent(&stream.commands(&server));
-    assert_eq!(changes_since_last_save(&server).as_deref(), Some("1"), "the barrier of the test");
-}
-
-#[test]
-fn a_module_that_is_loaded_while_a_replica_is_there_says_nothing() {
+fn an_unused_server_says_nothing_when_replicas_join_and_when_its_data_is_saved_and_loaded_again() {
     let server = Server::builder().without_module().start();
     let mut stream = ReplicationStream::of(&server);
-    load_module(&server);
-    assert_silent(&stream.commands(&server));
-}
-
-#[test]
-fn an_unused_server_says_nothing_when_its_data_is_loaded_again() {
-    let server = Server::start();
+    server.load(&[]);
+    assert_silent(&mut stream, &server);
+    for command in ["FLUSHALL", "SAVE"] {
+        assert_eq!(server.cmd(command), Value::Okay);
+        assert_silent(&mut ReplicationStream::of(&server), &server);
+    }
+    let changes = server.client().info_field("persistence", "rdb_changes_since_last_save");
+    assert_eq!(changes.as_deref(), Some("1"), "the barrier of the test");
     server.cmd("SET k v PX 60000");
     server.cmd("SET number 1234567890123456");
     let mut stream = ReplicationStream::of(&server);
     assert_eq!(server.cmd("DEBUG RELOAD"), Value::Okay);
-    assert_silent(&stream.commands(&server));
+    assert_silent(&mut stream, &server);
 }
 
 #[test]
@@ -80,7 +67,7 @@ fn an_unused_server_says_nothing_to_the_file_that_it_rewrites_or_beside_the_one_
         let mut stream = ReplicationStream::of(&server);
         server.client().save_by("BGREWRITEAOF");
         server.cmd("BGSAVE");
-        assert_silent(&stream.commands(&server));
+        assert_silent(&mut stream, &server);
         let lines = aof::framed_lines(&server);
         assert!(lines.iter().any(|line| line.starts_with("SET barrier")), "{lines:?}");
         assert!(!lines.iter().any(|line| is_broadcast(line)), "{lines:?}");
@@ -88,13 +75,20 @@ fn an_unused_server_says_nothing_to_the_file_that_it_rewrites_or_beside_the_one_
 }
 
 #[test]
-fn an_unused_replica_says_nothing_when_it_is_promoted() {
+fn an_unused_pair_executes_no_command_but_its_clients_and_says_nothing_when_one_is_promoted() {
     let setup = Server::builder().aof().config("aof-use-rdb-preamble", "no");
     let (primary, replica) = start_pair(Server::builder(), setup);
     primary.cmd("SET k v PX 60000");
     wait_until_in_sync(&primary, &replica);
+    // Valkey 9.1 itself asks for settings.
+    let expected = ["ping", "info", "set", "replconf", "psync", "time", "select", "config|get"];
+    for server in [&primary, &replica] {
+        let mut executed = server.client().executed();
+        executed.retain(|name, _| !expected.contains(&&**name));
+        assert!(executed.is_empty(), "{executed:?}");
+    }
     assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    assert_silent(&ReplicationStream::of(&replica).commands(&replica));
+    assert_silent(&mut ReplicationStream::of(&replica), &replica);
     let lines = aof::framed_lines(&replica);
     assert!(!lines.iter().any(|line| is_broadcast(line)), "{lines:?}");
 }
@@ -119,22 +113,6 @@ fn unused_nodes_say_nothing_when_slots_move() {
 }
 
 #[test]
-fn an_unused_server_executes_no_command_but_its_clients() {
-    let (primary, replica) = start_pair(Server::builder(), Server::builder());
-    primary.cmd("SET k v PX 60000");
-    wait_until_in_sync(&primary, &replica);
-    // Valkey 9.1 itself asks for settings.
-    let expected = ["ping", "info", "set", "replconf", "psync", "time", "select", "config|get"];
-    for server in [&primary, &replica] {
-        let stats = server.client().info_text("commandstats");
-        let names =
-            stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next());
-        let others: Vec<_> = names.filter(|name| !expected.contains(name)).collect();
-        assert!(others.is_empty(), "{others:?}");
-    }
-}
-
-#[test]
 fn the_first_grant_is_replicated_as_itself_alone() {
     let server = Server::start();
     let mut stream = ReplicationStream::of(&server);
@@ -148,16 +126,16 @@ fn the_first_grant_is_replicated_as_itself_alone() {
 
 #[test]
 fn a_used_server_tells_each_replica_that_joins_how_far_its_fence_clock_is() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    assert!(client.release("k", "alice"));
+    let mut server = Server::builder().tcp().start();
+    use_it(&server);
+    let without = Server::builder().without_module().replica_of(&server).start();
+    wait_until_in_sync(&server, &without);
     assert_one_broadcast(&ReplicationStream::of(&server).commands(&server));
-}
-
-#[test]
-fn a_lock_in_the_data_counts_as_use() {
-    let mut server = Server::start();
+    wait_until_in_sync(&server, &without);
+    for server in [&server, &without] {
+        assert_eq!(server.cmd("KEYS *"), Value::Array(vec![bulk("barrier")]), "nothing is left");
+    }
+    // A lock in the data counts as use.
     server.client().grant("k", "alice", LONG);
     server.cmd("SAVE");
     server.kill();
@@ -171,9 +149,7 @@ fn a_promoted_replica_that_knows_fences_of_its_primary_tells_its_own_replicas() 
         return;
     }
     let (primary, replica) = start_pair(Server::builder(), Server::builder());
-    let mut client = primary.client();
-    client.grant("k", "alice", LONG);
-    assert!(client.release("k", "alice"));
+    use_it(&primary);
     wait_until_in_sync(&primary, &replica);
     assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
     assert_one_broadcast(&ReplicationStream::of(&replica).commands(&replica));
@@ -182,9 +158,7 @@ fn a_promoted_replica_that_knows_fences_of_its_primary_tells_its_own_replicas() 
 #[test]
 fn a_used_server_tells_the_file_that_it_rewrites_how_far_its_fence_clock_is() {
     let server = Server::builder().aof().config("aof-use-rdb-preamble", "no").start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    assert!(client.release("k", "alice"));
+    use_it(&server);
     server.client().save_by("BGREWRITEAOF");
     eventually("the file is told", || {
         let lines = aof::framed_lines(&server);

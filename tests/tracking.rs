@@ -5,7 +5,7 @@
 
 use crate::waiting::owners;
 use redis::{PushKind, Value};
-use testkit::{Client, Server, Waiter, bulk, eventually, int, start_pair, wait_until_in_sync};
+use testkit::{Client, Server, Waiter, becomes, bulk, int};
 
 const LONG: u64 = 60_000;
 
@@ -69,85 +69,79 @@ impl Cache {
     }
 }
 
-/// For each way to look at the lock `k`, which alice holds: somebody who has looked in that way, and is told once
-/// what `change` does.
-fn assert_told(change: impl Fn(&Server, &mut Client)) {
-    for look in LOOKS {
-        let server = Server::start();
-        let mut client = server.client();
-        client.grant("k", "alice", LONG);
-        let mut cache = Cache::tracking(&server, "");
-        cache.cmd(look);
-        change(&server, &mut client);
-        cache.assert_told_of("k");
-        cache.assert_told_nothing();
-        client.cmd("SET k by-hand");
-        cache.assert_told_nothing();
-    }
-}
+/// What changes the lock `k`, which alice holds.
+type Change = fn(&Server, &mut Client);
 
-#[test]
-fn a_release_is_told() {
-    assert_told(|_, client| assert!(client.release("k", "alice")));
-}
-
-#[test]
-fn a_hand_off_at_a_release_is_told() {
-    assert_told(|server, client| {
+const CHANGES: [(&str, Change); 7] = [
+    ("a release", |_, client| assert!(client.release("k", "alice"))),
+    ("a later end", |_, client| assert!(client.extend("k", "alice", 2 * LONG))),
+    ("a sooner end", |_, client| assert!(client.extend("k", "alice", LONG / 2))),
+    ("a retry", |_, client| assert!(client.acquire("k", "alice", 2 * LONG).is_some())),
+    ("a deletion by hand", |_, client| assert_eq!(client.cmd("DEL k"), int(1))),
+    ("a hand-off at a release", |server, client| {
         let mut bob = Waiter::of(server, "k", "bob");
         assert!(client.release("k", "alice"));
         bob.fence();
-    });
-}
-
-#[test]
-fn a_hand_off_at_the_end_of_a_lease_is_told() {
-    for look in LOOKS {
-        let server = Server::start();
-        let mut client = server.client();
-        client.grant("k", "alice", LONG);
-        let mut bob = Waiter::of(&server, "k", "bob");
-        let mut cache = Cache::tracking(&server, "");
-        cache.looks_right_behind("LOCK.EXTEND k alice 100", look);
-        cache.assert_told_of("k");
-        bob.fence();
-        cache.assert_told_nothing();
-        // What it is told comes no sooner than the truth of it.
-        assert_eq!(cache.cmd("LOCK.CHECK k alice"), Value::Nil);
-    }
-}
-
-#[test]
-fn the_end_of_a_lease_that_nobody_waits_for_is_told_too() {
-    let server = Server::start();
-    let mut cache = Cache::tracking(&server, "");
-    cache.looks_right_behind("LOCK.ACQUIRE k alice 100", "LOCK.INFO k");
-    cache.assert_told_of("k");
-    assert_eq!(server.client().info("k"), None);
-}
-
-#[test]
-fn a_new_end_of_the_lease_is_told() {
-    assert_told(|_, client| assert!(client.extend("k", "alice", 2 * LONG)));
-    assert_told(|_, client| assert!(client.extend("k", "alice", LONG / 2)));
-    assert_told(|_, client| assert!(client.acquire("k", "alice", 2 * LONG).is_some()));
-}
-
-#[test]
-fn a_deletion_by_hand_is_told_and_so_is_the_hand_off_that_comes_of_it() {
-    assert_told(|_, client| assert_eq!(client.cmd("DEL k"), int(1)));
-    assert_told(|server, client| {
+    }),
+    ("a hand-off at a deletion", |server, client| {
         let mut bob = Waiter::of(server, "k", "bob");
         assert_eq!(client.cmd("DEL k"), int(1));
         bob.fence();
-    });
+    }),
+];
+
+/// Once each, to who has looked in any way.
+#[test]
+fn every_change_of_a_lock_is_told_and_so_is_its_grant() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (what, change) in CHANGES {
+        for look in LOOKS {
+            client.cmd("FLUSHALL");
+            let mut cache = Cache::tracking(&server, "");
+            cache.cmd(look);
+            client.grant("k", "alice", LONG);
+            cache.assert_told_of("k");
+            cache.cmd(look);
+            eprintln!("{what} after {look}");
+            change(&server, &mut client);
+            cache.assert_told_of("k");
+            cache.assert_told_nothing();
+            client.cmd("SET k by-hand");
+            cache.assert_told_nothing();
+        }
+    }
+}
+
+/// Whether somebody waits, who is handed the lock, or not.
+#[test]
+fn the_end_of_a_lease_is_told() {
+    let server = Server::start();
+    let mut client = server.client();
+    for look in LOOKS {
+        for is_wanted in [true, false] {
+            client.cmd("FLUSHALL");
+            client.grant("k", "alice", LONG);
+            let mut bob = is_wanted.then(|| Waiter::of(&server, "k", "bob"));
+            let mut cache = Cache::tracking(&server, "");
+            cache.looks_right_behind("LOCK.EXTEND k alice 100", look);
+            cache.assert_told_of("k");
+            if let Some(bob) = &mut bob {
+                bob.fence();
+            }
+            cache.assert_told_nothing();
+            // What it is told comes no sooner than the truth of it.
+            assert_eq!(cache.cmd("LOCK.CHECK k alice"), Value::Nil);
+        }
+    }
 }
 
 #[test]
 fn a_flush_tells_that_nothing_is_true_any_more() {
+    let server = Server::start();
+    let mut client = server.client();
     for flush in ["FLUSHALL", "FLUSHDB"] {
-        let server = Server::start();
-        let mut client = server.client();
+        client.cmd("DEL k");
         client.grant("k", "alice", LONG);
         let mut bob = Waiter::of(&server, "k", "bob");
         let mut cache = Cache::tracking(&server, "");
@@ -156,18 +150,6 @@ fn a_flush_tells_that_nothing_is_true_any_more() {
         assert_eq!(cache.is_told(), Value::Nil, "{flush}");
         bob.fence();
         assert_eq!(cache.cmd("LOCK.CHECK k alice"), Value::Nil);
-    }
-}
-
-#[test]
-fn a_grant_of_a_free_lock_is_told() {
-    for look in LOOKS {
-        let server = Server::start();
-        let mut cache = Cache::tracking(&server, "");
-        cache.cmd(look);
-        server.client().grant("k", "alice", LONG);
-        cache.assert_told_of("k");
-        cache.assert_told_nothing();
     }
 }
 
@@ -198,12 +180,16 @@ fn what_changes_nothing_is_not_told() {
     cache.assert_told_of("k");
 }
 
-/// Who waits is not kept in the key: tracking is no help to a list of them, nor to their number in LOCK.INFO.
+/// Who waits is not kept in the key: tracking is no help to a list of them, nor to their number in LOCK.INFO. And as with
+/// every command that writes, whoever asks for the lock has no copy to keep.
 #[test]
-fn who_comes_and_goes_in_the_queue_is_not_told() {
+fn who_comes_and_goes_in_the_queue_is_not_told_and_who_only_asks_has_not_looked() {
     let server = Server::start();
     let mut client = server.client();
     client.grant("k", "alice", LONG);
+    let mut asks = Cache::tracking(&server, "");
+    assert_eq!(asks.cmd("LOCK.ACQUIRE k dave 60000"), Value::Nil);
+    assert_eq!(asks.cmd("LOCK.RELEASE k dave"), int(0));
     let mut cache = Cache::tracking(&server, "");
     cache.cmd("LOCK.WAITERS k");
     cache.cmd("LOCK.INFO k");
@@ -211,27 +197,12 @@ fn who_comes_and_goes_in_the_queue_is_not_told() {
     let carol = Waiter::of(&server, "k", "carol");
     cache.assert_told_nothing();
     drop(carol);
-    eventually("she leaves the queue", || match owners(&server, "k") {
-        owners if owners == ["bob"] => Ok(()),
-        owners => Err(owners),
-    });
+    becomes("the queue is bob's", ["bob"], || owners(&server, "k"));
     cache.assert_told_nothing();
     client.release("k", "alice");
     bob.fence();
     cache.assert_told_of("k");
-}
-
-/// As with every command that writes: whoever asks has no copy to keep.
-#[test]
-fn who_only_asks_for_the_lock_has_not_looked_at_it() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let mut cache = Cache::tracking(&server, "");
-    assert_eq!(cache.cmd("LOCK.ACQUIRE k bob 60000"), Value::Nil);
-    assert_eq!(cache.cmd("LOCK.RELEASE k bob"), int(0));
-    client.release("k", "alice");
-    cache.assert_told_nothing();
+    asks.assert_told_nothing();
 }
 
 #[test]
@@ -260,10 +231,7 @@ fn who_waits_and_keeps_what_it_saw_is_told_both() {
     let mut bob = Cache::tracking(&server, "");
     bob.cmd("LOCK.INFO k");
     bob.client.send("LOCK.ACQUIRE k bob 60000 BLOCK 0");
-    eventually("bob waits", || match owners(&server, "k") {
-        owners if owners == ["bob"] => Ok(()),
-        owners => Err(owners),
-    });
+    becomes("the queue is bob's", ["bob"], || owners(&server, "k"));
     client.release("k", "alice");
     let fence = loop {
         match bob.client.receive() {
@@ -315,112 +283,33 @@ fn who_wants_to_hear_nothing_of_its_own_doing_does_not() {
     let mut client = server.client();
     for (options, hears_itself) in [("", true), (" NOLOOP", false)] {
         let mut cache = Cache::tracking(&server, options);
+        let hears = |cache: &mut Cache| {
+            if hears_itself {
+                cache.assert_told_of("k");
+            }
+            cache.assert_told_nothing();
+        };
         for own in
             ["LOCK.ACQUIRE k alice 60000", "LOCK.EXTEND k alice 60000", "LOCK.RELEASE k alice"]
         {
             cache.cmd("LOCK.INFO k");
             cache.cmd(own);
-            if hears_itself {
-                cache.assert_told_of("k");
-            }
-            cache.assert_told_nothing();
+            hears(&mut cache);
         }
-        // What others do, and what becomes of it, it hears all the same.
-        cache.cmd("LOCK.ACQUIRE k alice 60000");
-        cache.cmd("PING");
-        cache.told.clear();
-        cache.cmd("LOCK.CHECK k alice");
+        // The hand-off that comes of its release is its own doing too.
+        client.grant("k", "alice", LONG);
         let mut bob = Waiter::of(&server, "k", "bob");
-        client.cmd("DEL k");
-        bob.fence();
-        cache.assert_told_of("k");
-        client.release("k", "bob");
-    }
-}
-
-#[test]
-fn who_releases_a_lock_and_wants_to_hear_nothing_of_its_own_doing_is_not_told_of_the_hand_off() {
-    let server = Server::start();
-    for (options, hears_itself) in [("", true), (" NOLOOP", false)] {
-        let mut cache = Cache::tracking(&server, options);
-        cache.cmd("LOCK.ACQUIRE k alice 60000");
-        let mut bob = Waiter::of(&server, "k", "bob");
-        cache.cmd("PING");
-        cache.told.clear();
         cache.cmd("LOCK.INFO k");
         cache.cmd("LOCK.RELEASE k alice");
         let fence = bob.fence();
-        if hears_itself {
-            cache.assert_told_of("k");
-        }
-        cache.assert_told_nothing();
-        assert_eq!(server.client().check("k", "bob"), Some(fence));
-        server.client().release("k", "bob");
+        hears(&mut cache);
+        assert_eq!(client.check("k", "bob"), Some(fence));
+        // What others do, and what becomes of it, it hears all the same.
+        cache.cmd("LOCK.CHECK k bob");
+        let mut carol = Waiter::of(&server, "k", "carol");
+        client.cmd("DEL k");
+        carol.fence();
+        cache.assert_told_of("k");
+        client.release("k", "carol");
     }
-}
-
-#[test]
-fn who_says_what_it_keeps_is_told_of_that_alone() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    client.grant("other", "alice", LONG);
-    let mut cache = Cache::tracking(&server, " OPTIN");
-    cache.cmd("CLIENT CACHING YES");
-    cache.cmd("LOCK.INFO k");
-    cache.cmd("LOCK.INFO other");
-    client.release("other", "alice");
-    cache.assert_told_nothing();
-    client.release("k", "alice");
-    cache.assert_told_of("k");
-
-    client.grant("k", "alice", LONG);
-    client.grant("other", "alice", LONG);
-    let mut cache = Cache::tracking(&server, " OPTOUT");
-    cache.cmd("CLIENT CACHING NO");
-    cache.cmd("LOCK.CHECK k alice");
-    cache.cmd("LOCK.CHECK other alice");
-    client.release("k", "alice");
-    cache.assert_told_nothing();
-    client.release("other", "alice");
-    cache.assert_told_of("other");
-}
-
-#[test]
-fn a_client_of_resp2_is_told_on_another_connection() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let mut listener = server.client();
-    let Value::Int(id) = listener.cmd("CLIENT ID") else { panic!("no id") };
-    listener.cmd("SUBSCRIBE __redis__:invalidate");
-    let mut reader = server.client();
-    assert_eq!(reader.cmd(format!("CLIENT TRACKING ON REDIRECT {id}")), Value::Okay);
-    assert_eq!(reader.acquire("k", "bob", LONG), None);
-    reader.info("k").unwrap();
-    let mut bob = Waiter::of(&server, "k", "bob");
-    client.release("k", "alice");
-    bob.fence();
-    let told = Value::Array(vec![
-        bulk("message"),
-        bulk("__redis__:invalidate"),
-        Value::Array(vec![bulk("k")]),
-    ]);
-    assert_eq!(listener.receive(), told);
-}
-
-#[test]
-fn who_looks_on_a_replica_is_told_too() {
-    let (primary, replica) = start_pair(Server::builder(), Server::builder());
-    let mut client = primary.client();
-    client.grant("k", "alice", LONG);
-    wait_until_in_sync(&primary, &replica);
-    let mut cache = Cache::tracking(&replica, "");
-    let mut bob = Waiter::of(&primary, "k", "bob");
-    cache.cmd("LOCK.INFO k");
-    client.release("k", "alice");
-    let fence = bob.fence();
-    cache.assert_told_of("k");
-    wait_until_in_sync(&primary, &replica);
-    assert_eq!(cache.cmd("LOCK.CHECK k bob"), int(fence));
 }

@@ -4,8 +4,8 @@
 use super::{EVICT, LONG, evict_and, evicting, is_back, tells_too_late};
 use redis::Value;
 use testkit::{
-    Client, Cluster, Server, SlotMove, bulk, deadline, eventually, module, start_pair,
-    wait_until_in_sync, wait_until_it_is,
+    Client, Cluster, Server, SlotMove, becomes, bulk, deadline, start_pair, wait_until_in_sync,
+    wait_until_it_is,
 };
 
 /// Alice's lock `k` is here and is evicted: it is still hers.
@@ -21,36 +21,9 @@ fn stays_held(client: &mut Client, key: &str, fence: u64) {
     assert_eq!(client.acquire(key, "bob", LONG), None);
 }
 
+/// Valkey 8.1 and 9.0 do not let the module see what their primaries grant, or what they load from a file of commands.
 #[test]
-fn a_lock_that_was_restored_from_another_server_is_held_after_its_eviction() {
-    if tells_too_late() {
-        return;
-    }
-    let other = Server::start();
-    let fence = other.client().grant("k", "alice", LONG);
-    let Value::BulkString(dump) = other.cmd("DUMP k") else { panic!("no dump") };
-    let server = evicting("volatile-ttl").start();
-    let mut client = server.client();
-    assert_eq!(client.cmd([b"RESTORE", &b"k"[..], b"60000", &dump]), Value::Okay);
-    stays_held(&mut client, "k", fence);
-}
-
-#[test]
-fn a_lock_that_was_there_before_the_module_is_held_after_its_eviction() {
-    if tells_too_late() {
-        return;
-    }
-    let fence = Server::start().client().grant("k", "alice", LONG);
-    let server = evicting("volatile-ttl").without_module().start();
-    let mut client = server.client();
-    client.cmd(format!("SET k {fence}:alice PX {LONG}"));
-    assert_eq!(client.cmd(format!("MODULE LOAD {}", module::path().display())), Value::Okay);
-    stays_held(&mut client, "k", fence);
-}
-
-/// Valkey 8.1 and 9.0 do not let the module see what their primaries grant.
-#[test]
-fn a_lock_that_came_from_a_primary_is_held_after_its_eviction() {
+fn a_lock_from_elsewhere_is_held_after_its_eviction() {
     if tells_too_late() {
         return;
     }
@@ -60,14 +33,19 @@ fn a_lock_that_came_from_a_primary_is_held_after_its_eviction() {
     assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
     wait_until_it_is(&replica, "master");
     stays_held(&mut replica.client(), "k", fence);
-}
 
-/// The same servers do not let it see what they load from a file of commands.
-#[test]
-fn a_lock_that_came_from_a_file_of_commands_is_held_after_its_eviction() {
-    if tells_too_late() {
-        return;
-    }
+    let Value::BulkString(dump) = primary.cmd("DUMP k") else { panic!("no dump") };
+    let server = evicting("volatile-ttl").start();
+    let mut client = server.client();
+    assert_eq!(client.cmd([b"RESTORE", &b"k"[..], b"60000", &dump]), Value::Okay);
+    stays_held(&mut client, "k", fence);
+
+    let server = evicting("volatile-ttl").without_module().start();
+    let mut client = server.client();
+    client.cmd(format!("SET k {fence}:alice PX {LONG}"));
+    server.load(&[]);
+    stays_held(&mut client, "k", fence);
+
     let mut server = evicting("volatile-ttl").aof().start();
     let fence = server.client().grant("k", "alice", LONG);
     server.kill();
@@ -98,10 +76,7 @@ fn keys_that_are_no_locks_stay_evicted() {
     let others = ["SET a 1", "SET b x PX 60000", "SET c 12345:alice", "RPUSH d 1795233601234567:e"];
     client.pipeline(&others);
     client.pipeline(&EVICT);
-    eventually("all are evicted", || match client.cmd("DBSIZE") {
-        Value::Int(0) => Ok(()),
-        left => Err(left),
-    });
+    becomes("all are evicted", Value::Int(0), || client.cmd("DBSIZE"));
     assert_eq!(client.counter("evictions_pending"), 0);
     assert_eq!(client.counter("evictions_restored"), 0);
 }

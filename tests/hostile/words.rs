@@ -2,90 +2,29 @@
 
 use testkit::Seed;
 
-const COMMANDS: [&str; 11] = [
-    "LOCK.ACQUIRE",
-    "LOCK.RELEASE",
-    "LOCK.EXTEND",
-    "LOCK.RAISE",
-    "LOCK.CHECK",
-    "LOCK.GUARD",
-    "LOCK.INFO",
-    "lock.waiters",
-    "LOCK.TOP",
-    "LOCK.LOG",
-    "LOCK.HELP",
-];
+const COMMANDS: &str = "LOCK.ACQUIRE LOCK.RELEASE LOCK.EXTEND LOCK.RAISE LOCK.CHECK LOCK.GUARD \
+    LOCK.INFO lock.waiters LOCK.TOP LOCK.LOG LOCK.HELP";
 
-const KEYS: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"list", b""];
+/// The last one is empty.
+const KEYS: &str = "a b c d list ";
 
-const WORDS: [&[u8]; 26] = [
-    b"alice",
-    b"bob",
-    b"*",
-    b"",
-    b"0",
-    b"1",
-    b"2",
-    b"30",
-    b"-1",
-    b"+1",
-    b"01",
-    b"1e3",
-    b"60000",
-    b"86400000",
-    b"86400001",
-    b"9007199254740991",
-    b"9007199254740992",
-    b"9223372036854775808",
-    b"18446744073709551616",
-    b"BLOCK",
-    b"COUNT",
-    b"RESET",
-    b"\0",
-    b"\r\n",
-    b"1763712345678901",
-    b"1763712345678901:bob",
-];
+/// One of them is empty.
+const WORDS: &str = "alice bob * 0 1 2 30 -1 +1 01 1e3 60000 86400000 86400001 9007199254740991 \
+    9007199254740992 9223372036854775808 18446744073709551616 BLOCK COUNT RESET \0 \r\n \
+    1763712345678901 1763712345678901:bob ";
 
 /// Words around which a value may be taken for a grant, or not any more.
-const NEARLY_GRANTS: [&[u8]; 8] = [
-    b"1763712345678901:bob",
-    b"9007199254740991:alice",
-    b"9007199254740992:alice",
-    b"0999999999999999:alice",
-    b"17637123456789011:bob",
-    b"176371234567890:bob",
-    b"1763712345678901:",
-    b"176371234567890\0:bob",
-];
+const NEARLY_GRANTS: &str = "1763712345678901:bob 9007199254740991:alice 9007199254740992:alice \
+    0999999999999999:alice 17637123456789011:bob 176371234567890:bob 1763712345678901: \
+    176371234567890\0:bob";
 
-const LONGEST_PATIENCE: u64 = 3_153_600_000_000;
-
-/// How long somebody might wait, and what is nearly a number.
-const NEARLY_PATIENCE: [&[u8]; 16] = [
-    b"30",
-    b"3153600000000",
-    b"3153600000001",
-    b"-0",
-    b"-30",
-    b"+30",
-    b"030",
-    b"30.0",
-    b" 30",
-    b"30 ",
-    b"30\0",
-    b"\x0030",
-    b"0x1e",
-    b"inf",
-    b"\xff",
-    b"99999999999999999999999999999999",
-];
-
-const NEARLY_BLOCK: [&[u8]; 8] =
-    [b"BLOCK", b"BLOCK", b"BLOCK", b"block", b"BLOC", b"BLOCKS", b"BLOCK\0", b""];
+fn one_of(words: &str, seed: &mut Seed) -> Vec<u8> {
+    let words: Vec<_> = words.split(' ').collect();
+    seed.pick(&words).as_bytes().to_vec()
+}
 
 pub(super) fn key(seed: &mut Seed) -> Vec<u8> {
-    seed.pick(&KEYS).to_vec()
+    one_of(KEYS, seed)
 }
 
 fn word(seed: &mut Seed) -> Vec<u8> {
@@ -93,7 +32,7 @@ fn word(seed: &mut Seed) -> Vec<u8> {
         0 => noise(seed, 300),
         1 => vec![b'x'; [255, 256, 70_000][seed.below(3)]],
         2 | 3 => key(seed),
-        _ => seed.pick(&WORDS).to_vec(),
+        _ => one_of(WORDS, seed),
     }
 }
 
@@ -103,7 +42,7 @@ fn noise(seed: &mut Seed, longest: usize) -> Vec<u8> {
 
 /// A value: nearly always one that says something of a lock.
 fn value(seed: &mut Seed) -> Vec<u8> {
-    let mut value = seed.pick(&NEARLY_GRANTS).to_vec();
+    let mut value = one_of(NEARLY_GRANTS, seed);
     match seed.below(6) {
         0 => return word(seed),
         1 => value.extend(noise(seed, 300)),
@@ -118,60 +57,21 @@ fn value(seed: &mut Seed) -> Vec<u8> {
 
 /// A lock command with any words, mostly as many as it takes.
 pub(super) fn lock_command(seed: &mut Seed) -> Vec<Vec<u8>> {
-    let mut words = vec![seed.pick(&COMMANDS).as_bytes().to_vec()];
+    let mut words = vec![one_of(COMMANDS, seed)];
     let count = if seed.below(20) == 0 { seed.below(40) } else { 1 + seed.below(4) };
     words.extend((0..count).map(|place| if place == 0 { key(seed) } else { word(seed) }));
     words
 }
 
-/// Options of a request, nearly always wrong ones: without a number, with one too many, or what is no number.
-pub(super) fn nearly_patient(seed: &mut Seed) -> Vec<Vec<u8>> {
-    let mut words = patient(seed);
-    let patience = match seed.below(3) {
-        0 => word(seed),
-        1 => seed.pick(&NEARLY_PATIENCE).to_vec(),
-        _ => words[5].clone(),
-    };
-    let option = seed.pick(&NEARLY_BLOCK).to_vec();
-    words.truncate(4);
-    match seed.below(8) {
-        0 => words.push(option),
-        1 => words.extend([patience, option]),
-        2 => words.extend([option.clone(), patience.clone(), option, patience]),
-        3 => words.extend([option.clone(), option, patience]),
-        4 => words.extend([option, patience, word(seed)]),
-        _ => words.extend([option, patience]),
-    }
-    words
-}
-
-/// Whether it may keep the connection waiting: nothing is wrong with how it asks to.
-pub(super) fn waits(words: &[Vec<u8>]) -> bool {
-    let is_patience = |word: &[u8]| {
-        let number = str::from_utf8(word).ok().and_then(|text| text.parse::<u64>().ok());
-        // Rust takes `+30` and `030` for numbers too.
-        number.is_some_and(|millis| {
-            millis <= LONGEST_PATIENCE && millis.to_string().as_bytes() == word
-        })
-    };
-    is_request(words)
-        && words.len() == 6
-        && words[4].eq_ignore_ascii_case(b"BLOCK")
-        && is_patience(&words[5])
-}
-
-/// Whether it has options, and not those of one that waits: it must be refused.
-pub(super) fn is_misworded(words: &[Vec<u8>]) -> bool {
-    is_request(words) && words.len() > 4 && !waits(words)
-}
-
-fn is_request(words: &[Vec<u8>]) -> bool {
+/// Whether it may keep the connection waiting.
+pub(super) fn may_wait(words: &[Vec<u8>]) -> bool {
     words[0].eq_ignore_ascii_case(b"LOCK.ACQUIRE")
+        && words.iter().any(|word| word.eq_ignore_ascii_case(b"BLOCK"))
 }
 
 /// A request that waits, as a rule.
 pub(super) fn patient(seed: &mut Seed) -> Vec<Vec<u8>> {
-    let owner = if seed.below(4) == 0 { word(seed) } else { seed.pick(&WORDS[..3]).to_vec() };
+    let owner = if seed.below(4) == 0 { word(seed) } else { one_of("alice bob *", seed) };
     let [ttl, patience] = [(); 2].map(|()| seed.pick(&["1", "2", "30", "60000"]).as_bytes());
     let patience = if seed.below(3) == 0 { b"0" } else { patience };
     vec![

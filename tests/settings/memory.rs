@@ -1,14 +1,8 @@
 //! What the server does to keep its memory small and in order.
 
 use super::{LONG, smoke, start_with};
-use crate::waiting::{owners, waiters};
 use redis::Value;
-use testkit::{Client, Server, Setup, Waiter, eventually, lacks, lacks_setting};
-
-fn stat(client: &mut Client, name: &str) -> u64 {
-    let field = client.info_field("stats", name);
-    field.unwrap_or_else(|| panic!("INFO stats has no {name}")).parse().unwrap()
-}
+use testkit::{Server, Setup, Waiter, becomes, lacks_setting};
 
 #[test]
 fn a_server_that_frees_everything_lazily() {
@@ -47,9 +41,8 @@ fn one_that_moves_what_it_holds_together() {
     let fences: Vec<_> = held.iter().map(|key| client.check(key, &long).unwrap()).collect();
     let mut bob = Waiter::of(&server, &held[0], "bob");
     let carol = Waiter::of(&server, &held[0], "carol");
-    eventually("locks are moved", || match stat(&mut client, "active_defrag_key_hits") {
-        0 => Err(stat(&mut client, "active_defrag_hits")),
-        _ => Ok(()),
+    becomes("whether locks are moved", true, || {
+        client.info_number("stats", "active_defrag_key_hits") > 0
     });
     smoke(&server);
     for (key, fence) in held.iter().zip(fences) {
@@ -58,58 +51,4 @@ fn one_that_moves_what_it_holds_together() {
     assert!(client.release(&held[0], &long));
     bob.fence();
     carol.assert_waits(&server);
-}
-
-#[test]
-fn one_that_limits_the_memory_of_its_clients() {
-    if lacks((7, 0), "maxmemory-clients") {
-        return;
-    }
-    smoke(&start_with(Server::builder(), "maxmemory-clients", "16777216"));
-}
-
-#[test]
-fn waiters_who_are_thrown_out_for_their_memory_leave_the_queue() {
-    if lacks((7, 0), "maxmemory-clients") {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    let fence = client.grant("k", "alice", LONG);
-    let mut first = Waiter::of(&server, "k", "first");
-    let mut fat: Vec<_> = (0..5)
-        .map(|n| {
-            let mut waiter = Waiter::of(&server, "k", &format!("fat-{n}"));
-            // The server keeps it until the waiter has its reply.
-            waiter.client.send_bytes(&[b'\n'; 300_000]);
-            waiter
-        })
-        .collect();
-    let mut last = Waiter::of(&server, "k", "last");
-    assert_eq!(waiters(&server), 7);
-    client.cmd("CONFIG SET maxmemory-clients 500000");
-    eventually("those who take most are gone", || match owners(&server, "k") {
-        owners if owners.len() <= 3 => Ok(()),
-        owners => Err(owners),
-    });
-    let left = owners(&server, "k");
-    assert_eq!((&left[0][..], &left[left.len() - 1][..]), ("first", "last"), "of {left:?}");
-    assert!(stat(&mut client, "evicted_clients") >= 4);
-    let info = client.info("k").unwrap();
-    assert_eq!((info.owner.as_slice(), info.fence), (&b"alice"[..], fence));
-    client.cmd("CONFIG SET maxmemory-clients 0");
-    client.release("k", "alice");
-    first.fence();
-    for (number, waiter) in fat.iter_mut().enumerate() {
-        let owner = format!("fat-{number}");
-        if left.contains(&owner) {
-            client.release("k", "first");
-            waiter.fence();
-            client.release("k", &owner);
-        } else {
-            waiter.client.assert_closed();
-        }
-    }
-    client.release("k", "first");
-    last.fence();
 }

@@ -4,7 +4,7 @@ use super::{LONG, smoke, start_with};
 use crate::waiting::owners;
 use redis::Value;
 use std::time::{Duration, Instant};
-use testkit::{Client, Server, Setup, Waiter, aof, eventually, is_older_than};
+use testkit::{Client, Server, Setup, Waiter, aof, becomes, code, eventually, is_older_than};
 
 /// A server that calls itself busy after a millisecond.
 fn impatient(setup: Setup) -> Server {
@@ -20,13 +20,9 @@ fn wait_until_busy(observer: &mut Client) {
 }
 
 #[test]
-fn a_server_that_is_soon_busy() {
-    smoke(&impatient(Server::builder()));
-}
-
-#[test]
 fn what_fell_due_during_a_script_is_done_after_it() {
     let server = impatient(Server::builder());
+    smoke(&server);
     let mut client = server.client();
     client.grant("k", "alice", LONG);
     let mut bob = Waiter::of(&server, "k", "bob");
@@ -45,19 +41,14 @@ fn what_fell_due_during_a_script_is_done_after_it() {
     for refused in
         ["LOCK.ACQUIRE k eve 60000 BLOCK 0", "LOCK.RELEASE k alice", "LOCK.INFO k", "LOCK.HELP"]
     {
-        let reply = observer.cmd(refused);
-        let Value::ServerError(error) = &reply else { panic!("{refused}: {reply:?}") };
-        assert_eq!(error.code(), "BUSY", "{refused}");
+        assert_eq!(code(observer.cmd(refused)), "BUSY", "{refused}");
     }
     drop(gone);
     assert_eq!(killer.cmd("SCRIPT KILL"), Value::Okay);
     let fence = bob.fence();
     assert_eq!(observer.check("k", "bob"), Some(fence));
     assert_eq!(hasty.reply(), Value::Nil);
-    eventually("those who left have left the queue", || match owners(&server, "k") {
-        owners if owners == ["last"] => Ok(()),
-        owners => Err(owners),
-    });
+    becomes("the queue", ["last"], || owners(&server, "k"));
     last.assert_waits(&server);
 }
 
