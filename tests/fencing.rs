@@ -153,3 +153,25 @@ fn a_clock_set_back_between_any_two_looks_at_it_takes_no_lock_away() {
         client.cmd("DEL k");
     }
 }
+
+/// What a lock protects, if it takes part, remembers the highest fence it has seen, and refuses smaller ones.
+#[test]
+fn storage_that_compares_fences_refuses_a_holder_that_slept_through_its_lease() {
+    let server = Server::start();
+    let (mut alice, mut bob) = (server.client(), server.client());
+    let stale = alice.grant("k", "alice", 100);
+    let alices_end = alice.info("k").map(|info| info.deadline);
+    let fence = eventually("bob gets the lock", || bob.acquire("k", "bob", LONG).ok_or(()));
+    assert!(stale < fence, "the storage tells them apart");
+    let bobs_start = bob.info("k").unwrap().deadline - i64::try_from(LONG).unwrap();
+    // A machine slow enough sees no lease of Alice's at all, and then there is nothing to compare.
+    assert!(alices_end.is_none_or(|end| bobs_start >= end), "{alices_end:?} {bobs_start}");
+    let before = bob.cmd("GET k");
+    assert_eq!(alice.check("k", "alice"), None);
+    assert!(!alice.release("k", "alice"));
+    assert!(!alice.extend("k", "alice", LONG));
+    assert_eq!(alice.cmd(format!("LOCK.RELEASE k alice {stale}")), int(0));
+    assert_eq!(alice.acquire("k", "alice", LONG), None);
+    assert_eq!(bob.cmd("GET k"), before);
+    assert_eq!(bob.check("k", "bob"), Some(fence));
+}

@@ -52,7 +52,6 @@ mod quarantine;
 mod replication;
 mod restarts;
 mod run_tests;
-mod scenarios;
 mod settings;
 mod several;
 mod shared;

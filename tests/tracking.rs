@@ -246,38 +246,6 @@ fn who_waits_and_keeps_what_it_saw_is_told_both() {
 }
 
 #[test]
-fn who_asked_for_a_prefix_is_told_of_every_lock_below_it() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut cache = Cache::tracking(&server, " BCAST PREFIX lock: PREFIX key:");
-    client.grant("other", "alice", LONG);
-    client.release("other", "alice");
-    cache.assert_told_nothing();
-    client.grant("lock:a", "alice", LONG);
-    cache.assert_told_of("lock:a");
-    assert_eq!(client.acquire("lock:a", "bob", LONG), None);
-    cache.assert_told_nothing();
-    let mut bob = Waiter::of(&server, "lock:a", "bob");
-    let mut carol = Waiter::of(&server, "lock:a", "carol");
-    cache.assert_told_nothing();
-    client.release("lock:a", "alice");
-    bob.fence();
-    cache.assert_told_of("lock:a");
-    client.extend("lock:a", "bob", 20);
-    cache.assert_told_of("lock:a");
-    carol.fence();
-    cache.assert_told_of("lock:a");
-    // The server may have removed the old lock in a step of its own, which is told too.
-    cache.cmd("PING");
-    cache.told.clear();
-    client.cmd("DEL lock:a");
-    cache.assert_told_of("lock:a");
-    client.grant("key:b", "alice", LONG);
-    cache.assert_told_of("key:b");
-    cache.assert_told_nothing();
-}
-
-#[test]
 fn who_wants_to_hear_nothing_of_its_own_doing_does_not() {
     let server = Server::start();
     let mut client = server.client();

@@ -2,7 +2,7 @@
 
 use super::{LONG, fence};
 use redis::Value;
-use testkit::{Proxy, Server, Waiter, int, is_older_than, lacks, wait_until_in_sync};
+use testkit::{Proxy, Server, Waiter, int, is_older_than, wait_until_in_sync};
 
 /// How long `WAIT` waits for what will not come.
 const NOT_LONG: u64 = 50;
@@ -71,16 +71,4 @@ fn who_was_granted_a_lock_while_waiting_learns_as_well_whether_a_replica_has_hea
     assert!(primary.client().release("k", "bob"));
     carol.fence();
     assert_eq!(wait(&mut carol, NOT_LONG), int(0));
-}
-
-#[test]
-fn a_grant_that_was_synced_to_disk_is_known_to_be() {
-    if lacks((7, 2), "WAITAOF") {
-        return;
-    }
-    let server = Server::builder().config("appendonly", "yes").start();
-    let acquire = format!("LOCK.ACQUIRE k alice {LONG}");
-    let replies = server.client().pipeline(&[&acquire, &format!("WAITAOF 1 0 {LONG}")]);
-    assert!(matches!(replies[0], Value::Int(_)), "{replies:?}");
-    assert_eq!(replies[1], Value::Array(vec![int(1), int(0)]));
 }

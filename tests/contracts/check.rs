@@ -18,7 +18,7 @@ const STORIES: [Story; 2] = [
             ["LOCK.CHECK free alice 0", "(nil)", ""],
             ["PERSIST k", "(integer) 1", "PERSIST k"],
             ["LOCK.CHECK k alice", "(integer) F", ""],
-            ["LOCK.EXTEND k alice 1", "(integer) 1", "SET k F:alice PXAT +1"],
+            ["LOCK.EXTEND k alice 1", "(integer) 1", "…"],
             ["until LOCK.CHECK k alice", "(nil)", "…"],
         ],
     ),
