@@ -3,10 +3,7 @@
 
 use redis::Value;
 use std::time::{Duration, Instant};
-use testkit::{
-    Client, Clock, Server, Setup, Waiter, announce, becomes, clock::HOUR, start_pair,
-    wait_until_in_sync,
-};
+use testkit::{Client, Clock, Server, Setup, Waiter, announce, becomes, clock::HOUR};
 
 const LONG: u64 = 60_000;
 
@@ -67,28 +64,6 @@ fn holders_go_on_in_the_quarantine_of_a_restart() {
     assert_ne!(left(&mut client), 0);
     bob.fence();
     assert_eq!(left(&mut client), 0);
-}
-
-#[test]
-fn a_new_primary_lets_unknown_leases_run_out_first() {
-    let (primary, replica) = start_pair(Server::builder(), resting());
-    let mut old = primary.client();
-    let known = old.grant("known", "alice", LONG);
-    wait_until_in_sync(&primary, &replica);
-    becomes("the quarantine of the start is over", 0, || left(&mut replica.client()));
-    // Of this the new primary never hears.
-    let ttl = u64::try_from(QUARANTINE).unwrap();
-    replica.cmd("REPLICAOF NO ONE");
-    old.grant("unknown", "alice", ttl);
-    let end = old.info("unknown").unwrap().deadline;
-    let mut new = replica.client();
-    assert_eq!(new.check("known", "alice"), Some(known));
-    let until = new.now() + i64::try_from(left(&mut new)).unwrap() / 1_000;
-    assert_eq!(new.acquire("unknown", "bob", LONG), None);
-    let granted = granted_at(&new.cmd(format!("LOCK.ACQUIRE unknown bob {LONG} BLOCK 0")));
-    assert!(granted >= until - 20, "granted at {granted}, before {until}");
-    // Both were asked for within a moment of each other.
-    assert!(granted > end - 500, "granted at {granted}, and the first lease ended at {end}");
 }
 
 /// What a replica's clock may be wrong by before somebody sets it right: longer than the quarantine

@@ -6,8 +6,7 @@ use redis::Value;
 use std::time::Duration;
 use testkit::{
     Clock, Cluster, PATIENCE, Proxy, Sentinels, Server, SlotMove, Takeover, eventually,
-    fences_become_known, lacks, misplaces_clients, start_pair, strings, wait_until_in_sync,
-    wait_until_it_is,
+    fences_become_known, lacks, misplaces_clients, strings, wait_until_in_sync, wait_until_it_is,
 };
 
 /// A primary and its replica, whose clock is behind; the link between the two can be cut.
@@ -30,19 +29,6 @@ fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {
     scene.continues_on(&replica);
     assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
     scene.sends_all_waiters_away();
-    wait_until_in_sync(&replica, &primary);
-}
-
-#[test]
-fn locks_continue_on_a_replica_that_its_primary_hands_over_to() {
-    let behind = clock_of_a_replica();
-    let setup = Server::builder().tcp().clock(&behind);
-    let (primary, replica) = start_pair(Server::builder(), setup);
-    let mut scene = Scene::on(&primary, "");
-    assert_eq!(primary.cmd("FAILOVER"), Value::Okay);
-    scene.sends_all_waiters_away();
-    wait_until_it_is(&replica, "master");
-    scene.continues_on(&replica);
     wait_until_in_sync(&replica, &primary);
 }
 
@@ -123,23 +109,6 @@ fn locks_continue_on_a_replica_that_takes_over_in_agreement() {
     assert!(told.iter().all(|told| told == TRYAGAIN || told.contains("force unblock")), "{told:?}");
     scene.continues_on(cluster.node(3));
     wait_until_in_sync(cluster.node(3), cluster.node(0));
-}
-
-#[test]
-fn locks_continue_on_a_replica_that_takes_over_by_force_or_without_asking() {
-    if lacks((7, 0), "ports that are announced later") {
-        return;
-    }
-    for how in [Takeover::Forced, Takeover::Unasked] {
-        let (cluster, mut scene, _behind) = cluster_with_a_scene();
-        let proxy = cluster.put_proxy_before(0);
-        proxy.cut();
-        scene.goes_on_unheard(cluster.node(0));
-        cluster.take_over(3, how);
-        scene.continues_on(cluster.node(3));
-        scene.sends_all_waiters_away();
-        wait_until_in_sync(cluster.node(3), cluster.node(0));
-    }
 }
 
 #[test]
@@ -225,25 +194,5 @@ fn locks_continue_when_sentinels_replace_a_primary_that_died() {
         server.start_again();
         let setting = server.cmd("CONFIG GET leasehold.max-waiters");
         assert_eq!(strings(&setting)[1], "77");
-    }
-}
-
-#[test]
-fn locks_continue_when_sentinels_replace_a_primary_that_hangs_or_is_cut_off() {
-    for hangs in [true, false] {
-        let (mut sentinels, mut scene, _behind) = sentinels_with_a_scene();
-        if hangs {
-            sentinels.server_mut(0).freeze();
-            sentinels.proxy.heal();
-        }
-        let primary = sentinels.wait_for_another_primary_than(0);
-        scene.continues_on(sentinels.server(primary));
-        if hangs {
-            sentinels.server_mut(0).thaw();
-        } else {
-            sentinels.proxy.heal();
-        }
-        scene.sends_all_waiters_away();
-        sentinels.wait_until_follows(0, primary);
     }
 }

@@ -5,9 +5,7 @@ use redis::cluster::{ClusterClient as Library, ClusterConnection};
 use redis::{RedisResult, Value};
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{
-    Cluster, ClusterClient, SlotMove, bulk_text, eventually, lacks, lacks_moves_at_once,
-};
+use testkit::{Cluster, ClusterClient, SlotMove, lacks, lacks_moves_at_once};
 
 /// How long it rests before it asks again. Its own default is above a second, which it waits after each TRYAGAIN.
 const REST_MILLIS: u64 = 10;
@@ -91,29 +89,4 @@ fn the_client_of_a_library_goes_on_waiting_where_a_slot_is_moved() {
     if !lacks_moves_at_once() {
         is_granted_where_the_slot_goes(|cluster, step| step.at_once(cluster));
     }
-}
-
-/// The library gives up on a reply, and asks again on the same connection: for one owner there is one grant.
-#[test]
-fn the_client_of_a_library_that_was_too_impatient_to_read_of_its_grant_is_told_of_it_again() {
-    let cluster = Cluster::of(1, 0);
-    let node = cluster.node(0);
-    node.client().grant("k", "alice", LONG);
-    let mut client = library(&cluster);
-    client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let request = format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0");
-    let waits = thread::spawn(move || ask(&mut client, &request));
-    node.client().wait_until_waiters(1);
-    let mut observer = node.client();
-    eventually("it asks again, unread", || {
-        let clients = bulk_text(&observer.cmd("CLIENT LIST"));
-        let unread =
-            |client: &&str| client.contains("cmd=lock.acquire") && !client.contains("qbuf=0");
-        if clients.lines().any(|client| unread(&client)) { Ok(()) } else { Err(clients) }
-    });
-    assert!(observer.release("k", "alice"));
-    let told = fence(&waits.join().unwrap().unwrap());
-    assert_eq!(observer.check("k", "bob"), Some(told));
-    assert_eq!(observer.counter("grants"), 2);
-    assert!(observer.counter("retries") > 0, "it was told the first time");
 }

@@ -5,8 +5,8 @@ use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{
-    Client, Cluster, Proxy, Seed, Server, Setup, Snapshot, Waiter, Way, becomes, bulk_text, code,
-    deadline, error, short_or_long, start_pair, wait_until_in_sync,
+    Client, Proxy, Seed, Server, Setup, Snapshot, Waiter, Way, becomes, bulk_text, deadline, error,
+    short_or_long, start_pair, wait_until_in_sync,
 };
 
 const READONLY: &str = "READONLY You can't write against a read only replica.";
@@ -64,29 +64,6 @@ fn a_replica_tells_who_holds_a_lock_and_nothing_of_who_waits() {
         assert_eq!(client.cmd(change), error(READONLY), "{change}");
     }
     assert_eq!(Snapshot::of(&replica), before);
-}
-
-#[test]
-fn a_replica_in_a_cluster_tells_it_to_those_who_say_that_they_only_read() {
-    let cluster = Cluster::of(1, 1);
-    let (primary, replica) = (cluster.node(0), cluster.node(1));
-    primary.client().grant("k", "alice", LONG);
-    let _bob = Waiter::of(primary, "k", "bob");
-    wait_until_in_sync(primary, replica);
-    let mut client = replica.client();
-    let moved = client.cmd("GET k");
-    assert_eq!(code(moved.clone()), "MOVED");
-    let questions = ["LOCK.INFO k", "LOCK.CHECK k alice", "LOCK.WAITERS k"];
-    for question in questions {
-        assert_eq!(client.cmd(question), moved, "{question}");
-    }
-    assert_tells_of_itself(&mut client);
-    assert_eq!(client.cmd("READONLY"), Value::Okay);
-    assert_tells_of_alice(&mut client, &mut primary.client(), "k");
-    assert_tells_of_itself(&mut client);
-    for change in CHANGES.into_iter().filter(|change| change.contains(" k ")) {
-        assert_eq!(client.cmd(change), moved, "{change}");
-    }
 }
 
 /// The lease has run out, and the primary, which alone deletes keys, has not said so.

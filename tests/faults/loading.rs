@@ -306,32 +306,32 @@ fn by_two_clocks(replica: Setup) -> (Pair, Clock) {
     (Pair::with(none(Server::builder()), replica.clock(&behind)), behind)
 }
 
+/// It keeps what it had, or has nothing if it loads into nothing.
 #[test]
-fn a_replica_whose_link_breaks_while_it_loads_keeps_what_it_had_and_goes_on_from_there() {
-    let (pair, _behind) = by_two_clocks(beside());
-    some_locks(&pair.primary);
-    let pair = pair.joined();
-    let before = Snapshot::of(&pair.replica);
-    pair.parted();
-    pair.found_again_too_late();
-    let highest = things_change(&pair.primary);
-    pair.wait_until_it_loads();
-    let pair = pair.cut_off_for_good();
-    assert_eq!(Snapshot::of(&pair.replica), before);
-    pair.is_promoted_and_goes_on_above(highest);
-}
-
-#[test]
-fn a_replica_whose_link_breaks_while_it_loads_into_nothing_has_nothing_and_fences_grow() {
-    let (pair, _behind) = by_two_clocks(Server::builder());
-    some_locks(&pair.primary);
-    let highest = things_change(&pair.primary);
-    pair.slow();
-    pair.follow();
-    pair.wait_until_it_loads();
-    let pair = pair.cut_off_for_good();
-    assert_eq!(Snapshot::of(&pair.replica).size(), 0);
-    pair.is_promoted_and_goes_on_above(highest);
+fn a_replica_whose_link_breaks_while_it_loads_goes_on_from_what_it_has() {
+    for (replica, is_beside) in [(beside(), true), (Server::builder(), false)] {
+        let (pair, _behind) = by_two_clocks(replica);
+        some_locks(&pair.primary);
+        let (pair, before) = if is_beside {
+            let pair = pair.joined();
+            let before = Snapshot::of(&pair.replica);
+            pair.parted();
+            pair.found_again_too_late();
+            (pair, Some(before))
+        } else {
+            (pair, None)
+        };
+        let highest = things_change(&pair.primary);
+        if !is_beside {
+            pair.slow();
+            pair.follow();
+        }
+        pair.wait_until_it_loads();
+        let pair = pair.cut_off_for_good();
+        let left = Snapshot::of(&pair.replica);
+        assert_eq!((left.size() > 0).then_some(left), before);
+        pair.is_promoted_and_goes_on_above(highest);
+    }
 }
 
 #[test]
