@@ -154,8 +154,7 @@ fn crowd_for(server: &Server, key: &str, owner: &str) -> Vec<Client> {
 }
 
 /// Settings that no lock is to notice. A name may be unknown to older servers.
-const UNNOTICED: [(&str, &str); 12] = [
-    ("dynamic-hz", "no"),
+const UNNOTICED: [(&str, &str); 11] = [
     ("hz", "1"),
     ("hz", "500"),
     ("databases", "1"),
