@@ -102,7 +102,7 @@ newest() {
 
 ask_setup_for() {
     if ! scripts/setup "$1" >"$room/log" 2>&1; then
-        because "make setup cannot install $(words_for "$1"): $(
+        because "scripts/setup cannot install $(words_for "$1"): $(
             sed -n -E 's/^setup: (.*[^.])\.*$/\1/p' "$room/log" | tail -n 1)"
         return 1
     fi
