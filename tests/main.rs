@@ -7,7 +7,7 @@
 //! - `LEASEHOLD_MODULE` names another build of the module than the one made for this run.
 //! - `LEASEHOLD_OTHER_MODULE` names the build to upgrade from and to go back to; else it is the
 //!   same one.
-//! - `LEASEHOLD_SOAK` makes some tests as long as it takes to be sure (`make test-long`), and `LEASEHOLD_FIGURES` names a file
+//! - `LEASEHOLD_SOAK` makes some tests as long as it takes to be sure (`scripts/test-long`), and `LEASEHOLD_FIGURES` names a file
 //!   for what they measure.
 //! - `LEASEHOLD_SEED` repeats the random tests of an earlier run.
 
