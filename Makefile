@@ -27,7 +27,7 @@ run: ## Build the module and start a server with it (PORT=6379 SERVER=/path/to/v
 	@scripts/run
 
 cli: ## Open redis-cli or valkey-cli on that server (PORT=6379)
-	@scripts/cli
+	@$$(command -v redis-cli || command -v valkey-cli || echo redis-cli) -p $(PORT)
 
 # All commands of cargo here are for the whole workspace: the same features, so that nothing is built twice.
 check: ## Check format, lints, the unit tests of what decides, and the module on a server: in a minute
