@@ -9,7 +9,9 @@ PORT ?= 6379
 RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN))))
 # Random schedules of the simulation. The nightly run takes 20,000.
 LEASEHOLD_SEEDS ?= 200
-export PORT RUST_TEST_THREADS LEASEHOLD_SEEDS DESTDIR PREFIX MODULEDIR
+# For each scenario of the campaign, one after the other. `scripts/soak` gives them more.
+LEASEHOLD_CAMPAIGN_SECONDS ?= 2
+export PORT RUST_TEST_THREADS LEASEHOLD_SEEDS LEASEHOLD_CAMPAIGN_SECONDS DESTDIR PREFIX MODULEDIR
 
 # One name for the user, another for the tests: a server given to make is the one the tests start.
 ifdef SERVER
