@@ -244,7 +244,7 @@ fn every_alert_has_a_test_of_when_it_fires_and_one_of_when_not() {
     assert_eq!(tested, wanted);
 }
 
-/// Where promtool is, or `make check-alerts` has fetched it.
+/// Where promtool is, or `scripts/check-alerts` has fetched it.
 #[test]
 fn promtool_finds_that_every_alert_fires_when_it_should() {
     let root = Path::new(crate::ROOT);
@@ -255,7 +255,7 @@ fn promtool_finds_that_every_alert_fires_when_it_should() {
         .current_dir(root)
         .output()
     else {
-        announce("skipped: no promtool in PATH, and none that make check-alerts has fetched");
+        announce("skipped: no promtool in PATH, and none that scripts/check-alerts has fetched");
         return;
     };
     let told = [output.stdout, output.stderr].concat();

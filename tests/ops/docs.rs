@@ -249,7 +249,10 @@ fn file_of(module: &str) -> PathBuf {
         Some(module) => ("src", module),
         None => ("tests", module),
     };
-    Path::new(ROOT).join(folder).join(kind).join(format!("{}.rs", module.replace("::", "/")))
+    let folder = Path::new(ROOT).join(folder).join(kind);
+    let file = format!("{}.rs", module.replace("::", "/"));
+    let files = [folder.join(&file), folder.join("ops").join(&file)];
+    files.into_iter().find(|file| file.exists()).unwrap_or_default()
 }
 
 #[test]
