@@ -378,9 +378,7 @@ fn pages() -> Vec<Page> {
         "docker/README.md".into(),
         "examples/README.md".into(),
     ];
-    for folder in
-        ["docs", "docs/benchmarks", "docs/commands", "docs/conformance", "docs/verification"]
-    {
+    for folder in ["docs", "docs/commands", "docs/verification"] {
         for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if name.ends_with(".md") {
