@@ -66,7 +66,7 @@ fn each_way_to_wait_is_measured() {
     }
     // The column before the last is the share that was granted out of turn.
     for ours in rows.iter().filter(|row| row.contains("Leasehold")) {
-        assert_eq!(ours.rsplit(',').nth(1), Some("0.00000"), "{ours}");
+        assert_eq!(ours.rsplit(',').nth(1), Some("0"), "{ours}");
     }
 }
 
@@ -87,7 +87,7 @@ fn tickets_are_measured() {
 
 #[test]
 fn holds_that_end_with_their_connection_are_measured() {
-    assert_eq!(rows("ephemeral").len(), 11);
+    assert_eq!(rows("ephemeral").len(), 9);
 }
 
 #[test]
@@ -111,23 +111,13 @@ fn memory_is_measured() {
 }
 
 #[test]
-fn large_numbers_are_measured() {
-    assert_eq!(rows("large").len(), 9);
-}
-
-#[test]
-fn leaving_is_measured() {
-    assert_eq!(rows("leaving").len(), 4);
-}
-
-#[test]
 fn hand_offs_beside_commands_that_name_other_contended_locks_are_measured() {
     assert_eq!(rows("named").len(), 2 * 4);
 }
 
 #[test]
 fn what_crowds_take_from_others_is_measured() {
-    assert_eq!(rows("crowds").len(), 3 * 4 + 6);
+    assert_eq!(rows("crowds").len(), 3 * 4);
 }
 
 #[test]

@@ -6,7 +6,6 @@
 use super::Effort;
 use super::contenders::{Batch, ONE, Reply, TTL, load_script};
 use super::load::{Load, Shape, Work, sent_to_replicas};
-use super::plot;
 use super::report::{Report, Target};
 use super::statistics::Spread;
 use super::table::Table;
@@ -251,20 +250,10 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         "Leasehold against it",
         "bytes to a replica a command",
     ]);
-    let mut file = Table::new(&[
-        "holders",
-        "by",
-        "processor_us",
-        "processor_us_low",
-        "processor_us_high",
-        "wall_us",
-        "bytes",
-    ]);
     for group in &all {
         let ours = Spread::of(group[0].processor.iter().copied()).median;
         for (number, one) in group.iter().enumerate() {
-            let [processor, wall] =
-                [&one.processor, &one.wall].map(|all| Spread::of(all.iter().map(|t| t * 1e6)));
+            let processor = Spread::of(one.processor.iter().map(|time| time * 1e6));
             let first = if number == 0 { one.holders.to_string() } else { String::new() };
             page.row(vec![
                 first,
@@ -278,32 +267,11 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
                 },
                 format!("{:.0}", one.bytes),
             ]);
-            file.row(vec![
-                one.holders.to_string(),
-                one.name.to_owned(),
-                format!("{:.3}", processor.median),
-                format!("{:.3}", processor.low),
-                format!("{:.3}", processor.high),
-                format!("{:.3}", wall.median),
-                format!("{:.1}", one.bytes),
-            ]);
         }
         targets(group, report);
     }
-    report.table("shared", &page, &["shared"]);
-    report.file("shared", &file);
-    let line = |number: usize| {
-        let point = |group: &Vec<Measured>| {
-            let one = &group[number];
-            (one.holders as f64, Spread::of(one.processor.iter().copied()).median * 1e6)
-        };
-        (all[0][number].name, all.iter().map(point).collect())
-    };
-    let lines: Vec<_> = (0..all[0].len()).map(line).collect();
-    let title = format!("One joins and one leaves, {}", report.server());
-    let up = "µs of the server's processor a command";
-    let axes = plot::Axes { across: "holders who stay", up, up_by_powers: true };
-    plot::lines(&report.path("shared", "svg"), &title, &axes, &lines);
+    report.table("shared", &page, &[]);
+    report.file("shared", &page);
 }
 
 fn targets(group: &[Measured], report: &mut Report) {

@@ -15,7 +15,7 @@ const SHAPE: Shape = Shape { connections: 1, depth: 32 };
 /// Longer than any measurement.
 const LASTS: &str = "3600000";
 
-pub(super) const NIL: Reply = Reply::Exactly(b"$-1");
+const NIL: Reply = Reply::Exactly(b"$-1");
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
     let count = effort.pick(1_000, 100_000, 100_000);
@@ -67,8 +67,18 @@ pub(super) fn server() -> Server {
     Server::builder().module_args("max-tickets 1000000").start()
 }
 
-pub(super) fn by_ticket(key: &str, owner: &str) -> String {
+fn by_ticket(key: &str, owner: &str) -> String {
     format!("LOCK.ACQUIRE {key} {owner} {TTL} TICKET {LASTS}")
+}
+
+/// Holds all of these locks, and asks for a ticket for each.
+pub(super) fn contend(server: &Server, count: usize) {
+    let mut line = server.line_client();
+    let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
+    let held = |lock: &Lock| format!("LOCK.ACQUIRE {} {} 86400000", lock.key, lock.owner);
+    send(&mut line, &locks.iter().map(held).collect::<Vec<_>>(), Reply::Number);
+    let asked = |lock: &Lock| by_ticket(&lock.key, "waiter");
+    send(&mut line, &locks.iter().map(asked).collect::<Vec<_>>(), NIL);
 }
 
 /// All that these lines ask, and what each must be answered.
