@@ -1,0 +1,166 @@
+//! Installing: what `make install` puts where, and why the docs say to write the line into the main file.
+
+mod debian;
+
+use crate::ROOT;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use testkit::{Server, announce, lacks, module};
+
+/// What `make install` runs, or `make uninstall`, with variables as one writes them behind it.
+fn make(words: &[&str]) -> String {
+    let mut command = Command::new(Path::new(ROOT).join("scripts/install"));
+    for variable in ["DESTDIR", "PREFIX", "MODULEDIR", "TELLER"] {
+        command.env_remove(variable);
+    }
+    // The tests of the command line install that, too.
+    command.env("PROGRAM", "");
+    for word in words {
+        match word.split_once('=') {
+            Some((name, value)) => command.env(name, value),
+            None => command.arg(word),
+        };
+    }
+    let output = command.env("MODULE", module::path()).output().unwrap();
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+#[test]
+fn what_is_installed_can_be_loaded_and_what_is_uninstalled_leaves_nothing() {
+    for (words, modules, docs) in [
+        (&[][..], "usr/local/lib/redis/modules", "usr/local/share/doc/leasehold"),
+        (&["PREFIX=/usr"], "usr/lib/redis/modules", "usr/share/doc/leasehold"),
+        (&["PREFIX=/opt/x", "MODULEDIR=/srv/m"], "srv/m", "opt/x/share/doc/leasehold"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let there = format!("DESTDIR={}", root.path().display());
+        let words = [words, &[&there]].concat();
+        make(&words);
+        let file = root.path().join(modules).join("libleasehold.so");
+        let server = Server::builder().without_module().start();
+        let reply = server.cmd(["MODULE", "LOAD", file.to_str().unwrap()]);
+        assert_eq!(reply, redis::Value::Okay);
+        server.client().grant("k", "alice", 60_000);
+
+        let docs = root.path().join(docs);
+        let line = format!("loadmodule /{modules}/libleasehold.so");
+        let example = fs::read_to_string(docs.join("examples/leasehold.conf")).unwrap();
+        assert!(example.lines().any(|said| said == line), "{example}");
+        assert!(docs.join("docs/operating.md").exists() && docs.join("LICENSE").exists());
+
+        make(&[&words[..], &["remove"]].concat());
+        let left: Vec<_> = fs::read_dir(root.path()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// Without DESTDIR, beside files of others.
+#[test]
+fn whoever_installs_is_told_the_line_to_add_and_only_what_is_ours_is_uninstalled() {
+    let prefix = tempfile::tempdir().unwrap();
+    let prefix = prefix.path();
+    let modules = prefix.join("lib/redis/modules");
+    fs::create_dir_all(&modules).unwrap();
+    fs::write(modules.join("other.so"), "").unwrap();
+    let there = format!("PREFIX={}", prefix.display());
+    let told = make(&[&there]);
+    let line = format!("loadmodule {}", modules.join("libleasehold.so").display());
+    assert!(told.lines().any(|said| said.trim() == line), "{told}");
+
+    make(&[&there, "remove"]);
+    let left: Vec<_> =
+        fs::read_dir(&modules).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(left, ["other.so"]);
+    assert!(!prefix.join("share/doc/leasehold").exists());
+}
+
+/// Notes that somebody left in the folder are nobody's docs, and would make a release another one.
+#[test]
+fn users_get_the_pages_that_git_knows_of() {
+    let tree = tempfile::tempdir().unwrap();
+    for folder in ["scripts", "docs", "monitoring"] {
+        fs::create_dir(tree.path().join(folder)).unwrap();
+    }
+    fs::copy(Path::new(ROOT).join("scripts/pages"), tree.path().join("scripts/pages")).unwrap();
+    for file in ["docs/page.md", "docs/notes.md", "monitoring/rules.yml"] {
+        fs::write(tree.path().join(file), "").unwrap();
+    }
+    let listed = || {
+        let output = Command::new(tree.path().join("scripts/pages")).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut files: Vec<_> = text.lines().map(str::to_owned).collect();
+        files.sort();
+        files
+    };
+    // As whoever has unpacked an archive of the source.
+    assert_eq!(listed(), ["docs/notes.md", "docs/page.md", "monitoring/rules.yml"]);
+    for words in [&["init", "--quiet"][..], &["add", "docs/page.md", "monitoring"]] {
+        let git = Command::new("git").args(words).current_dir(tree.path()).status();
+        if git.is_err() {
+            announce("skipped: no git in PATH");
+            return;
+        }
+        assert!(git.unwrap().success());
+    }
+    assert_eq!(listed(), ["docs/page.md", "monitoring/rules.yml"]);
+}
+
+/// On this machine, where nothing but these programs is.
+#[test]
+fn in_ci_a_check_of_the_packages_that_cannot_be_made_is_a_failure() {
+    let bin = tempfile::tempdir().unwrap();
+    for program in ["bash", "dirname", "id", "mktemp", "realpath", "rm", "sed", "uname"] {
+        let found = ["/bin", "/usr/bin"].map(|folder| Path::new(folder).join(program));
+        let found = found.into_iter().find(|file| file.exists()).unwrap();
+        symlink(found, bin.path().join(program)).unwrap();
+    }
+    for (ci, succeeds) in [("", true), ("true", false)] {
+        let mut command = Command::new(Path::new(ROOT).join("scripts/check-dist"));
+        let command = command.arg("debs").env("PATH", bin.path()).env("CI", ci);
+        let output = command.output().unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert_eq!(output.status.success(), succeeds, "{told}");
+        assert!(told.contains("no .deb was installed"), "{told}");
+    }
+}
+
+/// The example names all settings, with their defaults; commented out, as they stand in the docs.
+#[test]
+fn the_example_has_every_setting_with_its_default() {
+    let example = fs::read_to_string(Path::new(ROOT).join("packaging/leasehold.conf")).unwrap();
+    let settings = example.lines().filter_map(|line| line.strip_prefix("# leasehold."));
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/configuration.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `leasehold."));
+    let rows = rows.map(|row| row.split('|').take(2).map(|cell| cell.trim().trim_matches('`')));
+    let rows: Vec<_> = rows.map(|cells| cells.collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(settings.collect::<Vec<_>>(), rows);
+}
+
+/// As the docs warn: the server writes a line for a module that is loaded by an included file.
+#[test]
+fn a_server_that_wrote_its_configuration_does_not_start_if_an_included_file_loads_the_module() {
+    if lacks((7, 0), "modules that CONFIG REWRITE writes down") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let included = folder.path().join("leasehold.conf");
+    fs::write(&included, format!("loadmodule {}\n", module::path().display())).unwrap();
+    let included = included.to_str().unwrap();
+    let mut server = Server::builder().without_module().config("include", included).start();
+    server.client().grant("k", "alice", 60_000);
+    assert_eq!(server.cmd("CONFIG REWRITE"), redis::Value::Okay);
+    server.stop();
+    assert!(!server.start_again_if_it_can(), "it takes the module twice");
+
+    let mut server = Server::builder().start();
+    assert_eq!(server.cmd("CONFIG REWRITE"), redis::Value::Okay);
+    server.stop();
+    server.start_again();
+    server.client().grant("k", "alice", 60_000);
+}
