@@ -40,7 +40,6 @@ fn each_way_to_take_a_lock_and_give_it_back_is_measured() {
     let rows = rows("same-work");
     let cases = count(&rows, ",EVALSHA,");
     assert_eq!(cases, 12, "{rows:#?}");
-    assert_eq!(count(&rows, ",scripts as Redisson,"), cases);
     assert_eq!(count(&rows, ",FCALL,"), if is_older_than((7, 0)) { 0 } else { cases });
     assert_eq!(count(&rows, "SET NX PX, INCR, DEL"), cases);
     // In four cases the two halves are measured too.
@@ -65,13 +64,13 @@ fn each_way_to_wait_is_measured() {
     }
     // The column before the last is the share that was granted out of turn.
     for ours in rows.iter().filter(|row| row.contains("Leasehold")) {
-        assert_eq!(ours.rsplit(',').nth(1), Some("0.00000"), "{ours}");
+        assert_eq!(ours.rsplit(',').nth(1), Some("0"), "{ours}");
     }
 }
 
 #[test]
 fn each_way_to_be_one_of_several_holders_is_measured() {
-    assert_eq!(rows("shared").len(), 2 * 5);
+    assert_eq!(rows("shared").len(), 2 * 4);
 }
 
 #[test]
@@ -81,12 +80,12 @@ fn sets_of_locks_are_measured() {
 
 #[test]
 fn tickets_are_measured() {
-    assert_eq!(rows("tickets").len(), 7);
+    assert_eq!(rows("tickets").len(), 6);
 }
 
 #[test]
 fn holds_that_end_with_their_connection_are_measured() {
-    assert_eq!(rows("ephemeral").len(), 11);
+    assert_eq!(rows("ephemeral").len(), 9);
 }
 
 #[test]
@@ -110,23 +109,13 @@ fn memory_is_measured() {
 }
 
 #[test]
-fn large_numbers_are_measured() {
-    assert_eq!(rows("large").len(), 9);
-}
-
-#[test]
-fn leaving_is_measured() {
-    assert_eq!(rows("leaving").len(), 4);
-}
-
-#[test]
 fn hand_offs_beside_commands_that_name_other_contended_locks_are_measured() {
     assert_eq!(rows("named").len(), 2 * 4);
 }
 
 #[test]
 fn what_crowds_take_from_others_is_measured() {
-    assert_eq!(rows("crowds").len(), 3 * 4 + 6);
+    assert_eq!(rows("crowds").len(), 3 * 4);
 }
 
 #[test]

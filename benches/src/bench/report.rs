@@ -67,11 +67,6 @@ impl Report {
         self.folder.join(format!("{}-{name}.{extension}", self.server))
     }
 
-    /// The server's name for titles.
-    pub(crate) fn server(&self) -> &str {
-        &self.server
-    }
-
     pub(crate) fn target(&mut self, target: Target) {
         self.targets.push(target);
     }

@@ -1,26 +1,17 @@
 //! Handwritten histories of locks that several owners hold.
 
-use super::by_hand::{assert_right, assert_wrong, laws, ok};
+use super::{assert_right, assert_wrong, laws, ok, refused, span, unheard};
 use crate::checker::{Law, Rules, Span};
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 
 /// A try that tolerates this many holders.
-fn shared(share: u8, owner: u32, fence: u64, ttl: u32, at: i64) -> Record {
+fn shared(share: u8, owner: u32, fence: u64, ttl: u32, at: u64) -> Record {
     Record { share, ..ok(Op::Try, owner, fence, ttl, (at, at)) }
-}
-
-fn refused(record: Record) -> Record {
-    Record { outcome: Outcome::Refused, ..record }
-}
-
-fn unheard(record: Record) -> Record {
-    Record { outcome: Outcome::Unknown, fence: 0, ..record }
 }
 
 /// The clock is set back within this span of milliseconds.
 fn set_back(from: u64, to: u64) -> Rules {
-    let set_back = vec![Span { from: from * 1_000, to: to * 1_000 }];
-    Rules { late_millis: 50, set_back, ..Rules::default() }
+    Rules { late_millis: 50, set_back: span(from, to), ..Rules::default() }
 }
 
 #[test]
@@ -225,7 +216,7 @@ fn who_comes_to_tolerate_more_lets_others_in_from_then_on() {
     assert_right(&[writer, reads, other(20)], &Rules::default());
     assert_wrong(&[writer, reads, other(19)], Law::L1);
     // The reply may be lost.
-    let lost = unheard(reads);
+    let lost = Record { fence: 0, ..unheard(reads) };
     assert_right(&[writer, lost, other(20)], &Rules::default());
     assert_wrong(&[writer, lost, other(19)], Law::L1);
 }
@@ -254,7 +245,7 @@ fn a_deletion_ends_all_holds_and_explains_it_once() {
 #[test]
 fn data_may_be_lost_of_each_hold() {
     let readers = [shared(0, 1, 1, 900, 10), shared(0, 2, 2, 900, 11)];
-    let rules = Rules { loss: vec![Span { from: 12_000, to: 14_000 }], ..Rules::default() };
+    let rules = Rules { loss: span(12, 14), ..Rules::default() };
     assert_right(&[readers[0], readers[1], shared(1, 3, 3, 900, 20)], &rules);
     // A grant after the loss is not lost.
     let since = shared(0, 4, 3, 900, 20);
@@ -277,7 +268,7 @@ fn a_holder_overtakes_those_who_wait_and_nobody_else_does() {
 
 /// One of two places is free from 201 ms on. Somebody waits until 600 ms, and before it an owner
 /// that tolerates `share` holders waits until `until`.
-fn place(share: u8, until: i64, outcome: Outcome) -> Vec<Law> {
+fn place(share: u8, until: u64, outcome: Outcome) -> Vec<Law> {
     let holders = [shared(2, 1, 1, 2_000, 10), shared(2, 2, 2, 900, 10)];
     let release = ok(Op::Release, 2, 2, 0, (200, 201));
     let waits = |owner, share, until| {

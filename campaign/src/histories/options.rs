@@ -1,16 +1,8 @@
 //! Handwritten histories of requests for several locks, of holds that end with a connection, and of tickets.
 
-use super::by_hand::{assert_right, assert_wrong, laws, ok};
-use crate::checker::{Law, Rules, Span};
+use super::{assert_right, assert_wrong, laws, ok, refused, span, unheard};
+use crate::checker::{Law, Rules};
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
-
-fn refused(record: Record) -> Record {
-    Record { outcome: Outcome::Refused, ..record }
-}
-
-fn unheard(record: Record) -> Record {
-    Record { outcome: Outcome::Unknown, ..record }
-}
 
 fn of(lock: u32, record: Record) -> Record {
     Record { lock, ..record }
@@ -22,7 +14,7 @@ fn all(set: u32, locks: [u32; 2], record: Record) -> [Record; 2] {
 }
 
 /// The end of the connection to which a hold is bound.
-fn closed(owner: u32, fence: u64, grace: u32, at: (i64, i64)) -> Record {
+fn closed(owner: u32, fence: u64, grace: u32, at: (u64, u64)) -> Record {
     ok(Op::Closed, owner, fence, grace, at)
 }
 
@@ -105,7 +97,7 @@ fn who_waits_for_several_locks_is_not_overtaken_in_any_queue() {
 }
 
 /// Lock 0 is free from 201 ms on. The first in its queue also waits for lock 1, until 900 ms.
-fn idle_beside(other: &[Record], behind: i64) -> Vec<Law> {
+fn idle_beside(other: &[Record], behind: u64) -> Vec<Law> {
     let holder = ok(Op::Try, 1, 1, 900, (10, 11));
     let release = ok(Op::Release, 1, 1, 0, (200, 201));
     let first = all(1, [0, 1], refused(ok(Op::Wait, 2, 0, 900, (20, 900))));
@@ -176,8 +168,8 @@ fn a_hold_ends_with_its_connection_and_a_grace() {
     assert_wrong(&[held, end, wait], Law::L5);
     // The hold may go on if bindings are lost, or if the server may not have noticed the end.
     for rules in [
-        Rules { unbound: vec![Span { from: 20_000, to: 20_000 }], ..promptly() },
-        Rules { standstill: vec![Span { from: 20_000, to: 20_000 }], ..promptly() },
+        Rules { unbound: span(20, 20), ..promptly() },
+        Rules { standstill: span(20, 20), ..promptly() },
     ] {
         assert_right(&[held, end, check(53), wait], &rules);
     }
@@ -218,7 +210,7 @@ fn a_hold_that_is_not_shown_any_more_may_be_again_where_its_end_was_not_written(
     let end = closed(1, 1, 0, (30, 32));
     let check = |at| ok(Op::Check, 1, 1, 0, (at, at));
     let records = [held, end, refused(check(33)), check(40)];
-    let moved = vec![Span { from: 35_000, to: 38_000 }];
+    let moved = span(35, 38);
     assert_right(&records, &Rules { standstill: moved, ..promptly() });
     assert_wrong(&records, Law::L3);
 }
@@ -301,7 +293,7 @@ fn a_ticket_that_nobody_claims_keeps_the_lock_no_longer_than_itself() {
 }
 
 /// Owner 2 asks for lock 0 with these records, and is seen in its queue at these moments.
-fn seen(records: &[Record], at: (i64, i64)) -> Vec<Law> {
+fn seen(records: &[Record], at: (u64, u64)) -> Vec<Law> {
     let holder = ok(Op::Try, 1, 1, 2_000, (10, 11));
     let elsewhere = of(5, ok(Op::Try, 2, 1, 900, (12, 13)));
     let looks = [ok(Op::Seen, 2, 0, 0, at), ok(Op::Seen, 2, 0, 0, at)];
@@ -357,7 +349,6 @@ fn a_place_in_a_queue_may_outlive_what_is_known_of_it() {
 fn a_server_may_be_late_to_notice_who_has_left_its_queue() {
     let look = |at| ok(Op::Seen, 2, 0, 0, at);
     let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 40)));
-    let span = |from: u64, to: u64| vec![Span { from: from * 1_000, to: to * 1_000 }];
     for (from, to, excused) in [(30, 54, false), (45, 55, true), (60, 70, true), (61, 70, false)] {
         let law = if excused { vec![] } else { vec![Law::L4] };
         let still = Rules { standstill: span(from, to), ..Rules::default() };

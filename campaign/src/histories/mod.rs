@@ -1,26 +1,41 @@
-//! A handwritten history for each promise, and for the queue and losses, which the search does not
-//! cover.
+//! Handwritten histories: what the checker calls wrong, and, beside it, what is just right.
 
-use super::invent::record;
+mod options;
+mod shared;
+
 use crate::checker::{History, Law, Rules, Span};
 use crate::record::{Op, Outcome, Record};
 
-pub(super) fn ok(op: Op, owner: u32, fence: u64, ttl: u32, (asked, told): (i64, i64)) -> Record {
-    Record { op, owner, fence, ttl, ..record(asked, told) }
+/// A success in lock 0, with its moments in milliseconds.
+fn ok(op: Op, owner: u32, fence: u64, ttl: u32, (asked, told): (u64, u64)) -> Record {
+    Record { fence, ttl, ..Record::new(op, owner, 0, (asked * 1_000, told * 1_000)) }
 }
 
-pub(super) fn laws(records: &[Record], rules: &Rules) -> Vec<Law> {
+fn refused(record: Record) -> Record {
+    Record { outcome: Outcome::Refused, ..record }
+}
+
+fn unheard(record: Record) -> Record {
+    Record { outcome: Outcome::Unknown, ..record }
+}
+
+/// In milliseconds.
+fn span(from: u64, to: u64) -> Vec<Span> {
+    vec![Span { from: from * 1_000, to: to * 1_000 }]
+}
+
+fn laws(records: &[Record], rules: &Rules) -> Vec<Law> {
     let history = History { records: records.to_vec(), ..History::default() };
     history.check(rules).violations.into_iter().map(|violation| violation.law).collect()
 }
 
 #[track_caller]
-pub(super) fn assert_wrong(records: &[Record], law: Law) {
+fn assert_wrong(records: &[Record], law: Law) {
     assert_eq!(laws(records, &Rules { idle_micros: 50_000, ..Rules::default() }), [law]);
 }
 
 #[track_caller]
-pub(super) fn assert_right(records: &[Record], rules: &Rules) {
+fn assert_right(records: &[Record], rules: &Rules) {
     assert_eq!(laws(records, rules), []);
 }
 
@@ -47,7 +62,7 @@ fn a_release_or_a_deletion_excuses_one_grant() {
 #[test]
 fn data_may_be_lost_where_that_is_said_but_fences_grow_all_the_same() {
     let first = ok(Op::Try, 1, 5, 900, (10, 11));
-    let rules = Rules { loss: vec![Span { from: 12_000, to: 14_000 }], ..Rules::default() };
+    let rules = Rules { loss: span(12, 14), ..Rules::default() };
     assert_right(&[first, ok(Op::Try, 2, 6, 900, (20, 21))], &rules);
     assert_eq!(laws(&[first, ok(Op::Try, 2, 4, 900, (20, 21))], &rules)[0], Law::L2);
     assert_right(&[first, ok(Op::Try, 2, 6, 900, (1_000, 1_001))], &rules);
@@ -64,7 +79,7 @@ fn a_fence_that_was_told_before_the_history_began_is_not_told_again() {
 #[test]
 fn a_primary_that_was_replaced_may_give_a_smaller_fence_until_it_knows() {
     let records = [ok(Op::Try, 1, 6, 5, (10, 11)), ok(Op::Try, 2, 5, 5, (20, 21))];
-    let loss = vec![Span { from: 9_000, to: 30_000 }];
+    let loss = span(9, 30);
     let until = |to| Rules {
         beside: vec![Span { from: 9_000, to }],
         loss: loss.clone(),
@@ -88,7 +103,7 @@ fn who_is_seen_waiting_is_served_before_who_asks_later() {
     // Of two looks, the look that was answered first counts.
     let slow = ok(Op::Seen, 2, 0, 0, (13, 24));
     assert_wrong(&[holder, release, slow, seen, later[0], later[1], waiter], Law::L4);
-    let standstill = vec![Span { from: 25_000, to: 25_000 }];
+    let standstill = span(25, 25);
     let rules = Rules { standstill, ..Rules::default() };
     assert_right(&[holder, release, seen, later[0], later[1], waiter], &rules);
 }
@@ -97,18 +112,18 @@ fn who_is_seen_waiting_is_served_before_who_asks_later() {
 fn a_free_lock_with_a_waiter_is_wrong_after_a_while() {
     let holder = ok(Op::Try, 1, 1, 900, (10, 11));
     let release = ok(Op::Release, 1, 1, 0, (200, 201));
-    let forgotten = Record { outcome: Outcome::Refused, ..ok(Op::Wait, 2, 0, 900, (20, 600)) };
+    let forgotten = refused(ok(Op::Wait, 2, 0, 900, (20, 600)));
     assert_wrong(&[holder, release, forgotten], Law::L5);
     assert_wrong(&[holder, release, ok(Op::Wait, 2, 2, 900, (20, 600))], Law::L5);
     let rules = Rules { idle_micros: 50_000, ..Rules::default() };
     assert_right(&[holder, release, ok(Op::Wait, 2, 2, 900, (20, 230))], &rules);
-    let standstill = vec![Span { from: 150_000, to: 700_000 }];
+    let standstill = span(150, 700);
     assert_right(&[holder, release, forgotten], &Rules { standstill, ..rules });
 }
 
 /// The lock is free from 201 ms on, and somebody waits until 2,000 ms.
 fn idle(rules: &Rules) -> Vec<Law> {
-    let wait = Record { outcome: Outcome::Refused, ..ok(Op::Wait, 2, 0, 900, (20, 2_000)) };
+    let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 2_000)));
     let records = [ok(Op::Try, 1, 1, 900, (10, 11)), ok(Op::Release, 1, 1, 0, (200, 201)), wait];
     laws(&records, &Rules { idle_micros: 50_000, ..rules.clone() })
 }
@@ -142,8 +157,8 @@ fn between_what_excuses_it_a_lock_is_not_free_for_longer_than_otherwise() {
 fn a_free_lock_is_not_held_by_one_of_whom_nothing_was_heard_for_ever() {
     let (holder, release) =
         (ok(Op::Try, 1, 1, 900, (10, 11)), ok(Op::Release, 1, 1, 0, (200, 201)));
-    let unheard = |op, ttl| Record { outcome: Outcome::Unknown, ..ok(op, 3, 0, ttl, (230, 240)) };
-    let wait = |told| Record { outcome: Outcome::Refused, ..ok(Op::Wait, 2, 0, 900, (20, told)) };
+    let unheard = |op, ttl| unheard(ok(op, 3, 0, ttl, (230, 240)));
+    let wait = |told| refused(ok(Op::Wait, 2, 0, 900, (20, told)));
     let rules = Rules { idle_micros: 50_000, ..Rules::default() };
     // The lease of 300 ms, 50 ms until it begins, and 50 ms without a grant.
     let excuse = unheard(Op::Try, 300);
@@ -163,7 +178,7 @@ fn a_free_lock_is_not_held_by_one_of_whom_nothing_was_heard_for_ever() {
 fn who_tries_may_have_had_the_lock_long_before_it_heard_of_it() {
     let (holder, release) =
         (ok(Op::Try, 1, 1, 900, (10, 11)), ok(Op::Release, 1, 1, 0, (200, 201)));
-    let wait = Record { outcome: Outcome::Refused, ..ok(Op::Wait, 2, 0, 900, (20, 600)) };
+    let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 600)));
     let rules = Rules { idle_micros: 50_000, ..Rules::default() };
     assert_right(&[holder, release, wait, ok(Op::Try, 3, 2, 900, (251, 600))], &rules);
     assert_wrong(&[holder, release, wait, ok(Op::Try, 3, 2, 900, (252, 600))], Law::L5);
@@ -192,7 +207,7 @@ fn any_of_the_deletions_under_way_may_have_been_the_one() {
 fn a_lease_of_many_requests_is_held_as_long_as_any_of_them_allows() {
     // Each lease lasts until the next request. If the last request is late, every request must have
     // taken effect late.
-    let beats = |last: i64| {
+    let beats = |last: u64| {
         let times = (0..1_000).map(|nth| 2 * nth).chain([last]);
         times.map(|at| ok(Op::Try, 1, 1, 3, (at, at + 2))).collect::<Vec<_>>()
     };
@@ -219,7 +234,7 @@ fn a_lease_began_no_later_than_what_came_after_it() {
 
 #[test]
 fn who_asked_twice_and_was_granted_it_too_early_has_it_beside_another() {
-    let unheard = Record { outcome: Outcome::Unknown, ..ok(Op::Try, 2, 0, 20, (5, 12)) };
+    let unheard = unheard(ok(Op::Try, 2, 0, 20, (5, 12)));
     let holder = ok(Op::Try, 1, 1, 20, (10, 10));
     assert_right(&[holder, unheard, ok(Op::Try, 2, 2, 20, (20, 30))], &Rules::default());
     assert_wrong(&[holder, unheard, ok(Op::Try, 2, 2, 20, (20, 29))], Law::L1);
@@ -228,7 +243,7 @@ fn who_asked_twice_and_was_granted_it_too_early_has_it_beside_another() {
 #[test]
 fn each_refusal_has_to_be_explained() {
     let lease = ok(Op::Try, 1, 1, 20, (10, 10));
-    let refused = |at| Record { outcome: Outcome::Refused, ..ok(Op::Check, 1, 1, 0, at) };
+    let refused = |at| refused(ok(Op::Check, 1, 1, 0, at));
     assert_right(&[lease, refused((28, 33)), refused((28, 30))], &Rules::default());
     assert_wrong(&[lease, refused((28, 33)), refused((28, 29))], Law::L3);
 }
@@ -254,7 +269,7 @@ fn what_was_released_may_be_its_owners_again_where_data_was_lost() {
         ok(Op::Release, 1, 2, 0, (12, 13)),
         ok(Op::Extend, 1, 0, 90, (20, 21)),
     ];
-    let loss = vec![Span { from: 15_000, to: 15_000 }];
+    let loss = span(15, 15);
     assert_right(&records, &Rules { loss: loss.clone(), ..Rules::default() });
     assert_wrong(&records, Law::L3);
     let stranger = Record { owner: 2, ..records[2] };
@@ -267,7 +282,7 @@ fn who_does_not_hold_a_lock_does_nothing_with_it() {
     let holder = ok(Op::Try, 1, 1, 900, (10, 11));
     assert_wrong(&[holder, ok(Op::Release, 2, 0, 0, (20, 21))], Law::L3);
     assert_wrong(&[holder, ok(Op::Check, 2, 1, 0, (20, 21))], Law::L2);
-    let refused = Record { outcome: Outcome::Refused, ..ok(Op::Extend, 1, 1, 20, (30, 31)) };
+    let refused = refused(ok(Op::Extend, 1, 1, 20, (30, 31)));
     assert_wrong(&[holder, refused], Law::L3);
 }
 
@@ -284,7 +299,7 @@ fn what_is_wrong_is_shown_with_what_was_done_then() {
 
 #[test]
 fn what_took_the_least_time_is_told_first() {
-    let pair = |lock, at: i64, apart: i64| {
+    let pair = |lock, at: u64, apart: u64| {
         let first = ok(Op::Try, 1, 1, 900, (at, at));
         [first, ok(Op::Try, 2, 2, 900, (at + apart, at + apart))]
             .map(|record| Record { lock, ..record })
