@@ -36,7 +36,7 @@ check: ## Check format, lints, the unit tests of what decides, and the module on
 	@scripts/setup
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo test --locked --workspace --exclude leasehold-campaign --exclude leasehold-model --lib
+	cargo test --locked --workspace --lib
 	cargo test --locked --workspace --test smoke -- each_way
 
 test: ## Run the tests, most of them on real servers (SERVER=)

@@ -31,14 +31,12 @@ mod leaks;
 mod ledger;
 mod probes;
 mod queue_watcher;
-mod redirect;
 mod registers;
 mod request;
 mod runner;
 mod scenarios;
 mod shares;
 mod tickets;
-mod together;
 
 use ledger::Run;
 use runner::Totals;

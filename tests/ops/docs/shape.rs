@@ -3,7 +3,7 @@
 use super::markdown::Page;
 use super::{page, pages};
 use crate::ROOT;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,10 +25,6 @@ const TEMPLATE: [(&str, &[&str]); 4] = [
     ("Example", &["```", "Mistakes:"]),
     ("Related", &["]("]),
 ];
-
-/// The table of the README, and the case of contended locks that it shows.
-const FIGURES: &str = "16 workers, one lock";
-const CASE: [&str; 2] = ["0 ms", "16"];
 
 #[test]
 fn what_is_to_be_read_in_one_go_is_short() {
@@ -81,37 +77,4 @@ fn every_page_is_found_from_the_index_and_the_index_from_the_readme() {
     let all = pages().into_iter().map(|page| page.name).filter(|name| name != INDEX);
     let unlisted: Vec<_> = all.filter(|name| !listed.contains(&file(name))).collect();
     assert!(unlisted.is_empty(), "not in {INDEX}: {unlisted:?}");
-}
-
-#[test]
-fn the_figures_of_the_readme_are_those_of_the_benchmarks() {
-    let benchmarks = page("docs/benchmarks/redis-8.6.md").text;
-    let measured = benchmarks.split("<!-- contended -->").nth(1).unwrap();
-    let measured = measured.split("<!-- end -->").next().unwrap();
-    let mut figures = BTreeMap::new();
-    let mut case = ["", ""];
-    for line in measured.lines().filter(|line| line.starts_with("| ")) {
-        let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        // A case is named in its first line.
-        for (named, cell) in case.iter_mut().zip(&cells[1..=2]).filter(|(_, cell)| !cell.is_empty())
-        {
-            *named = *cell;
-        }
-        if case == CASE {
-            figures.insert(cells[3], [cells[4], cells[7], cells[9], cells[10]]);
-        }
-    }
-    assert!(figures.len() > 3, "this test no longer understands the page");
-    let longest_wait = |by: &str| -> f64 {
-        let [_, said, ..] = figures.get(by).unwrap_or_else(|| panic!("{by} was not measured"));
-        said.trim_end_matches(" ms").parse().unwrap()
-    };
-    let (polls, waits) = (longest_wait("polling as redis-py"), longest_wait("Leasehold, BLOCK"));
-    let readme = page("README.md");
-    let said = format!("waits for {:.1} seconds where {waits:.0} milliseconds", polls / 1_000.0);
-    assert!(readme.text.contains(&said), "README.md should say: {said}");
-    for row in readme.table(FIGURES) {
-        let measured = figures.get(&*row[0]).unwrap_or_else(|| panic!("{row:?} was not measured"));
-        assert_eq!(&row[1..], measured, "{}", row[0]);
-    }
 }

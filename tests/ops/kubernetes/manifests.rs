@@ -249,7 +249,7 @@ fn every_file_is_used_and_every_used_file_is_there() {
     }
 }
 
-/// Where kubectl or kustomize is: everybody else has `make check-kubernetes` say what it could not check.
+/// Where kubectl or kustomize is: everybody else has `scripts/check-kubernetes` say what it could not check.
 #[test]
 fn every_overlay_can_be_built() {
     for folder in ["base", "sentinel", "example"] {
