@@ -1,12 +1,12 @@
 //! The pods of the manifests, whose containers run here as programs, each at an address of its own.
 
-use super::text;
 use crate::docker::container::Container;
+use crate::{words, yaml};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use testkit::{Seed, eventually, free_port_of_a_node, is_older_than};
-use yaml_rust2::{Yaml, YamlLoader};
+use yaml_rust2::Yaml;
 
 /// The password of the pods' secret. Where it is written into a configuration file, it has to be quoted.
 pub(super) const PASSWORD: &str = r#"a "b" \c"#;
@@ -186,6 +186,13 @@ impl Group {
         if success { Ok(()) } else { Err(told) }
     }
 
+    #[track_caller]
+    pub(super) fn assert_probes_pass(&self, pod: &str) {
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            assert_eq!(self.probe(pod, probe), Ok(()), "{pod}: {probe}");
+        }
+    }
+
     /// Runs a file of the ConfigMap.
     pub(super) fn run(&self, pod: &str, file: &str) -> (bool, String) {
         let path = self.pods[pod].folder().join("etc").join(file);
@@ -295,15 +302,12 @@ impl Group {
 
 /// The first container of the only StatefulSet in this file.
 fn container(name: &str) -> Yaml {
-    let documents =
-        YamlLoader::load_from_str(&text(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let set = documents.into_iter().find(|one| one["kind"].as_str() == Some("StatefulSet"));
+    let set = yaml(name).into_iter().find(|one| one["kind"].as_str() == Some("StatefulSet"));
     set.unwrap()["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
 /// What the ConfigMap is made of.
 fn files_of(folder: &str) -> Vec<String> {
-    let file = YamlLoader::load_from_str(&text(&format!("{folder}/kustomization.yaml"))).unwrap();
-    let files = file[0]["configMapGenerator"][0]["files"].as_vec().unwrap();
-    files.iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    let file = &yaml(&format!("{folder}/kustomization.yaml"))[0];
+    words(&file["configMapGenerator"][0]["files"]).into_iter().map(str::to_owned).collect()
 }
