@@ -313,20 +313,6 @@ fn every_link_and_every_file_that_the_architecture_names_leads_somewhere() {
 }
 
 #[test]
-fn every_page_is_linked_from_the_index() {
-    let index = page("docs/README.md");
-    let listed: BTreeSet<_> =
-        index.links().into_iter().map(|link| link.split('#').next().unwrap()).collect();
-    let is_listed = |name: &str| match name.strip_prefix("docs/") {
-        Some(below) => below == "README.md" || listed.contains(below),
-        None => listed.contains(&*format!("../{name}")),
-    };
-    let unlisted: Vec<_> =
-        pages().into_iter().map(|page| page.name).filter(|name| !is_listed(name)).collect();
-    assert_eq!(unlisted, [""; 0]);
-}
-
-#[test]
 fn every_make_target_that_is_mentioned_exists() {
     let makefile = text("Makefile");
     let targets: BTreeSet<_> =

@@ -1,24 +1,18 @@
-//! What the release alone asks of images, with a registry that a few lines stand for. All else that `scripts/image` does, CI
-//! does with each change.
+//! What gives an image the name of a version, with a registry that a few lines stand for. Almost all else that `scripts/image`
+//! does, CI does with each change.
 
 use crate::ROOT;
-use crate::program::{available, find};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Its registry keeps in a folder which digest a name has; where `$BROKEN` says something, it says only that. The image
-/// whose digest begins with b was made on the base `$BASE`.
+/// Its registry keeps in a folder which digest a name has; where `$BROKEN` says something, it says only that.
 const DOCKER: &str = r#"#!/bin/sh
 file=$REGISTRY/$(echo "${5:-}" | tr -c '[:alnum:]\n' _)
 case "$*" in
     "buildx imagetools create --tag "*)
-        shift 5
-        case $# in
-            1) echo "${1#*@}" ;;
-            *) echo "sha256:$(echo "$@" | sha256sum | cut -d ' ' -f 1)" ;;
-        esac >"$file"
+        echo "${6#*@}" >"$file"
         ;;
     *.Manifest.Digest*)
         file=$REGISTRY/$(echo "$4" | tr -c '[:alnum:]\n' _)
@@ -30,11 +24,6 @@ case "$*" in
             exit 1
         fi
         cat "$file"
-        ;;
-    *"json .Image"*)
-        case $4 in *@sha256:b*) base=${BASE:-one} ;; *) base=one ;; esac
-        name=org.opencontainers.image.base
-        echo "{\"config\":{\"Labels\":{\"$name.name\":\"redis:8\",\"$name.digest\":\"$base\"}}}"
         ;;
     *) exit 1 ;;
 esac
@@ -64,32 +53,6 @@ fn called(scene: &Path, tag: &str) -> Option<String> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let file: String = format!("{IMAGE}:{tag}").chars().map(plain).collect();
     Some(fs::read_to_string(scene.join(file)).ok()?.trim_end().to_owned())
-}
-
-#[test]
-fn images_of_two_machines_are_joined_without_the_name_of_the_version() {
-    if available(find("jq")).is_none() {
-        return;
-    }
-    let scene = tempfile::tempdir().unwrap();
-    let join = |variables: &[(&str, &str)], digests: &[&str]| {
-        image(scene.path(), variables, &[&["join", IMAGE], digests].concat())
-    };
-    let [one, two] = ["a", "b"].map(digest);
-    let (success, told) = join(&[], &[&one, &two]);
-    assert!(success, "{told}");
-    let made = called(scene.path(), concat!("candidate-", env!("CARGO_PKG_VERSION"))).unwrap();
-    assert_eq!(told, format!("image={IMAGE}\ndigest={made}\nbase=redis:8@one\n"));
-    assert_eq!(called(scene.path(), env!("CARGO_PKG_VERSION")), None);
-    for (variables, digests, why) in [
-        (&[][..], &[&*one][..], "two machines"),
-        (&[], &[&*one, "latest"], "no digest"),
-        (&[("BASE", "two")], &[&*one, &*two], "different bases"),
-        (&[("BROKEN", "unauthorized")], &[&*one, &*two], "unauthorized"),
-    ] {
-        let (success, told) = join(variables, digests);
-        assert!(!success && told.contains(why), "{why}: {told}");
-    }
 }
 
 #[test]

@@ -2,13 +2,12 @@
 
 use super::{ADDRESS, address_of, server};
 use crate::ROOT;
-use crate::page::{page, pages, shown};
+use crate::page::{page, pages};
 use crate::program::{Missing, Told, available, find, run};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use testkit::{Cluster, bulk};
 
 const LANGUAGES: [&str; 4] = ["js", "javascript", "ts", "typescript"];
 
@@ -24,28 +23,8 @@ import { Leasehold } from 'leasehold';
 const locks = new Leasehold(redis);
 ";
 
-/// The client libraries, for one server and for a cluster.
-const ONE: [&str; 2] = [
-    "import { Redis } from 'ioredis';
-    const redis = new Redis('redis://127.0.0.1:6379');",
-    "import { createClient } from 'redis';
-    const redis = await createClient({ url: 'redis://127.0.0.1:6379' }).connect();",
-];
-const CLUSTER: [&str; 2] = [
-    "import { Cluster } from 'ioredis';
-    const redis = new Cluster(['redis://127.0.0.1:6379']);",
-    "import { createCluster } from 'redis';
-    const redis = createCluster({ rootNodes: [{ url: 'redis://127.0.0.1:6379' }] });
-    await redis.connect();",
-];
-
-/// Writes behind the fence of a lock that was deleted, and says what came of that.
-const LATE: &str = "
-const lease = await locks.acquire('{page}:lock', { ttl: 60_000 });
-await redis.del('{page}:lock');
-const failed = await lease.guard('SET', '{page}:front', 'late').catch((error) => error);
-console.log(failed.name, lease.signal.aborted);
-";
+const IOREDIS: &str = "import { Redis } from 'ioredis';
+    const redis = new Redis('redis://127.0.0.1:6379');";
 
 /// A folder in which programs find the package, and the client libraries that it is tested with.
 struct Project {
@@ -78,11 +57,6 @@ impl Project {
         fs::write(&file, text.replace(ADDRESS, address)).unwrap();
         run(Command::new(&self.node).current_dir(self.folder.path()).arg(&file))
     }
-
-    /// What lacks a client is given this one.
-    fn run_with(&self, client: &str, text: &str, address: &str) -> Told {
-        self.run(&format!("{client}{LOCKS}{GIVEN}{text}process.exit(0);\n"), address)
-    }
 }
 
 #[test]
@@ -97,7 +71,8 @@ fn every_snippet_for_node_runs_and_leaves_no_lock() {
             let (told, wanted) = if text.contains("import ") {
                 (project.run(&format!("{GIVEN}{text}"), &address), "bigint news\n")
             } else {
-                (project.run_with(ONE[0], &text, &address), "")
+                let whole = format!("{IOREDIS}{LOCKS}{GIVEN}{text}process.exit(0);\n");
+                (project.run(&whole, &address), "")
             };
             assert_eq!(told.output(), wanted, "{}: {}", page.name, block.heading);
             let mut client = server.client();
@@ -107,20 +82,4 @@ fn every_snippet_for_node_runs_and_leaves_no_lock() {
         }
     }
     assert!(run > 2, "this test no longer understands the pages");
-}
-
-#[test]
-fn the_holder_writes_with_node_and_whoever_has_lost_the_lock_does_not() {
-    let Some(project) = available(Project::find()) else { return };
-    let snippet = shown("docs/clients.md", "Data on the server of the lock", "js");
-    let (server, cluster) = (server(), Cluster::of(3, 0));
-    let places = ONE.map(|client| (client, address_of(&server), server.client()));
-    let nodes = CLUSTER
-        .map(|client| (client, address_of(cluster.node(0)), cluster.client_for("{page}:front")));
-    for (client, address, mut reader) in places.into_iter().chain(nodes) {
-        reader.cmd("DEL {page}:front");
-        let told = project.run_with(client, &format!("{snippet}{LATE}"), &address);
-        assert_eq!(told.out, "LostError true\n", "{}", told.err);
-        assert_eq!(reader.cmd("GET {page}:front"), bulk("news"));
-    }
 }
