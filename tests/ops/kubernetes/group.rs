@@ -4,7 +4,7 @@ use crate::docker::container::Container;
 use crate::{words, yaml};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use testkit::{Seed, eventually, free_port_of_a_node, is_older_than};
 use yaml_rust2::Yaml;
 
@@ -55,6 +55,11 @@ impl Group {
         Self { manifests, network, ports, pods: BTreeMap::new() }
     }
 
+    /// The container of a pod that was started before.
+    pub(super) fn container(&mut self, pod: &str) -> &mut Container {
+        self.pods.get_mut(pod).unwrap()
+    }
+
     /// Starts the pod, with what it kept if it ran before.
     pub(super) fn start(&mut self, pod: &str) {
         if !self.pods.contains_key(pod) {
@@ -63,7 +68,7 @@ impl Group {
         }
         let command = self.command(pod, &["command"]);
         let words: Vec<_> = command.iter().map(String::as_str).collect();
-        self.pods.get_mut(pod).unwrap().start_program(words[0], &words[1..], "");
+        self.container(pod).start_program(words[0], &words[1..], "");
     }
 
     /// Its container, with the ConfigMap in a folder.
@@ -193,22 +198,11 @@ impl Group {
         }
     }
 
-    /// Runs a file of the ConfigMap.
-    pub(super) fn run(&self, pod: &str, file: &str) -> (bool, String) {
-        let path = self.pods[pod].folder().join("etc").join(file);
-        self.pods[pod].call(path.to_str().unwrap(), &[])
-    }
-
     pub(super) fn wait_until_ready(&mut self, pod: &str) {
         eventually(&format!("{pod} is ready"), || {
-            self.look(pod);
+            self.container(pod).look();
             self.probe(pod, "readinessProbe")
         });
-    }
-
-    /// That its container has not ended.
-    pub(super) fn look(&mut self, pod: &str) {
-        self.pods.get_mut(pod).unwrap().look();
     }
 
     /// What a node runs before it ends a pod; what that says.
@@ -221,12 +215,12 @@ impl Group {
     /// As a node ends a pod.
     pub(super) fn stop(&mut self, pod: &str) -> String {
         let told = self.hand_over(pod);
-        self.pods.get_mut(pod).unwrap().stop();
+        self.container(pod).stop();
         told
     }
 
     pub(super) fn kill(&mut self, pod: &str) {
-        self.pods.get_mut(pod).unwrap().kill();
+        self.container(pod).kill();
     }
 
     /// The volume of the pod, which does not run, is empty.
@@ -234,24 +228,6 @@ impl Group {
         let data = self.pods[pod].folder().join("data");
         fs::remove_dir_all(&data).unwrap();
         fs::create_dir(data).unwrap();
-    }
-
-    pub(super) fn log(&self, pod: &str) -> String {
-        self.pods[pod].log()
-    }
-
-    /// What a file of the pod's volume has.
-    pub(super) fn kept(&self, pod: &str, file: &str) -> String {
-        self.pods[pod].read(&format!("data/{file}"))
-    }
-
-    pub(super) fn file(&self, pod: &str, name: &str) -> PathBuf {
-        self.pods[pod].folder().join("data").join(name)
-    }
-
-    /// The secret has this password by now; the pod does not run.
-    pub(super) fn give_secret(&mut self, pod: &str, password: &str) {
-        self.pods.get_mut(pod).unwrap().set("REDISCLI_AUTH", password);
     }
 
     /// Tells the server or the sentinel of the pod something.

@@ -30,7 +30,8 @@ fn the_only_server_comes_back_with_its_locks_and_its_password_and_only_when_it_i
         group.wait_until_ready("leasehold-0");
         assert_eq!(group.tell("leasehold-0", "LOCK.CHECK printer alice"), fence);
     }
-    let secret = fs::metadata(group.file("leasehold-0", "server.conf")).unwrap();
+    let secret =
+        fs::metadata(group.container("leasehold-0").folder().join("data/server.conf")).unwrap();
     assert_eq!(secret.permissions().mode() & 0o077, 0, "others may read {PASSWORD}");
     // What a restart cannot mend ends in no restart.
     assert_eq!(group.tell("leasehold-0", "CONFIG SET maxmemory 1"), "OK");

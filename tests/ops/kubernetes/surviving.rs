@@ -63,9 +63,9 @@ fn assert_came_back_as_a_replica(group: &mut Group, pod: &str, primary: &str, lo
     let primary = group.address(primary);
     let role = group.tell(pod, "ROLE");
     assert!(role.starts_with(&format!("slave\n{primary}\n")), "{role}");
-    let log = group.log(pod).split_off(log);
+    let log = group.container(pod).log().split_off(log);
     assert!(log.contains(&format!("the primary is {primary}")), "{log}");
-    assert!(group.kept(pod, "server.conf").contains("\nreplicaof "), "{log}");
+    assert!(group.container(pod).read("data/server.conf").contains("\nreplicaof "), "{log}");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn the_first_server_is_the_primary_and_killed_comes_back_as_a_replica_and_its_lo
     let next = group.wait_for_another_primary_than("leasehold-0");
     assert_held(&group, &next, &fence);
     for _ in 0..2 {
-        let log = group.log("leasehold-0").len();
+        let log = group.container("leasehold-0").log().len();
         group.start("leasehold-0");
         assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
         group.kill("leasehold-0");
@@ -111,7 +111,7 @@ fn keep_locking(endpoint: &str) -> JoinHandle<Vec<u64>> {
 fn a_primary_that_is_stopped_hands_over_first_and_no_grant_is_lost() {
     let mut group = started();
     let printer = grant(&group, "leasehold-0");
-    let log = group.log("leasehold-0").len();
+    let log = group.container("leasehold-0").log().len();
     let locking = keep_locking(&group.endpoint("leasehold-0"));
     eventually("locks are granted", || {
         let held = group.tell("leasehold-0", "DBSIZE");
@@ -124,7 +124,7 @@ fn a_primary_that_is_stopped_hands_over_first_and_no_grant_is_lost() {
     assert!(told.ends_with(&format!("the primary is {}", group.address(&next))), "{told}");
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     // Not because the primary was silent.
-    let logs = SENTINELS.map(|pod| group.log(pod));
+    let logs = SENTINELS.map(|pod| group.container(pod).log());
     let asked = logs.iter().filter(|log| log.contains("user requested FAILOVER of 'locks'"));
     assert_eq!(asked.count(), 1, "{logs:?}");
 
@@ -170,14 +170,14 @@ fn a_primary_that_cannot_hand_over_serves_on_until_it_is_stopped() {
 fn a_primary_that_has_lost_its_data_waits_until_a_replica_is_promoted() {
     let mut group = started();
     let fence = grant(&group, "leasehold-0");
-    let log = group.log("leasehold-0").len();
+    let log = group.container("leasehold-0").log().len();
     group.kill("leasehold-0");
     group.lose("leasehold-0");
     group.start("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
     assert_held(&group, &next, &fence);
     assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
-    let log = group.log("leasehold-0").split_off(log);
+    let log = group.container("leasehold-0").log().split_off(log);
     assert!(log.contains("has lost its data"), "{log}");
     assert_held(&group, &next, &fence);
 }
@@ -189,10 +189,10 @@ fn a_server_starts_only_when_sentinels_say_as_what() {
     group.kill("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
     SENTINELS.into_iter().for_each(|pod| group.kill(pod));
-    let log = group.log("leasehold-0").len();
+    let log = group.container("leasehold-0").log().len();
     group.start("leasehold-0");
     eventually("it waits", || {
-        let log = group.log("leasehold-0").split_off(log);
+        let log = group.container("leasehold-0").log().split_off(log);
         if log.contains("waiting until 2 sentinels name the same primary") {
             Ok(())
         } else {
@@ -202,8 +202,8 @@ fn a_server_starts_only_when_sentinels_say_as_what() {
     // One alone may be mistaken.
     group.start("leasehold-sentinel-0");
     group.wait_until_ready("leasehold-sentinel-0");
-    assert_eq!(group.run("leasehold-0", "primary"), (false, String::new()));
-    group.look("leasehold-0");
+    assert_eq!(group.container("leasehold-0").call("../etc/primary", &[]), (false, String::new()));
+    group.container("leasehold-0").look();
     assert!(group.probe("leasehold-0", "startupProbe").is_err());
     // There is nothing to hand over, and nobody to wait for.
     let begun = Instant::now();
@@ -235,7 +235,7 @@ fn sentinels_that_have_lost_their_files_learn_who_the_primary_is() {
     SENTINELS.into_iter().for_each(|pod| group.start(pod));
     for pod in SENTINELS {
         group.wait_until_ready(pod);
-        let named = group.kept(pod, "sentinel.conf");
+        let named = group.container(pod).read("data/sentinel.conf");
         let line = format!("sentinel monitor locks {} ", group.address(&next));
         assert!(named.contains(&line), "{named}");
     }
@@ -255,12 +255,12 @@ fn a_group_that_was_killed_as_a_whole_comes_back_with_its_lock() {
         heard if heard == "2" => Ok(()),
         heard => Err(heard),
     });
-    let log = group.log(&next).len();
+    let log = group.container(&next).log().len();
     SERVERS.into_iter().chain(SENTINELS).for_each(|pod| group.kill(pod));
     start_all(&mut group);
     let primary = eventually("the sentinels agree", || group.primary());
     assert_held(&group, &primary, &fence);
-    let log = group.log(&next).split_off(log);
+    let log = group.container(&next).log().split_off(log);
     assert!(!log.contains("waiting for a person"), "{log}");
 }
 
@@ -270,7 +270,7 @@ fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that
     let mut group = started();
     group.stop("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
-    let log = group.log("leasehold-0").len();
+    let log = group.container("leasehold-0").log().len();
     group.start("leasehold-0");
     assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
     group.kill("leasehold-0");
@@ -278,7 +278,7 @@ fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that
     for pod in SERVERS.into_iter().chain(SENTINELS).filter(|pod| *pod != "leasehold-0") {
         group.kill(pod);
     }
-    let log = group.log("leasehold-0").len();
+    let log = group.container("leasehold-0").log().len();
     for pod in SENTINELS {
         group.lose(pod);
         group.start(pod);
@@ -286,8 +286,8 @@ fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that
     SERVERS.into_iter().for_each(|pod| group.start(pod));
     let waits = format!("it followed {} ", group.address(&next));
     eventually("it waits", || {
-        group.look("leasehold-0");
-        let log = group.log("leasehold-0").split_off(log);
+        group.container("leasehold-0").look();
+        let log = group.container("leasehold-0").log().split_off(log);
         if log.contains(&waits) { Ok(()) } else { Err(log) }
     });
     // The words of docs/kubernetes.md, by a person who has read them.

@@ -179,18 +179,19 @@ fn a_package_that_configuration_loads_is_not_removed_unless_told_otherwise() {
         let includes =
             "include parts/*.conf\ninclude /srv/locks.conf\ninclude \"/etc/redis/my conf/x.inc\"\n";
         system.write("etc/redis/main.conf", includes);
-        for how in ["--remove", "--purge"] {
-            let told = system.stays(how, &[]);
-            let line = format!("     /{name}");
-            assert!(told.lines().any(|said| said.ends_with(&line)), "{name}: {told}");
-            assert!(told.contains("LEASEHOLD_REMOVE=yes"), "{told}");
-        }
-        // dpkg has it installed as ever.
-        let status = fs::read_to_string(system.path("var/lib/dpkg/status")).unwrap();
-        assert!(status.contains(" ok installed"), "{status}");
+        let (worked, told) = system.script("prerm", &["remove"]);
+        assert!(!worked && told.contains(&format!("     /{name}\n")), "{name}: {told}");
         fs::remove_file(system.path(name)).unwrap();
     }
     system.write("etc/redis/redis.conf", LOAD);
+    for how in ["--remove", "--purge"] {
+        let told = system.stays(how, &[]);
+        assert!(told.contains(" /etc/redis/redis.conf\n"), "{told}");
+        assert!(told.contains("LEASEHOLD_REMOVE=yes"), "{told}");
+        // dpkg has it installed as ever.
+        let status = fs::read_to_string(system.path("var/lib/dpkg/status")).unwrap();
+        assert!(status.contains(" ok installed"), "{status}");
+    }
     // A frontend that cannot show itself asks nobody.
     system.stays("--remove", &[("DEBIAN_FRONTEND", "dialog")]);
     let told = system.is_removed("--remove", &[("LEASEHOLD_REMOVE", "yes")]);
