@@ -2,22 +2,16 @@
 
 mod comparison;
 mod log_lines;
-mod markdown;
 mod permissions;
-mod pictures;
-mod session;
-mod shape;
 mod terminal;
 mod transcript;
 
-use crate::ROOT;
-use markdown::Page;
+use crate::page::{Page, page, pages};
+use crate::{ROOT, files, text};
 use redis::Value;
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use testkit::{Client, Server, field, items, lacks, strings};
-use transcript::Transcript;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use testkit::{Client, Server, bulk_text, field, items, lacks, strings};
 
 /// The headings of every page in docs/commands.
 const HEADINGS: [&str; 7] = [
@@ -34,6 +28,19 @@ const HEADINGS: [&str; 7] = [
 const SINCE_7_0: [&str; 4] =
     ["wrong number of arguments for", "redis-cli -3", "leasehold.", " NOTIFY "];
 
+/// Where tests are that pages name.
+const TESTS: [(&str, &str); 6] = [
+    ("tests", ".rs"),
+    ("clients/rust", ".rs"),
+    ("clients/conformance/src/scenarios", ".rs"),
+    ("clients/python/tests", ".py"),
+    ("examples", ".rs"),
+];
+
+/// The table of the README, and the case of contended locks that it shows.
+const FIGURES: &str = "16 workers, one lock";
+const CASE: [&str; 2] = ["0 ms", "16"];
+
 #[test]
 fn every_transcript_comes_out_as_written() {
     let is_old = lacks((7, 0), "transcripts with maps, settings, or what the server says of words");
@@ -46,12 +53,8 @@ fn every_transcript_comes_out_as_written() {
                 transcripts += 1;
                 continue;
             }
-            match Transcript::parse(&block) {
-                Ok(Some(transcript)) => {
-                    transcripts += 1;
-                    complaints.extend(transcript.run(&Server::start()).err());
-                }
-                Ok(None) => {}
+            match transcript::run(&block) {
+                Ok(is_one) => transcripts += usize::from(is_one),
                 Err(complaint) => complaints.push(complaint),
             }
         }
@@ -81,16 +84,11 @@ fn every_command_has_a_page_and_a_row_in_the_readme_and_the_reverse() {
     }
     assert_eq!(shown, usages, "docs/commands and LOCK.HELP");
 
-    let readme = page("README.md");
-    let rows = readme.table("Command");
-    for cell in rows.iter().map(|row| &row[0]) {
-        let usage = cell.split('`').nth(1).unwrap();
-        let file = format!("docs/commands/{}.md", name_of(usage).to_lowercase());
-        assert_eq!(cell, &format!("[`{usage}`]({file})"));
-    }
+    let linked =
+        |usage: &String| format!("[`{usage}`](docs/commands/{}.md)", name_of(usage).to_lowercase());
     let rows: BTreeSet<_> =
-        rows.iter().map(|row| row[0].split('`').nth(1).unwrap().to_owned()).collect();
-    assert_eq!(rows, usages, "README.md and LOCK.HELP");
+        page("README.md").table("Command").into_iter().map(|mut row| row.swap_remove(0)).collect();
+    assert_eq!(rows, usages.iter().map(linked).collect(), "README.md and LOCK.HELP");
 }
 
 #[test]
@@ -105,323 +103,39 @@ fn every_page_says_of_its_command_what_the_server_says() {
         let docs = client.cmd(["COMMAND", "DOCS", &name]);
         let docs = field(&docs, &name).unwrap_or_else(|| panic!("no COMMAND DOCS for {name}"));
         let info = client.cmd(["COMMAND", "INFO", &name]);
-        let Value::Array(info) = item(&info, 0) else { panic!("COMMAND INFO {name}: {info:?}") };
+        let flags = strings(item(item(&info, 0), 2));
         // That it belongs to a module goes without saying.
-        let flags: Vec<_> = strings(&info[2]).into_iter().filter(|flag| flag != "module").collect();
-        let line = format!(
-            "Since {}. Complexity: {}. Flags: {}.",
-            text(field(docs, "since").unwrap()),
-            text(field(docs, "complexity").unwrap()),
-            flags.join(", "),
-        );
-        assert_says(&page, &line);
-        let history = field(docs, "history").map_or(&[][..], items);
-        for change in history {
-            let [version, what] = &strings(change)[..] else { panic!("{change:?}") };
-            assert_says(&page, &format!("Changed in {version}. {what}"));
+        let flags: Vec<_> = flags.into_iter().filter(|flag| flag != "module").collect();
+        let [since, complexity] =
+            ["since", "complexity"].map(|part| bulk_text(field(docs, part).unwrap()));
+        let flags = flags.join(", ");
+        let mut wanted = vec![format!("Since {since}. Complexity: {complexity}. Flags: {flags}.")];
+        for change in field(docs, "history").map_or(&[][..], items) {
+            wanted.push(format!("Changed in {}. {}", strings(change)[0], strings(change)[1]));
         }
-        let told = page.text.lines().filter(|said| said.starts_with("Changed in ")).count();
-        assert_eq!(told, history.len(), "{}: changes that the server does not tell", page.name);
+        let begins = ["Since ", "Changed in "];
+        let told = page.text.lines().filter(|line| begins.iter().any(|of| line.starts_with(of)));
+        assert_eq!(told.collect::<Vec<_>>(), wanted, "{}", page.name);
     }
-}
-
-fn assert_says(page: &Page, line: &str) {
-    assert!(page.text.lines().any(|said| said == line), "{} does not say: {line}", page.name);
 }
 
 #[test]
 fn every_error_is_explained_and_every_explained_error_exists() {
-    let templates = error_templates();
+    let is_error = |literal: &str| {
+        let word = literal.split(' ').next().unwrap();
+        word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase())
+    };
+    let templates = literals("core/src/command/error.rs", is_error);
     let mut unexplained: BTreeSet<_> = templates.iter().collect();
     for page in pages().into_iter().filter(Page::is_of_a_command) {
-        for row in page.table("Error") {
-            let said = row[0].trim_matches('`');
-            let template = templates.iter().find(|template| fits(template, said));
+        for said in page.names("Error") {
+            let template = templates.iter().find(|template| fits(template, &said));
             let template =
                 template.unwrap_or_else(|| panic!("{}: no such error: {said}", page.name));
             unexplained.remove(template);
         }
     }
     assert!(unexplained.is_empty(), "in no page: {unexplained:?}");
-}
-
-#[test]
-fn every_promise_is_shown_by_tests_that_exist() {
-    let page = page("docs/safety.md");
-    let rows = page.table("Promise");
-    let promises: Vec<_> = rows
-        .iter()
-        .map(|row| row[0].split("**").nth(1).unwrap_or_else(|| panic!("no number: {}", row[0])))
-        .collect();
-    let cited: BTreeSet<_> = promises.iter().filter(|key| key.starts_with('L')).collect();
-    let cited: BTreeSet<_> = cited
-        .into_iter()
-        .map(|key| key.trim_end_matches(|c: char| c.is_ascii_lowercase()))
-        .collect();
-    let numbers: Vec<_> = (1..=8).map(|n| format!("L{n}")).collect();
-    assert_eq!(cited.into_iter().collect::<Vec<_>>(), numbers);
-
-    let tests = self::page("docs/verification/promises.md").table("Test of");
-    let of_nothing = tests.iter().find(|test| !promises.contains(&test[0].as_str()));
-    assert_eq!(of_nothing, None, "a test of a promise that the page does not make");
-    for (at, promise) in promises.iter().enumerate() {
-        assert!(!promises[..at].contains(promise), "two promises are {promise}");
-        let named = |shows: &str| -> String {
-            let shown = tests.iter().filter(|test| test[0] == *promise && test[1] == shows);
-            shown.map(|test| &*test[2]).collect()
-        };
-        assert_shown(promise, &named("that it holds"));
-    }
-    for test in &tests {
-        assert!(["that it holds", "where it ends"].contains(&&*test[1]), "{test:?}");
-        assert_shown(&test[0], &test[2]);
-    }
-}
-
-#[test]
-fn everything_that_lock_libraries_offer_is_shown_by_tests_that_exist() {
-    let rows = page("docs/clients.md").table("What lock libraries offer");
-    assert!(rows.len() > 30, "this test no longer understands docs/clients.md");
-    for row in &rows {
-        assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
-        assert_shown(&row[0], &row[4]);
-    }
-}
-
-#[test]
-fn what_the_page_on_redlock_says_is_shown_by_tests_that_exist() {
-    page("docs/redlock.md")
-        .table("Said above")
-        .iter()
-        .for_each(|row| assert_shown(&row[0], &row[1]));
-}
-
-/// That tests are named there, and exist.
-fn assert_shown(what: &str, named: &str) {
-    let tests: Vec<_> = named.split('`').skip(1).step_by(2).collect();
-    assert!(!tests.is_empty(), "nothing shows {what}");
-    for test in tests {
-        let (module, function) = test.rsplit_once("::").unwrap();
-        let exists = match module.split_once("::").unwrap_or((module, "")) {
-            ("conformance", _) => is_scenario(function),
-            ("python", module) => {
-                let file = Path::new(ROOT).join(format!("clients/python/tests/{module}.py"));
-                let text = fs::read_to_string(file).unwrap_or_default();
-                text.lines().any(|line| line.starts_with(&format!("def {function}(")))
-            }
-            _ => is_test(&file_of(module), function),
-        };
-        assert!(exists, "no test {test}");
-    }
-}
-
-/// One of those that are played with each client.
-fn is_scenario(name: &str) -> bool {
-    let folder = Path::new(ROOT).join("clients/conformance/src/scenarios");
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let texts: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
-    let texts: String = texts.split_whitespace().collect();
-    ["quick", "slow"].iter().any(|speed| texts.contains(&format!("{speed}(\"{name}\",")))
-}
-
-fn is_test(file: &Path, function: &str) -> bool {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    text.lines().zip(text.lines().skip(1)).any(|(before, line)| {
-        let name = line.trim_start().trim_start_matches("async ").strip_prefix("fn ");
-        let is_marked = ["#[test]", "#[tokio::test"].iter();
-        name.is_some_and(|name| name.starts_with(&format!("{function}()")))
-            && is_marked.into_iter().any(|mark| before.trim_start().starts_with(mark))
-    })
-}
-
-/// Where the tests of this name are; those within the source of the client end in `tests`.
-fn file_of(module: &str) -> PathBuf {
-    let (folder, module) = match module.split_once("::") {
-        Some(("client", module)) => ("clients/rust", module),
-        Some(("booking", module)) => ("examples/booking", module),
-        Some(("programs", module)) => ("examples/programs", module),
-        _ => ("", module),
-    };
-    let (kind, module) = match module.strip_suffix("::tests") {
-        Some(module) => ("src", module),
-        None => ("tests", module),
-    };
-    let folder = Path::new(ROOT).join(folder).join(kind);
-    let file = format!("{}.rs", module.replace("::", "/"));
-    let files = [folder.join(&file), folder.join("ops").join(&file)];
-    files.into_iter().find(|file| file.exists()).unwrap_or_default()
-}
-
-#[test]
-fn every_configuration_is_documented_with_its_default_and_bounds_and_the_reverse() {
-    if lacks((7, 0), "CONFIG GET of a module") {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    let live = client.cmd("CONFIG GET leasehold.*");
-    let live: Vec<_> = strings(&live);
-    let live: BTreeSet<_> =
-        live.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-
-    let rows = page("docs/configuration.md").table("Name");
-    let said: BTreeSet<_> = rows
-        .iter()
-        // A default may be followed by what it means.
-        .map(|row| (row[0].replace('`', ""), row[1].split(' ').next().unwrap().to_owned()))
-        .collect();
-    assert_eq!(said, live);
-
-    for row in rows {
-        let name = row[0].replace('`', "");
-        let [least, most]: [i64; 2] = [&row[2], &row[3]].map(|bound| bound.parse().unwrap());
-        let mut accepts = |value: i64| {
-            let reply = client.cmd(["CONFIG", "SET", &name, &value.to_string()]);
-            !matches!(reply, Value::ServerError(_))
-        };
-        let outcomes = [least - 1, least, most, most + 1].map(&mut accepts);
-        assert_eq!(outcomes, [false, true, true, false], "bounds of {name}");
-    }
-}
-
-#[test]
-fn every_field_of_info_is_documented_and_the_reverse() {
-    let server = Server::start();
-    let reply = server.cmd("INFO leasehold");
-    let live: BTreeSet<_> =
-        text(&reply).lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect();
-    let page = page("docs/operating.md");
-    let said: BTreeSet<_> = page.table("Field").iter().map(|row| row[0].replace('`', "")).collect();
-    assert_eq!(said, live);
-}
-
-/// What stands between quotes in one of the sources, and satisfies this.
-fn literals(file: &str, is_one: impl Fn(&str) -> bool) -> BTreeSet<String> {
-    let source = fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
-    let code = source.split("mod tests {").next().unwrap();
-    let literals = code.split('"').skip(1).step_by(2).filter(|literal| is_one(literal));
-    let literals: BTreeSet<_> = literals.map(str::to_owned).collect();
-    assert!(literals.len() > 3, "this test no longer understands {file}");
-    literals
-}
-
-#[test]
-fn every_event_is_documented_and_the_reverse() {
-    let said = |name: &str| -> BTreeSet<_> {
-        page(name).table("Event").iter().map(|row| row[0].replace('`', "")).collect()
-    };
-    let published = literals("core/src/observe/event.rs", |literal| literal.starts_with("lock."));
-    assert_eq!(said("docs/operating.md"), published);
-    let noted = literals("core/src/observe/log.rs", |literal| {
-        literal.contains('-') || !literal.contains(' ')
-    });
-    assert_eq!(said("docs/commands/lock.log.md"), noted);
-}
-
-#[test]
-fn every_link_leads_somewhere() {
-    let mut broken = Vec::new();
-    for page in pages() {
-        for link in page.links().iter().filter(|link| !link.contains("://")) {
-            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = match file {
-                "" => Path::new(ROOT).join(&page.name),
-                file => Path::new(ROOT).join(&page.name).with_file_name("").join(file),
-            };
-            let resolves = match anchor {
-                "" => target.exists(),
-                anchor => fs::read_to_string(&target)
-                    .is_ok_and(|text| Page::new("", &text).anchors().contains(anchor)),
-            };
-            if !resolves {
-                broken.push(format!("{}: {link}", page.name));
-            }
-        }
-    }
-    assert!(broken.is_empty(), "{broken:#?}");
-}
-
-#[test]
-fn every_file_that_the_architecture_names_exists() {
-    let page = page("docs/architecture.md");
-    let is_path = |span: &&str| ["src/", "tests/"].iter().any(|folder| span.starts_with(folder));
-    let named: BTreeSet<_> = page.spans().filter(is_path).collect();
-    assert!(named.len() > 10, "this test no longer understands {}", page.name);
-    let missing: Vec<_> =
-        named.into_iter().filter(|name| !Path::new(ROOT).join(name).exists()).collect();
-    assert!(missing.is_empty(), "{}: {missing:#?}", page.name);
-}
-
-#[test]
-fn every_make_target_that_is_mentioned_exists_and_has_a_line_of_help() {
-    let makefile = fs::read_to_string(Path::new(ROOT).join("Makefile")).unwrap();
-    let target = |line: &str| {
-        let (name, _) = line.split_once(':')?;
-        name.chars().all(|c| c.is_ascii_lowercase() || c == '-').then(|| name.to_owned())
-    };
-    let targets: BTreeSet<_> = makefile.lines().filter_map(target).collect();
-    let helpless = makefile.lines().find(|line| target(line).is_some() && !line.contains(" ## "));
-    assert_eq!(helpless, None, "a target without a line of help");
-    for page in pages() {
-        for name in page.first_arguments("make") {
-            assert!(targets.contains(name), "{}: there is no make {name}", page.name);
-        }
-    }
-}
-
-fn pages() -> Vec<Page> {
-    let mut names = vec![
-        "README.md".into(),
-        "CONTRIBUTING.md".into(),
-        "CHANGELOG.md".into(),
-        "SECURITY.md".into(),
-        "docker/README.md".into(),
-        "examples/README.md".into(),
-    ];
-    for folder in ["docs", "docs/commands", "docs/verification"] {
-        for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            if name.ends_with(".md") {
-                names.push(format!("{folder}/{name}"));
-            }
-        }
-    }
-    names.iter().map(|name| page(name)).collect()
-}
-
-fn page(name: &str) -> Page {
-    Page::new(name, &fs::read_to_string(Path::new(ROOT).join(name)).unwrap())
-}
-
-/// What LOCK.HELP says of the commands: `LOCK.RELEASE key owner [fence]`.
-fn usages(client: &mut Client) -> BTreeSet<String> {
-    let lines = strings(&client.cmd("LOCK.HELP"));
-    let is_usage = |line: &String| line.starts_with("LOCK.") && !line.starts_with("LOCK.<");
-    lines.into_iter().filter(is_usage).collect()
-}
-
-fn registered(client: &mut Client) -> BTreeSet<String> {
-    let Value::Array(commands) = client.cmd("COMMAND") else { panic!("COMMAND gave no list") };
-    let names = commands.iter().map(|command| text(item(command, 0)));
-    names.filter(|name| name.starts_with("lock.")).collect()
-}
-
-fn name_of(usage: &str) -> &str {
-    usage.split(' ').next().unwrap()
-}
-
-/// The texts of the errors as the source words them, with `{}` for what is filled in.
-fn error_templates() -> Vec<String> {
-    let source = fs::read_to_string(Path::new(ROOT).join("core/src/command/error.rs")).unwrap();
-    let code = source.split("#[cfg(test)]").next().unwrap();
-    let literals = code.split('"').skip(1).step_by(2);
-    let is_error = |literal: &&str| {
-        let word = literal.split(' ').next().unwrap();
-        word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase())
-    };
-    let templates: Vec<_> = literals.filter(is_error).map(str::to_owned).collect();
-    assert!(templates.len() > 5, "this test no longer understands core/src/command/error.rs");
-    templates
 }
 
 /// Whether `said` is the template with something in its holes. The server itself words the rest of an
@@ -439,14 +153,234 @@ fn fits(template: &str, said: &str) -> bool {
     rest.is_empty() || rest.starts_with(" for 'lock.")
 }
 
-fn item(list: &Value, position: usize) -> &Value {
-    &items(list)[position]
+#[test]
+fn every_promise_is_shown_by_tests_that_exist() {
+    let promises = page("docs/safety.md").table("Promise");
+    let number = |row: &Vec<String>| row[0].split("**").nth(1).unwrap_or(&row[0]).to_owned();
+    let promises: BTreeSet<_> = promises.iter().map(number).collect();
+    let of_code = (1..=8).map(|number| format!("L{number}"));
+    let unlisted = of_code.filter(|key| !promises.iter().any(|other| other.starts_with(key)));
+    assert_eq!(unlisted.collect::<Vec<_>>(), [""; 0], "cited in the code, and not in the page");
+    let tests = page("docs/verification/promises.md").table("Test of");
+    let that_it_holds = tests.iter().filter(|test| test[1] == "that it holds");
+    let shown: BTreeSet<_> = that_it_holds.map(|test| test[0].clone()).collect();
+    assert_eq!(shown, promises, "what is shown to hold, and what is promised");
+    let other = tests.iter().find(|test| test[1] != "that it holds" && test[1] != "where it ends");
+    assert_eq!(other, None);
+    let ends = tests.iter().find(|test| !promises.contains(&test[0]));
+    assert_eq!(ends, None, "a test of a promise that the page does not make");
+    assert_shown(tests.iter().map(|test| &test[2]));
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
-        other => panic!("no text: {other:?}"),
+#[test]
+fn what_pages_say_that_tests_show_is_shown_by_tests_that_exist() {
+    let offered = page("docs/clients.md").table("What lock libraries offer");
+    let quorum = page("docs/redlock.md").table("Said above");
+    assert_shown(offered.iter().map(|row| &row[4]).chain(quorum.iter().map(|row| &row[1])));
+}
+
+/// That each of these names tests that exist.
+fn assert_shown<'s>(cells: impl Iterator<Item = &'s String>) {
+    let known: BTreeSet<_> = TESTS
+        .iter()
+        .flat_map(|(folder, ending)| files(folder, ending))
+        .flat_map(tests_in)
+        .collect();
+    for cell in cells {
+        let mut tests = cell.split('`').skip(1).step_by(2).peekable();
+        assert!(tests.peek().is_some(), "no test is named: {cell}");
+        for test in tests {
+            // Beside the code they are in a module of its file.
+            let is_known = [test, &test.replace("::tests::", "::")].iter().any(|path| {
+                let end: Vec<_> = path.rsplitn(3, "::").collect();
+                known.contains(&format!("{}::{}", end[1], end[0]))
+            });
+            assert!(is_known, "no test {test}");
+        }
     }
+}
+
+/// The tests in a file: each with the name of the file, or of its folder, before it.
+fn tests_in(file: String) -> Vec<String> {
+    let path = file.trim_end_matches("/mod.rs").trim_end_matches(".rs").trim_end_matches(".py");
+    let (folder, module) = path.rsplit_once('/').unwrap();
+    let text = text(&file);
+    if folder.ends_with("/scenarios") {
+        let text: String = text.split_whitespace().collect();
+        let parts = ["quick(\"", "slow(\""].map(|speed| text.split(speed).skip(1));
+        let names = parts.into_iter().flatten().map(|rest| rest.split('"').next().unwrap());
+        return names.map(|name| format!("conformance::{name}")).collect();
+    }
+    let marks = ["#[test]", "#[tokio::test"];
+    let name = |(before, line): (&str, &str)| {
+        let line = line.trim_start().trim_start_matches("async ");
+        let is_marked = marks.iter().any(|mark| before.trim_start().starts_with(mark));
+        let function = line.strip_prefix("fn ").filter(|_| is_marked);
+        let (name, _) = function.or(line.strip_prefix("def "))?.split_once('(')?;
+        Some(format!("{module}::{name}"))
+    };
+    text.lines().zip(text.lines().skip(1)).filter_map(name).collect()
+}
+
+#[test]
+fn every_configuration_is_documented_with_its_default_and_bounds_and_the_reverse() {
+    if lacks((7, 0), "CONFIG GET of a module") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    let live = strings(&client.cmd("CONFIG GET leasehold.*"));
+    let live: BTreeMap<_, _> = live.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1])).collect();
+
+    let rows = page("docs/configuration.md").table("Name");
+    let said: BTreeMap<_, _> = rows
+        .iter()
+        // A default may be followed by what it means.
+        .map(|row| (row[0].trim_matches('`'), row[1].split(' ').next().unwrap()))
+        .collect();
+    assert_eq!(said, live);
+    let example = text("packaging/leasehold.conf");
+    let commented = |(name, default): (&str, &str)| format!("# {name} {default}");
+    let said: Vec<_> = rows.iter().map(|row| row[0].trim_matches('`')).collect();
+    let shown: Vec<_> = example.lines().filter(|line| line.starts_with("# leasehold.")).collect();
+    assert_eq!(shown, said.iter().map(|&name| commented((name, live[name]))).collect::<Vec<_>>());
+
+    for row in &rows {
+        let name = row[0].trim_matches('`');
+        let [least, most]: [i64; 2] = [&row[2], &row[3]].map(|bound| bound.parse().unwrap());
+        let mut accepts = |value: i64| {
+            let reply = client.cmd(["CONFIG", "SET", name, &value.to_string()]);
+            !matches!(reply, Value::ServerError(_))
+        };
+        let outcomes = [least - 1, least, most, most + 1].map(&mut accepts);
+        assert_eq!(outcomes, [false, true, true, false], "bounds of {name}");
+    }
+}
+
+#[test]
+fn every_field_of_info_is_documented_and_the_reverse() {
+    assert_eq!(page("docs/operating.md").names("Field"), fields_of_info());
+}
+
+/// What INFO says of Leasehold: `leasehold_held`.
+pub(crate) fn fields_of_info() -> BTreeSet<String> {
+    let told = Server::start().client().info_text("leasehold");
+    told.lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect()
+}
+
+#[test]
+fn every_event_is_documented_and_the_reverse() {
+    let published = literals("core/src/observe/event.rs", |literal| literal.starts_with("lock."));
+    assert_eq!(page("docs/operating.md").names("Event"), published);
+    let is_event = |literal: &str| literal.contains('-') || !literal.contains(' ');
+    let noted = literals("core/src/observe/log.rs", is_event);
+    assert_eq!(page("docs/commands/lock.log.md").names("Event"), noted);
+}
+
+/// What stands between quotes in one of the sources, and satisfies this.
+fn literals(file: &str, is_one: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let source = text(file);
+    let code = source.split("mod tests {").next().unwrap();
+    let literals = code.split('"').skip(1).step_by(2).filter(|literal| is_one(literal));
+    let literals: BTreeSet<_> = literals.map(str::to_owned).collect();
+    assert!(literals.len() > 3, "this test no longer understands {file}");
+    literals
+}
+
+#[test]
+fn every_link_and_every_file_that_the_architecture_names_leads_somewhere() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        let here = Path::new(ROOT).join(&page.name);
+        for link in page.links().into_iter().filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target =
+                if file.is_empty() { here.clone() } else { here.with_file_name("").join(file) };
+            let resolves = match anchor {
+                "" => target.exists(),
+                _ if !target.exists() => false,
+                anchor => self::page(target.to_str().unwrap()).anchors().contains(anchor),
+            };
+            broken.extend((!resolves).then(|| format!("{}: {link}", page.name)));
+        }
+    }
+    let page = page("docs/architecture.md");
+    let is_path = |span: &&str| ["src/", "tests/"].iter().any(|folder| span.starts_with(folder));
+    let missing = page.spans().filter(is_path).filter(|name| !Path::new(ROOT).join(name).exists());
+    broken.extend(missing.map(str::to_owned));
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn every_make_target_that_is_mentioned_exists() {
+    let makefile = text("Makefile");
+    let targets: BTreeSet<_> =
+        makefile.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    let mut calls = Vec::new();
+    for page in pages() {
+        let in_blocks = page.blocks().into_iter().flat_map(|block| block.lines);
+        calls
+            .extend(in_blocks.chain(page.spans()).map(|call| (page.name.clone(), call.to_owned())));
+    }
+    for workflow in files(".github", ".yml") {
+        let lines = text(&workflow);
+        let lines = lines.lines().filter_map(|line| line.split_once("run: "));
+        calls.extend(lines.map(|(_, call)| (workflow.clone(), call.to_owned())));
+    }
+    let made = calls.iter().filter_map(|(name, call)| {
+        Some((name, call.strip_prefix("make ")?.split(' ').next().unwrap()))
+    });
+    let made: Vec<_> = made.collect();
+    assert!(made.len() > 20, "this test no longer understands the pages: {made:?}");
+    let missing: Vec<_> = made.iter().filter(|(_, target)| !targets.contains(target)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn the_figures_of_the_readme_are_those_of_the_benchmarks() {
+    let benchmarks = page("docs/benchmarks/redis-8.6.md").text;
+    let measured = benchmarks.split("<!-- contended -->").nth(1).unwrap();
+    let measured = measured.split("<!-- end -->").next().unwrap();
+    let (mut figures, mut case) = (BTreeMap::new(), ["", ""]);
+    for line in measured.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        // A case is named in its first line.
+        for (named, cell) in case.iter_mut().zip(&cells[1..=2]).filter(|(_, cell)| !cell.is_empty())
+        {
+            *named = *cell;
+        }
+        if case == CASE {
+            figures.insert(cells[3], [cells[4], cells[7], cells[9], cells[10]]);
+        }
+    }
+    let longest_wait =
+        |by: &str| -> f64 { figures[by][1].trim_end_matches(" ms").parse().unwrap() };
+    let (polls, waits) = (longest_wait("polling as redis-py"), longest_wait("Leasehold, BLOCK"));
+    let readme = page("README.md");
+    let said = format!("waits for {:.1} seconds where {waits:.0} milliseconds", polls / 1_000.0);
+    assert!(readme.text.contains(&said), "README.md should say: {said}");
+    for row in readme.table(FIGURES) {
+        assert_eq!(&row[1..], figures[&*row[0]], "{}", row[0]);
+    }
+}
+
+/// What LOCK.HELP says of the commands: `LOCK.RELEASE key owner [fence]`.
+fn usages(client: &mut Client) -> BTreeSet<String> {
+    let lines = strings(&client.cmd("LOCK.HELP"));
+    let is_usage = |line: &String| line.starts_with("LOCK.") && !line.starts_with("LOCK.<");
+    lines.into_iter().filter(is_usage).collect()
+}
+
+fn registered(client: &mut Client) -> BTreeSet<String> {
+    let commands = client.cmd("COMMAND");
+    let names = items(&commands).iter().map(|command| bulk_text(item(command, 0)));
+    names.filter(|name| name.starts_with("lock.")).collect()
+}
+
+fn name_of(usage: &str) -> &str {
+    usage.split(' ').next().unwrap()
+}
+
+fn item(list: &Value, position: usize) -> &Value {
+    &items(list)[position]
 }

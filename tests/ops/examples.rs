@@ -3,9 +3,6 @@
 mod guide;
 mod java;
 mod node;
-mod page;
-mod paused;
-mod program;
 mod python;
 mod recipes;
 mod snippets;
@@ -17,6 +14,9 @@ use testkit::Server;
 
 /// What the pages call the server.
 const ADDRESS: &str = "redis://127.0.0.1:6379";
+
+/// Since when redis-cli fails on an error, if told to.
+const CLI_SINCE: (u32, u32) = (7, 0);
 
 fn server() -> Server {
     Server::builder().clients_over_tcp().start()

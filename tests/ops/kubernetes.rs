@@ -6,11 +6,3 @@ mod manifests;
 mod secret;
 mod single;
 mod surviving;
-
-use crate::ROOT;
-use std::fs;
-use std::path::Path;
-
-fn text(name: &str) -> String {
-    fs::read_to_string(Path::new(ROOT).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}

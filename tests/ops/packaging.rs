@@ -4,10 +4,9 @@ mod debian;
 
 use crate::ROOT;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
-use testkit::{Server, announce, lacks, module};
+use testkit::{Server, lacks, module};
 
 /// What `make install` runs, or `make uninstall`, with variables as one writes them behind it.
 fn make(words: &[&str]) -> String {
@@ -72,74 +71,9 @@ fn whoever_installs_is_told_the_line_to_add_and_only_what_is_ours_is_uninstalled
     assert!(told.lines().any(|said| said.trim() == line), "{told}");
 
     make(&[&there, "remove"]);
-    let left: Vec<_> =
-        fs::read_dir(&modules).unwrap().map(|file| file.unwrap().file_name()).collect();
-    assert_eq!(left, ["other.so"]);
+    let left = fs::read_dir(&modules).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["other.so"]);
     assert!(!prefix.join("share/doc/leasehold").exists());
-}
-
-/// Notes that somebody left in the folder are nobody's docs, and would make a release another one.
-#[test]
-fn users_get_the_pages_that_git_knows_of() {
-    let tree = tempfile::tempdir().unwrap();
-    for folder in ["scripts", "docs", "monitoring"] {
-        fs::create_dir(tree.path().join(folder)).unwrap();
-    }
-    fs::copy(Path::new(ROOT).join("scripts/pages"), tree.path().join("scripts/pages")).unwrap();
-    for file in ["docs/page.md", "docs/notes.md", "monitoring/rules.yml"] {
-        fs::write(tree.path().join(file), "").unwrap();
-    }
-    let listed = || {
-        let output = Command::new(tree.path().join("scripts/pages")).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8(output.stdout).unwrap();
-        let mut files: Vec<_> = text.lines().map(str::to_owned).collect();
-        files.sort();
-        files
-    };
-    // As whoever has unpacked an archive of the source.
-    assert_eq!(listed(), ["docs/notes.md", "docs/page.md", "monitoring/rules.yml"]);
-    for words in [&["init", "--quiet"][..], &["add", "docs/page.md", "monitoring"]] {
-        let git = Command::new("git").args(words).current_dir(tree.path()).status();
-        if git.is_err() {
-            announce("skipped: no git in PATH");
-            return;
-        }
-        assert!(git.unwrap().success());
-    }
-    assert_eq!(listed(), ["docs/page.md", "monitoring/rules.yml"]);
-}
-
-/// On this machine, where nothing but these programs is.
-#[test]
-fn in_ci_a_check_of_the_packages_that_cannot_be_made_is_a_failure() {
-    let bin = tempfile::tempdir().unwrap();
-    for program in ["bash", "dirname", "id", "mktemp", "realpath", "rm", "sed", "uname"] {
-        let found = ["/bin", "/usr/bin"].map(|folder| Path::new(folder).join(program));
-        let found = found.into_iter().find(|file| file.exists()).unwrap();
-        symlink(found, bin.path().join(program)).unwrap();
-    }
-    for (ci, succeeds) in [("", true), ("true", false)] {
-        let mut command = Command::new(Path::new(ROOT).join("scripts/check-dist"));
-        let command = command.arg("debs").env("PATH", bin.path()).env("CI", ci);
-        let output = command.output().unwrap();
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told);
-        assert_eq!(output.status.success(), succeeds, "{told}");
-        assert!(told.contains("no .deb was installed"), "{told}");
-    }
-}
-
-/// The example names all settings, with their defaults; commented out, as they stand in the docs.
-#[test]
-fn the_example_has_every_setting_with_its_default() {
-    let example = fs::read_to_string(Path::new(ROOT).join("packaging/leasehold.conf")).unwrap();
-    let settings = example.lines().filter_map(|line| line.strip_prefix("# leasehold."));
-    let page = fs::read_to_string(Path::new(ROOT).join("docs/configuration.md")).unwrap();
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `leasehold."));
-    let rows = rows.map(|row| row.split('|').take(2).map(|cell| cell.trim().trim_matches('`')));
-    let rows: Vec<_> = rows.map(|cells| cells.collect::<Vec<_>>().join(" ")).collect();
-    assert_eq!(settings.collect::<Vec<_>>(), rows);
 }
 
 /// As the docs warn: the server writes a line for a module that is loaded by an included file.
@@ -152,15 +86,11 @@ fn a_server_that_wrote_its_configuration_does_not_start_if_an_included_file_load
     let included = folder.path().join("leasehold.conf");
     fs::write(&included, format!("loadmodule {}\n", module::path().display())).unwrap();
     let included = included.to_str().unwrap();
-    let mut server = Server::builder().without_module().config("include", included).start();
-    server.client().grant("k", "alice", 60_000);
-    assert_eq!(server.cmd("CONFIG REWRITE"), redis::Value::Okay);
-    server.stop();
-    assert!(!server.start_again_if_it_can(), "it takes the module twice");
-
-    let mut server = Server::builder().start();
-    assert_eq!(server.cmd("CONFIG REWRITE"), redis::Value::Okay);
-    server.stop();
-    server.start_again();
-    server.client().grant("k", "alice", 60_000);
+    let by_include = Server::builder().without_module().config("include", included);
+    for (setup, comes_back) in [(by_include, false), (Server::builder(), true)] {
+        let mut server = setup.start();
+        assert_eq!(server.cmd("CONFIG REWRITE"), redis::Value::Okay);
+        server.stop();
+        assert_eq!(server.start_again_if_it_can(), comes_back);
+    }
 }

@@ -12,6 +12,9 @@ use testkit::{announce, eventually, find_cli, is_older_than, module, server_bina
 const PROGRAMS: [&str; 12] =
     ["awk", "cat", "cp", "date", "grep", "mv", "sed", "sh", "sleep", "sort", "timeout", "uname"];
 
+/// Since when redis-cli knows all that is asked of it.
+const CLI_SINCE: (u32, u32) = (5, 0);
+
 pub(crate) struct Container {
     dir: TempDir,
     /// What it is given besides what every container here has.
@@ -41,9 +44,8 @@ impl Container {
             symlink(found.unwrap_or_else(|| panic!("no {program}")), bin.join(program)).unwrap();
         }
         symlink(server_binary(), bin.join(server_name())).unwrap();
-        if let Some(cli) = find_cli(super::CLI_SINCE) {
-            symlink(cli, bin.join(server_name().replace("server", "cli"))).unwrap();
-        }
+        let cli = find_cli(CLI_SINCE).expect("redis-cli is part of the server");
+        symlink(cli, bin.join(server_name().replace("server", "cli"))).unwrap();
         Self { dir, variables: Vec::new(), process: None }
     }
 
@@ -98,14 +100,9 @@ impl Container {
 
     /// Runs the entrypoint to its end; what it says.
     pub(crate) fn run(&self, words: &[&str]) -> String {
-        let (success, told) = self.finish(self.program("leasehold-entrypoint").args(words));
+        let (success, told) = self.call("leasehold-entrypoint", words);
         assert!(success, "{words:?}: {told}");
         told
-    }
-
-    /// The same where it may fail; whatever it says.
-    pub(crate) fn hear(&self, words: &[&str]) -> String {
-        self.finish(self.program("leasehold-entrypoint").args(words)).1
     }
 
     /// The health check: `alive` or `ready`, with words for the client.
@@ -126,11 +123,7 @@ impl Container {
 
     /// Runs the entrypoint as the main program.
     pub(crate) fn start(&mut self, words: &[&str]) {
-        self.start_with_input(words, "");
-    }
-
-    fn start_with_input(&mut self, words: &[&str], input: &str) {
-        self.start_program("leasehold-entrypoint", words, input);
+        self.start_program("leasehold-entrypoint", words, "");
     }
 
     /// Runs any program as the main one, which may read `input`.
@@ -147,16 +140,17 @@ impl Container {
     /// Starts it with a socket, and waits until it grants locks.
     pub(crate) fn serve(&mut self, words: &[&str]) {
         self.launch(words);
-        eventually("the server is ready", || {
-            self.look();
-            self.ask("ready")
-        });
+        self.wait_until_ready();
     }
 
     /// The same with something to read, for which `words` have a dash.
     pub(crate) fn serve_from(&mut self, words: &[&str], input: &str) {
         let input = format!("{input}\nport 0\nunixsocket {}\n", self.socket());
-        self.start_with_input(words, &input);
+        self.start_program("leasehold-entrypoint", words, &input);
+        self.wait_until_ready();
+    }
+
+    fn wait_until_ready(&mut self) {
         eventually("the server is ready", || {
             self.look();
             self.ask("ready")
@@ -166,16 +160,13 @@ impl Container {
     /// Starts it with a socket.
     pub(crate) fn launch(&mut self, words: &[&str]) {
         let socket = self.socket();
-        let mut words = words.to_vec();
-        words.extend(["--port", "0", "--unixsocket", &socket]);
-        self.start(&words);
+        self.start(&[words, &["--port", "0", "--unixsocket", &socket]].concat());
     }
 
     /// Starts it, though it must end by itself; what it says.
     pub(crate) fn refuse(&self, words: &[&str]) -> String {
-        let mut command = self.program("timeout");
-        let command = command.args(["20", "leasehold-entrypoint"]).args(words);
-        let (success, told) = self.finish(command.args(["--port", "0"]));
+        let words = [&["20", "leasehold-entrypoint"], words, &["--port", "0"]].concat();
+        let (success, told) = self.call("timeout", &words);
         assert!(!success, "{words:?}: {told}");
         told
     }

@@ -1,13 +1,13 @@
 //! The health check: `alive` for what restarts a server, `ready` for what sends clients to one.
 
-use super::CLI_SINCE;
 use super::container::Container;
 use redis::Value;
 use std::fs;
 use testkit::{
-    Client, Cluster, Server, eventually, find_cli, int, is_older_than, lacks, lacks_tls,
-    start_pair, wait_until_it_is,
+    Cluster, Server, eventually, int, is_older_than, lacks, lacks_tls, start_pair, wait_until_it_is,
 };
+
+const QUESTIONS: [&str; 2] = ["alive", "ready"];
 
 fn ask(question: &str, server: &Server) -> Result<(), String> {
     ask_with(question, server, &[], "")
@@ -29,65 +29,50 @@ fn assert_only_alive(server: &Server, reason: &str) {
 
 #[test]
 fn a_server_that_grants_and_takes_back_a_lock_is_ready_and_nothing_is_left() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
     let server = Server::start();
-    assert_eq!(ask("alive", &server), Ok(()));
-    assert_eq!(ask("ready", &server), Ok(()));
+    assert_eq!(QUESTIONS.map(|question| ask(question, &server)), [Ok(()), Ok(())]);
     let mut client = server.client();
     assert_eq!(client.cmd("DBSIZE"), int(0));
-    let count = |client: &mut Client, name: &str| client.info_field("leasehold", name).unwrap();
-    assert_eq!(count(&mut client, "leasehold_grants"), "1", "to be alive takes no lock");
-    assert_eq!(count(&mut client, "leasehold_releases"), "1");
-    // Nor an error, which somebody may count.
-    assert_eq!(client.info_field("stats", "total_error_replies").unwrap(), "0");
+    // To be alive takes no lock.
+    assert_eq!(["grants", "releases"].map(|name| client.counter(name)), [1, 1]);
+    // Nor is there an error, which somebody may count.
+    assert_eq!(client.info_number("stats", "total_error_replies"), 0);
 }
 
 #[test]
-fn a_server_without_the_module_or_none_at_all_is_neither_alive_nor_ready() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
+fn what_is_no_server_with_the_module_or_hangs_is_neither_alive_nor_ready() {
     let mut server = Server::builder().without_module().start();
     assert_eq!(ask("alive", &server), Err("the server has not loaded the module".into()));
     let told = ask("ready", &server).unwrap_err();
     assert!(told.to_lowercase().contains("unknown command"), "{told}");
     server.stop();
-    for question in ["alive", "ready"] {
+    for question in QUESTIONS {
         let told = ask(question, &server).unwrap_err();
         assert!(told.contains("Could not connect"), "{told}");
+        let told = Container::new().without_client().check(question, &[], "");
+        assert_eq!(told, Err("there is neither redis-cli nor valkey-cli in PATH".into()));
     }
     server.start_again();
-}
-
-#[test]
-fn who_does_not_say_which_is_told_that_there_are_two() {
-    assert_eq!(Container::new().check("", &[], ""), Err("alive or ready?".into()));
-}
-
-#[test]
-fn a_server_that_hangs_is_neither_alive_nor_ready() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
-    let mut server = Server::start();
     server.freeze();
-    for question in ["alive", "ready"] {
+    for question in QUESTIONS {
         let told = ask(question, &server).unwrap_err();
         assert!(told.starts_with("the server does not answer"), "{told}");
     }
     server.thaw();
+    assert_eq!(Container::new().check("", &[], ""), Err("alive or ready?".into()));
 }
 
 #[test]
-fn a_server_without_memory_replicas_or_a_disk_is_only_alive() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
+fn a_server_that_cannot_grant_is_only_alive() {
+    let with = |name: &str, value: &str| Server::builder().config(name, value);
+    for (setup, reason) in [
+        (with("maxmemory", "1"), "OOM"),
+        (with("min-replicas-to-write", "1"), "NOREPLICAS"),
+        (with("cluster-enabled", "yes").tcp(), "CLUSTERDOWN"),
+        (Server::builder().module_args("quarantine-ms 60000"), "quarantine"),
+    ] {
+        assert_only_alive(&setup.start(), reason);
     }
-    assert_only_alive(&Server::builder().config("maxmemory", "1").start(), "OOM");
-    let lonely = Server::builder().config("min-replicas-to-write", "1").start();
-    assert_only_alive(&lonely, "NOREPLICAS");
 
     let server = Server::builder().config("save", "3600 1").config("dbfilename", "taken").start();
     let mut client = server.client();
@@ -105,14 +90,7 @@ fn a_server_without_memory_replicas_or_a_disk_is_only_alive() {
 }
 
 #[test]
-fn a_server_in_a_pause_or_in_quarantine_is_only_alive() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
-    let server = Server::builder().module_args("quarantine-ms 60000").start();
-    assert_eq!(server.cmd("LOCK.ACQUIRE k alice 1000"), Value::Nil);
-    assert_only_alive(&server, "quarantine");
-
+fn a_server_in_a_pause_is_only_alive_by_whichever_variable_the_password_comes() {
     let all = !lacks((7, 0), "answers in a pause of all commands");
     for what in ["WRITE", "ALL"].into_iter().filter(|&what| all || what != "ALL") {
         let server = Server::builder().password("secret").start();
@@ -123,6 +101,13 @@ fn a_server_in_a_pause_or_in_quarantine_is_only_alive() {
         }
         let told = ask_with("ready", &server, &[], "secret").unwrap_err();
         assert!(told.contains("paused"), "{what}: {told}");
+        let socket = server.socket();
+        // Newer clients of Valkey take the password from a variable of their own.
+        for variable in ["REDISCLI_AUTH", "VALKEYCLI_AUTH"].into_iter().filter(|_| all) {
+            let container = Container::new().with(variable, "secret");
+            let told = container.check("alive", &["-s", socket.to_str().unwrap()], "");
+            assert_eq!(told, Ok(()), "{variable}");
+        }
 
         let mut server = Server::start();
         server.cmd(["CLIENT", "PAUSE", "60000", what]);
@@ -132,53 +117,20 @@ fn a_server_in_a_pause_or_in_quarantine_is_only_alive() {
     }
 }
 
-/// Newer clients of Valkey take the password from a variable of their own.
-#[test]
-fn a_server_in_a_pause_is_alive_by_whichever_variable_the_password_comes() {
-    if find_cli(CLI_SINCE).is_none() || lacks((7, 0), "answers in a pause of all commands") {
-        return;
-    }
-    let server = Server::builder().password("secret").start();
-    let socket = server.socket();
-    let words = ["-s", socket.to_str().unwrap()];
-    server.cmd(["CLIENT", "PAUSE", "60000", "ALL"]);
-    for variable in ["REDISCLI_AUTH", "VALKEYCLI_AUTH"] {
-        let container = Container::new().with(variable, "secret");
-        assert_eq!(container.check("alive", &words, ""), Ok(()), "{variable}");
-    }
-}
-
 #[test]
 fn a_server_that_grants_only_short_leases_is_ready_and_no_release_is_late() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
     for ttl in ["1999", "1"] {
         let server = Server::builder().module_args(&format!("max-ttl {ttl}")).start();
         for _ in 0..3 {
             assert_eq!(ask("ready", &server), Ok(()), "max-ttl {ttl}");
         }
-        assert_eq!(server.client().counter("grants"), 3);
-        assert_eq!(server.client().counter("releases_late"), 0);
-    }
-}
-
-#[test]
-fn without_a_client_it_says_so() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
-    for question in ["alive", "ready"] {
-        let told = Container::new().without_client().check(question, &[], "");
-        assert_eq!(told, Err("there is neither redis-cli nor valkey-cli in PATH".into()));
+        let mut client = server.client();
+        assert_eq!(["grants", "releases_late"].map(|name| client.counter(name)), [3, 0]);
     }
 }
 
 #[test]
 fn a_server_that_runs_a_long_script_or_has_no_room_for_a_connection_is_only_alive() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
     let limit = if is_older_than((7, 0)) { "lua-time-limit" } else { "busy-reply-threshold" };
     let server = Server::builder().config(limit, "10").start();
     let mut busy = server.client();
@@ -213,7 +165,7 @@ fn a_server_that_runs_a_long_script_or_has_no_room_for_a_connection_is_only_aliv
 
 #[test]
 fn a_server_that_is_loading_is_only_alive() {
-    if find_cli(CLI_SINCE).is_none() || lacks((7, 0), "answers during a short load") {
+    if lacks((7, 0), "answers during a short load") {
         return;
     }
     let mut container = Container::new();
@@ -232,20 +184,13 @@ fn a_server_that_is_loading_is_only_alive() {
 
 #[test]
 fn a_replica_is_only_alive_until_it_is_promoted() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
     let stale = Server::builder().config("replica-serve-stale-data", "no");
     let (mut primary, replica) = start_pair(Server::builder(), stale);
     assert_only_alive(&replica, "READONLY");
     primary.stop();
-    eventually("the replica has lost its primary", || {
-        let told = replica.cmd("GET k");
-        if matches!(&told, Value::ServerError(e) if e.code() == "MASTERDOWN") {
-            Ok(())
-        } else {
-            Err(told)
-        }
+    eventually("the replica has lost its primary", || match replica.cmd("GET k") {
+        Value::ServerError(error) if error.code() == "MASTERDOWN" => Ok(()),
+        told => Err(told),
     });
     assert_only_alive(&replica, "READONLY");
     replica.cmd("REPLICAOF NO ONE");
@@ -258,32 +203,26 @@ fn a_replica_is_only_alive_until_it_is_promoted() {
 
 #[test]
 fn a_server_with_a_password_is_alive_for_everyone_and_ready_for_those_who_know_it() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
     let server = Server::builder().password("secret").start();
     assert_only_alive(&server, "NOAUTH");
-    for question in ["alive", "ready"] {
-        assert_eq!(ask_with(question, &server, &[], "secret"), Ok(()));
-    }
-    assert_eq!(ask_with("alive", &server, &[], "wrong"), Ok(()));
-
     // What docker/README.md says that the user of the health check needs.
-    let page = super::text("docker/README.md");
+    let page = crate::text("docker/README.md");
     let rule = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER health ")).unwrap();
     assert_eq!(server.client().cmd(&*format!("ACL SETUSER health {rule}")), Value::Okay);
     let password = rule.split(' ').find_map(|word| word.strip_prefix('>')).unwrap();
-    for question in ["alive", "ready"] {
-        assert_eq!(ask_with(question, &server, &["--user", "health"], password), Ok(()));
-    }
+    let ask_as = |words: &[&str], password: &str| {
+        QUESTIONS.map(|question| ask_with(question, &server, words, password).is_ok())
+    };
+    assert_eq!(ask_as(&[], "secret"), [true, true]);
+    assert_eq!(ask_as(&[], "wrong"), [true, false]);
+    assert_eq!(ask_as(&["--user", "health"], password), [true, true]);
     server.client().cmd("ACL SETUSER health -@all");
-    assert_eq!(ask_with("alive", &server, &["--user", "health"], password), Ok(()));
-    assert!(ask_with("ready", &server, &["--user", "health"], password).is_err());
+    assert_eq!(ask_as(&["--user", "health"], password), [true, false]);
 }
 
 #[test]
 fn a_server_that_speaks_tls_is_asked_by_words_for_the_client() {
-    if find_cli(CLI_SINCE).is_none() || lacks_tls() {
+    if lacks_tls() {
         return;
     }
     let server = Server::builder().clients_over_tls().start();
@@ -292,24 +231,19 @@ fn a_server_that_speaks_tls_is_asked_by_words_for_the_client() {
     let (certificate, key) = (file("tls.crt"), file("tls.key"));
     let words = ["-p", &port, "--tls", "--cacert", &certificate, "--cert", &certificate];
     let words = [&words[..], &["--key", &key]].concat();
-    for question in ["alive", "ready"] {
+    for question in QUESTIONS {
         assert_eq!(Container::new().check(question, &words, ""), Ok(()));
     }
 }
 
 #[test]
 fn each_node_of_a_cluster_is_ready_by_a_slot_of_its_own() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
     let cluster = Cluster::start();
     // The name of the lock has the number of a process in it, so that its slot is another each time.
     for _ in 0..4 {
         for index in 0..3 {
-            assert_eq!(ask("alive", cluster.node(index)), Ok(()));
-            assert_eq!(ask("ready", cluster.node(index)), Ok(()));
+            let told = QUESTIONS.map(|question| ask(question, cluster.node(index)));
+            assert_eq!(told, [Ok(()), Ok(())]);
         }
     }
-    let alone = Server::builder().config("cluster-enabled", "yes").tcp().start();
-    assert_only_alive(&alone, "CLUSTERDOWN");
 }

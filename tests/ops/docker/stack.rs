@@ -1,12 +1,10 @@
 //! A compose file, whose services run here as programs, each at an address of its own that the machine has for itself.
 
 use super::container::{Container, at};
-use super::text;
-use crate::ROOT;
+use crate::{text, words, yaml};
 use std::collections::BTreeMap;
-use std::path::Path;
 use testkit::{Seed, eventually, free_port_of_a_node};
-use yaml_rust2::{Yaml, YamlLoader};
+use yaml_rust2::Yaml;
 
 pub(super) struct Stack {
     file: Yaml,
@@ -20,11 +18,8 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    pub(super) fn read(name: &str) -> Self {
-        let file = text(&format!("docker/{name}")).replace("${SERVER:-redis}", "redis");
-        let mut files =
-            YamlLoader::load_from_str(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let file = files.remove(0);
+    fn read(name: &str) -> Self {
+        let file = yaml(&format!("docker/{name}")).remove(0);
         let subnet = file["networks"]["locks"]["ipam"]["config"][0]["subnet"].as_str();
         let page = subnet.map(|subnet| subnet.strip_suffix("0/24").unwrap().to_owned());
         let mut seed = Seed::announced();
@@ -37,32 +32,6 @@ impl Stack {
     fn services(&self) -> Vec<&str> {
         let services = self.file["services"].as_hash().expect("no services");
         services.keys().map(|name| name.as_str().unwrap()).collect()
-    }
-
-    /// That images are built here, from files that are there; and that mounted files are.
-    pub(super) fn assert_whole(&self) {
-        let mut built = Vec::new();
-        let services = &self.file["services"];
-        for name in self.services() {
-            let build = &services[name]["build"];
-            if let Some(dockerfile) = build["dockerfile"].as_str() {
-                assert_eq!(build["context"].as_str(), Some(".."));
-                assert!(Path::new(ROOT).join(dockerfile).exists(), "{dockerfile}");
-                built.push(services[name]["image"].as_str().unwrap());
-            }
-        }
-        for name in self.services() {
-            let service = &services[name];
-            assert!(built.contains(&service["image"].as_str().unwrap()), "who builds for {name}?");
-            for volume in service["volumes"].as_vec().into_iter().flatten() {
-                let source = volume.as_str().unwrap().split(':').next().unwrap();
-                let is_there = match source.strip_prefix("./") {
-                    Some(file) => Path::new(ROOT).join("docker").join(file).exists(),
-                    None => !self.file["volumes"][source].is_badvalue(),
-                };
-                assert!(is_there, "{name}: {source}");
-            }
-        }
     }
 
     /// As `docker compose up` does: each when those that it depends on are healthy.
@@ -112,7 +81,7 @@ impl Stack {
     /// Runs what its command says.
     fn run(&mut self, name: &str) {
         let command = &self.service(name)["command"];
-        let words: Vec<_> = strings(command).iter().map(|word| self.here(word)).collect();
+        let words: Vec<_> = words(command).iter().map(|word| self.here(word)).collect();
         let address = self.address(name);
         let config = self.here(&text("docker/sentinel.conf"));
         let port = self.here("6379");
@@ -138,7 +107,7 @@ impl Stack {
 
     fn wait_until_healthy(&mut self, name: &str) {
         let address = self.address(name);
-        let test = strings(&self.service(name)["healthcheck"]["test"]);
+        let test = words(&self.service(name)["healthcheck"]["test"]);
         let test: Vec<_> = test.iter().map(|word| self.here(word)).collect();
         let port = self.here("6379");
         let container = self.containers.get_mut(name).unwrap();
@@ -147,9 +116,9 @@ impl Stack {
             match &test[..] {
                 [] => container.check("alive", &["-h", &address, "-p", &port], ""),
                 [_, program, cli, rest @ ..] => {
-                    assert_eq!([program, cli], ["leasehold-entrypoint", "cli"]);
                     let rest: Vec<_> = rest.iter().map(String::as_str).collect();
-                    let told = container.hear(&[&["cli", "-h", &address], &rest[..]].concat());
+                    let words = [&[cli, "-h", &*address], &rest[..]].concat();
+                    let (_, told) = container.call(program, &words);
                     if told == "PONG" { Ok(()) } else { Err(told) }
                 }
                 other => panic!("{other:?}"),
@@ -189,7 +158,9 @@ impl Stack {
                 // Within a container, the usual address and port are enough. The last of two counts.
                 let (address, port) = (self.address(name), self.here("6379"));
                 let usual = ["cli", "-h", &address, "-p", &port];
-                let told = self.containers[name].hear(&[&usual, &words[..]].concat());
+                let told = self.containers[name]
+                    .call("leasehold-entrypoint", &[&usual, &words[..]].concat())
+                    .1;
                 return told.replace(&self.network.1, &self.network.0);
             }
             _ => panic!("what is {step}?"),
@@ -201,10 +172,6 @@ impl Stack {
     pub(super) fn call(&mut self, page: &str, chosen: &str) {
         self.called.insert(page.to_owned(), chosen.to_owned());
     }
-}
-
-fn strings(list: &Yaml) -> Vec<String> {
-    list.as_vec().into_iter().flatten().map(|word| word.as_str().unwrap().to_owned()).collect()
 }
 
 #[track_caller]

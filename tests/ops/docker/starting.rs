@@ -1,46 +1,40 @@
 //! The entrypoint: the server loads the module whatever else it is told, and comes back after it wrote its
 //! configuration.
 
-use super::CLI_SINCE;
 use super::container::{Container, server_name};
 use std::fs;
 use std::path::Path;
-use testkit::{caller_library, find_cli, lacks, module};
+use testkit::{caller_library, lacks, module};
 
-#[test]
-fn the_entrypoint_loads_the_module_whatever_else_it_is_told() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
-    let own = "maxmemory 104857600\n";
-    for words in [&[][..], &["--maxmemory", "104857600"], &["own.conf"], &["NAME", "own.conf"]] {
-        let mut container = Container::new();
-        let file = container.write("own.conf", own);
-        let words: Vec<_> = words
-            .iter()
-            .map(|&word| match word {
-                "own.conf" => &*file,
-                "NAME" => server_name(),
-                word => word,
-            })
-            .collect();
-        // It serves when it has granted a lock.
-        container.serve(&words);
-        let expected = if words.is_empty() { "0" } else { "104857600" };
-        let told = container.tell(&["CONFIG", "GET", "maxmemory"]);
-        assert_eq!(told, format!("maxmemory\n{expected}"), "{words:?}");
-    }
+/// What CONFIG REWRITE leaves behind, which Sentinel sends at every failover.
+const SINCE: ((u32, u32), &str) = ((7, 0), "modules that CONFIG REWRITE writes down");
+
+fn setting(container: &Container, name: &str) -> String {
+    let told = container.tell(&["CONFIG", "GET", name]);
+    told.lines().last().unwrap_or_default().to_owned()
 }
 
 #[test]
-fn the_entrypoint_passes_on_settings_of_the_module() {
-    if find_cli(CLI_SINCE).is_none() || lacks((7, 0), "settings of a module") {
-        return;
-    }
+fn the_entrypoint_loads_the_module_whatever_else_it_is_told() {
     let mut container = Container::new();
-    container.serve(&["--leasehold.max-ttl", "60000"]);
-    let told = container.tell(&["CONFIG", "GET", "leasehold.max-ttl"]);
-    assert_eq!(told, "leasehold.max-ttl\n60000");
+    let file = container.write("own.conf", "maxmemory 104857600\n");
+    let server = container.path_of(server_name());
+    for (words, maxmemory) in [
+        (&[][..], "0"),
+        (&["--maxmemory", "104857600"], "104857600"),
+        (&[&*file], "104857600"),
+        (&[server_name(), &file], "104857600"),
+        (&[&server, &file], "104857600"),
+    ] {
+        // It serves when it has granted a lock.
+        container.serve(words);
+        assert_eq!(setting(&container, "maxmemory"), maxmemory, "{words:?}");
+        container.kill();
+    }
+    if !lacks((7, 0), "settings of a module") {
+        container.serve(&["--leasehold.max-ttl", "60000"]);
+        assert_eq!(setting(&container, "leasehold.max-ttl"), "60000");
+    }
 }
 
 #[test]
@@ -48,13 +42,8 @@ fn the_entrypoint_runs_other_programs_as_they_are() {
     let container = Container::new();
     assert_eq!(container.run(&["sh", "-c", "echo $#:$1", "sh", "a b"]), "1:a b");
     assert!(container.run(&["--version"]).contains(" server v="));
-    if find_cli(CLI_SINCE).is_some() {
-        assert!(container.run(&["cli", "--version"]).contains("-cli "));
-    }
+    assert!(container.run(&["cli", "--version"]).contains("-cli "));
 }
-
-/// What CONFIG REWRITE leaves behind, which Sentinel sends at every failover.
-const SINCE: ((u32, u32), &str) = ((7, 0), "modules that CONFIG REWRITE writes down");
 
 /// Starts the container, has the server write its configuration, and starts it again; what the file has then.
 fn start_twice(container: &mut Container, words: &[&str]) -> String {
@@ -73,63 +62,58 @@ fn loads_in(file: &str) -> usize {
 
 #[test]
 fn a_container_comes_back_after_the_server_wrote_its_configuration() {
-    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
+    if lacks(SINCE.0, SINCE.1) {
         return;
     }
-    let module = module::path().display();
-    for own in [
-        String::new(),
-        format!("loadmodule {module}\n"),
-        format!("\tLoadModule \"{module}\" max-ttl 60000\r\n"),
+    let module = module::path().to_str().unwrap();
+    let in_one_word = format!("--loadmodule {module} max-ttl 60000");
+    let quoted = format!("--LoadModule\t\"{module}\"");
+    for (own, words) in [
+        ("", &[][..]),
+        ("loadmodule MODULE\n", &[]),
+        ("\tLoadModule \"MODULE\" max-ttl 60000\r\n", &[]),
         // By another path, and under another name.
-        "loadmodule ./locks.so\n".into(),
+        ("loadmodule ./locks.so\n", &[]),
         // What is included may change where a relative path leads, and a pattern may name no file.
-        "dir DIR/elsewhere\nloadmodule ../locks.so\ninclude none/*.conf\n".into(),
-        "dir DIR/elsewhere\ninclude m?mory.conf\n# loadmodule x/libleasehold.so\n".into(),
+        ("dir DIR/elsewhere\nloadmodule ../locks.so\ninclude none/*.conf\n", &[]),
+        ("dir DIR/elsewhere\ninclude m?mory.conf\n# loadmodule x/libleasehold.so\n", &[]),
+        ("", &["--LoadModule", module]),
+        ("", &[&in_one_word]),
+        ("", &[&quoted, "max-ttl", "60000"]),
     ] {
         let mut container = Container::new();
-        let folder = container.folder();
-        fs::create_dir_all(folder.join("data/elsewhere")).unwrap();
-        fs::write(folder.join("data/elsewhere/memory.conf"), "maxmemory 100mb\n").unwrap();
-        let copy = folder.join("data/locks.so");
-        std::os::unix::fs::symlink(module::path(), &copy).unwrap();
-        let data = folder.join("data");
-        let file = container.write("own.conf", &own.replace("DIR", data.to_str().unwrap()));
-        start_twice(&mut container, &[&file]);
+        let data = container.folder().join("data");
+        fs::create_dir_all(data.join("elsewhere")).unwrap();
+        fs::write(data.join("elsewhere/memory.conf"), "maxmemory 100mb\n").unwrap();
+        std::os::unix::fs::symlink(module, data.join("locks.so")).unwrap();
+        let own = own.replace("MODULE", module).replace("DIR", data.to_str().unwrap());
+        let file = container.write("own.conf", &own);
+        start_twice(&mut container, &[&[&*file], words].concat());
         // A path relative to where the container starts.
         container.kill();
-        container.serve(&["../own.conf"]);
+        container.serve(&[&["../own.conf"], words].concat());
     }
 }
 
 #[test]
-fn settings_survive_in_the_file_and_the_command_line_wins_over_it() {
-    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
+fn settings_survive_in_the_file_and_the_command_line_wins_but_for_arguments_of_the_module() {
+    if lacks(SINCE.0, SINCE.1) {
         return;
     }
     let mut container = Container::new();
     let file = container.write("own.conf", "");
-    let max_ttl = |container: &Container| {
-        let told = container.tell(&["CONFIG", "GET", "leasehold.max-ttl"]);
-        told.lines().last().unwrap().to_owned()
-    };
     container.serve(&[&file]);
     // MODULE LOADEX … CONFIG leaves the same line.
     container.tell(&["CONFIG", "SET", "leasehold.max-ttl", "50000"]);
     container.tell(&["CONFIG", "REWRITE"]);
-    container.kill();
-    container.serve(&[&file]);
-    assert_eq!(max_ttl(&container), "50000");
-    container.kill();
-    container.serve(&[&file, "--leasehold.max-ttl", "40000"]);
-    assert_eq!(max_ttl(&container), "40000");
-}
-
-#[test]
-fn the_arguments_in_the_file_win_over_those_of_the_command_line() {
-    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
-        return;
+    for (words, max_ttl) in
+        [(&[&*file][..], "50000"), (&[&file, "--leasehold.max-ttl", "40000"], "40000")]
+    {
+        container.kill();
+        container.serve(words);
+        assert_eq!(setting(&container, "leasehold.max-ttl"), max_ttl);
     }
+
     let path = module::path().to_str().unwrap();
     let mut container = Container::new();
     let file = container.write("own.conf", "");
@@ -137,20 +121,14 @@ fn the_arguments_in_the_file_win_over_those_of_the_command_line() {
     let written = start_twice(&mut container, &words);
     assert!(written.contains(&format!("loadmodule {path} max-ttl 60000\n")), "{written}");
     container.kill();
-    let words = words.map(|word| if word == "60000" { "70000" } else { word });
-    container.serve(&words);
-    let told = container.tell(&["CONFIG", "GET", "maxmemory"]);
-    assert_eq!(told, "maxmemory\n104857600", "what follows is kept");
-    let told = container.tell(&["CONFIG", "GET", "leasehold.max-ttl"]);
-    assert_eq!(told, "leasehold.max-ttl\n60000");
+    container.serve(&words.map(|word| if word == "60000" { "70000" } else { word }));
+    assert_eq!(setting(&container, "maxmemory"), "104857600", "what follows is kept");
+    assert_eq!(setting(&container, "leasehold.max-ttl"), "60000");
     assert!(container.log().contains("loads"), "{}", container.log());
 }
 
 #[test]
 fn a_file_that_cannot_be_written_is_no_obstacle() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
     for line in ["", "loadmodule MODULE\n"] {
         let mut container = Container::new();
         let line = line.replace("MODULE", module::path().to_str().unwrap());
@@ -167,7 +145,7 @@ fn a_file_that_cannot_be_written_is_no_obstacle() {
 
 #[test]
 fn configuration_on_standard_input_may_load_the_module_or_leave_it() {
-    if find_cli(CLI_SINCE).is_none() || lacks((7, 0), "a dash as the last word") {
+    if lacks((7, 0), "a dash as the last word") {
         return;
     }
     let loads = format!("loadmodule {}\nmaxmemory 104857600", module::path().display());
@@ -176,8 +154,7 @@ fn configuration_on_standard_input_may_load_the_module_or_leave_it() {
     for input in ["maxmemory 104857600", &loads] {
         for words in [&["-"][..], &["--maxclients", "100", "-"], &[&file, "--save", "", "-"]] {
             container.serve_from(words, input);
-            let told = container.tell(&["CONFIG", "GET", "maxmemory"]);
-            assert_eq!(told, "maxmemory\n104857600", "{words:?}");
+            assert_eq!(setting(&container, "maxmemory"), "104857600", "{words:?}");
             container.kill();
         }
     }
@@ -189,11 +166,12 @@ fn where_the_server_would_abort_sooner_or_later_the_entrypoint_says_what_to_mend
     let line = format!("loadmodule {}\n", module::path().display());
     let included = container.write("included.conf", &line);
     let deeper = container.write("deeper.conf", "include \"../included.conf\"\n");
-    for words in [&["../own.conf"][..], &["../own.conf", "--include", &included]] {
-        for name in [&included, &deeper] {
-            let own = if words.len() == 1 { format!("include {name}\n") } else { String::new() };
+    for name in [&included, &deeper] {
+        let by_file = (format!("include {name}\n"), vec!["../own.conf"]);
+        let by_line = (String::new(), vec!["../own.conf", "--include", &included]);
+        for (own, words) in [by_file, by_line] {
             container.write("own.conf", &own);
-            let told = container.refuse(words);
+            let told = container.refuse(&words);
             assert!(told.contains("move the loadmodule line into ../own.conf"), "{told}");
             assert!(told.contains("included.conf loads the module"), "{told}");
         }
@@ -206,38 +184,10 @@ fn where_the_server_would_abort_sooner_or_later_the_entrypoint_says_what_to_mend
     assert!(told.contains("the command line loads the module twice"), "{told}");
 }
 
-#[test]
-fn a_module_on_the_command_line_is_found_however_it_is_written() {
-    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
-        return;
-    }
-    let path = module::path().to_str().unwrap();
-    let in_one_word = format!("--loadmodule {path} max-ttl 60000");
-    let quoted = format!("--LoadModule\t\"{path}\"");
-    for words in [&["--LoadModule", path][..], &[&in_one_word], &[&quoted, "max-ttl", "60000"]] {
-        let mut container = Container::new();
-        let file = container.write("own.conf", "");
-        start_twice(&mut container, &[&[&*file], words].concat());
-    }
-}
-
-#[test]
-fn the_server_may_be_named_by_its_path() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
-    let mut container = Container::new();
-    let file = container.write("own.conf", "maxmemory 104857600\n");
-    let server = container.path_of(server_name());
-    container.serve(&[&server, &file]);
-    let told = container.tell(&["CONFIG", "GET", "maxmemory"]);
-    assert_eq!(told, "maxmemory\n104857600");
-}
-
 /// As the entrypoint of Valkey's image adds them.
 #[test]
 fn the_flags_in_the_environment_of_valkeys_image_may_load_the_module() {
-    if find_cli(CLI_SINCE).is_none() || server_name() != "valkey-server" {
+    if server_name() != "valkey-server" {
         return;
     }
     for own_entrypoint in [true, false] {
@@ -249,8 +199,7 @@ fn the_flags_in_the_environment_of_valkeys_image_may_load_the_module() {
         }
         let file = container.write("own.conf", "");
         start_twice(&mut container, &[&file]);
-        let told = container.tell(&["CONFIG", "GET", "leasehold.max-ttl"]);
-        assert_eq!(told, "leasehold.max-ttl\n5000");
+        assert_eq!(setting(&container, "leasehold.max-ttl"), "5000");
     }
 }
 
@@ -280,7 +229,7 @@ fn a_server_that_was_linked_with_musl_gets_the_file_for_musl() {
 /// As the image of Redis 8 has them, and its entrypoint.
 #[test]
 fn modules_that_the_image_brings_do_not_keep_the_server_from_coming_back_either() {
-    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
+    if lacks(SINCE.0, SINCE.1) {
         return;
     }
     let mut container = Container::new();

@@ -6,7 +6,6 @@
 //! waited, is about what the page says. All else is exact.
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
 
 const FENCE_DIGITS: usize = 16;
 const DEADLINE_DIGITS: usize = 13;
@@ -24,70 +23,48 @@ pub(super) struct Dictionary {
     live: HashMap<String, String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Piece<'t> {
-    Number(&'t str),
-    Uuid(&'t str),
-    Other(char),
-}
-
 impl Dictionary {
     /// A documented word of a command, as it has to be sent in this run.
     pub(super) fn translate(&self, documented: &str) -> String {
-        pieces(documented)
-            .map(|piece| match piece {
-                Piece::Number(name) | Piece::Uuid(name) => {
-                    self.live.get(name).map_or(name, String::as_str).to_owned()
-                }
-                Piece::Other(c) => c.to_string(),
-            })
-            .collect()
+        let live = |piece| self.live.get(piece).map_or(piece, String::as_str);
+        pieces(documented).into_iter().map(live).collect()
     }
 
     /// Compares a reply, and learns from it. `is_lease` says that a bare integer is what is left of a
     /// lease, as the reply of PTTL is.
     pub(super) fn accepts(&mut self, documented: &str, live: &str, is_lease: bool) -> bool {
-        let mut live_pieces = pieces(live);
-        let mut before = String::new();
-        for piece in pieces(documented) {
-            let same = match (piece, live_pieces.next()) {
-                (Piece::Number(said), Some(Piece::Number(seen))) => {
-                    let is_integer = before.ends_with("(integer) ");
-                    let field = last_string(&before);
-                    if is_name(said) && said.len() == seen.len()
-                        || is_integer && field == Some("client")
-                    {
-                        self.stands_for(said, seen)
-                    } else if is_integer
-                        && (is_lease || field.is_some_and(|field| DURATIONS.contains(&field)))
-                    {
-                        near(said).contains(&seen.parse().unwrap_or(u64::MAX))
-                    } else {
-                        said == seen
-                    }
+        let (said, seen) = (pieces(documented), pieces(live));
+        let mut field = "";
+        let mut accepts_one = |at: usize| {
+            let (said_one, seen_one) = (said[at], seen[at]);
+            let is_integer = at > 1 && said[at - 2..at] == ["integer", ") "];
+            let is_duration = is_lease || DURATIONS.contains(&field);
+            let same = match [said_one, seen_one].map(number) {
+                [Some(_), Some(_)] if said_one.len() == seen_one.len() && is_name(said_one) => {
+                    self.stands_for(said_one, seen_one)
                 }
-                (Piece::Uuid(said), Some(Piece::Uuid(seen))) => self.stands_for(said, seen),
-                (said, seen) => Some(said) == seen,
+                [Some(_), Some(_)] if is_integer && field == "client" => {
+                    self.stands_for(said_one, seen_one)
+                }
+                [Some(said), Some(seen)] if is_integer && is_duration => {
+                    said.abs_diff(seen) <= SLACK
+                }
+                _ if is_uuid(said_one) && is_uuid(seen_one) => self.stands_for(said_one, seen_one),
+                _ => said_one == seen_one,
             };
-            if !same {
-                return false;
+            if at > 0 && said[at - 1].ends_with('"') {
+                field = said_one;
             }
-            match piece {
-                Piece::Number(text) | Piece::Uuid(text) => before.push_str(text),
-                Piece::Other(c) => before.push(c),
-            }
-        }
-        live_pieces.next().is_none()
+            same
+        };
+        said.len() == seen.len() && (0..said.len()).all(&mut accepts_one)
     }
 
     /// Two documented numbers that were in the wrong order, if there are any.
     pub(super) fn disorder(&self) -> Option<String> {
         [FENCE_DIGITS, DEADLINE_DIGITS].into_iter().find_map(|digits| {
-            let mut pairs: Vec<_> = self
-                .live
-                .iter()
-                .filter(|(said, _)| is_name(said) && said.len() == digits)
-                .collect();
+            let is_one = |said: &str| said.len() == digits && is_name(said);
+            let mut pairs: Vec<_> = self.live.iter().filter(|(said, _)| is_one(said)).collect();
             pairs.sort();
             pairs.windows(2).find(|pair| pair[0].1 >= pair[1].1).map(|pair| {
                 let [(small, live_small), (large, live_large)] = [pair[0], pair[1]];
@@ -103,97 +80,55 @@ impl Dictionary {
     }
 }
 
+/// Words, and what is between them.
+fn pieces(text: &str) -> Vec<&str> {
+    let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let pieces = text.as_bytes().chunk_by(|&one, &next| is_of_word(one) == is_of_word(next));
+    pieces.map(|piece| str::from_utf8(piece).unwrap()).collect()
+}
+
+fn number(piece: &str) -> Option<u64> {
+    piece.parse().ok()
+}
+
 /// Whether a number is one of those that differ on every run.
-fn is_name(number: &str) -> bool {
-    [FENCE_DIGITS, DEADLINE_DIGITS].contains(&number.len())
-        && number.chars().all(|c| c.is_ascii_digit())
+fn is_name(piece: &str) -> bool {
+    [FENCE_DIGITS, DEADLINE_DIGITS].contains(&piece.len()) && number(piece).is_some()
 }
 
-/// Which is the name of the field, if what follows is the value of one.
-fn last_string(before: &str) -> Option<&str> {
-    before.rsplit('"').nth(1)
-}
-
-fn near(said: &str) -> RangeInclusive<u64> {
-    let said: u64 = said.parse().unwrap();
-    said.saturating_sub(SLACK)..=said + SLACK
-}
-
-fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let first = rest.chars().next()?;
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (piece, len) = match uuid(rest) {
-            Some(uuid) => (Piece::Uuid(uuid), uuid.len()),
-            None if digits > 0 => (Piece::Number(&rest[..digits]), digits),
-            None => (Piece::Other(first), first.len_utf8()),
-        };
-        rest = &rest[len..];
-        Some(piece)
-    })
-}
-
-fn uuid(text: &str) -> Option<&str> {
-    let candidate = text.get(..UUID_PARTS.iter().sum::<usize>() + UUID_PARTS.len() - 1)?;
-    let parts = candidate.split('-');
-    let is_uuid = parts.clone().map(str::len).eq(UUID_PARTS)
-        && parts.flat_map(str::chars).all(|c| c.is_ascii_hexdigit());
-    is_uuid.then_some(candidate)
+fn is_uuid(piece: &str) -> bool {
+    let parts = piece.split('-');
+    parts.clone().map(str::len).eq(UUID_PARTS)
+        && parts.flat_map(str::chars).all(|c| c.is_ascii_hexdigit())
 }
 
 #[test]
-fn a_documented_fence_stands_for_one_live_fence() {
+fn only_what_differs_on_every_run_may_differ() {
+    const FENCE: &str = "(integer) 1795233601234567";
+    const UUID: &str = "5d0c6f1e-8a36-4c38-9f0e-3b1a4f0f6a51";
     let mut dictionary = Dictionary::default();
-    assert!(dictionary.accepts("(integer) 1795233601234567", "(integer) 1800000000000001", false));
-    assert!(!dictionary.accepts("(integer) 1795233601234567", "(integer) 1800000000000002", false));
-    assert_eq!(dictionary.translate("1795233601234567"), "1800000000000001");
-    assert_eq!(dictionary.translate("1795233601234568"), "1795233601234568");
-    assert!(!dictionary.accepts("(integer) 1795233601234567", "(nil)", false));
-    assert!(!dictionary.accepts("(integer) 1", "(integer) 1800000000000001", false));
-}
-
-#[test]
-fn what_is_documented_as_larger_is_larger() {
-    let mut dictionary = Dictionary::default();
-    assert!(dictionary.accepts("1795233601234567", "1800000000000002", false));
-    assert!(dictionary.accepts("1795233601234568", "1800000000000003", false));
-    assert_eq!(dictionary.disorder(), None);
-    assert!(dictionary.accepts("1795233601234569", "1800000000000002", false));
-    assert!(dictionary.disorder().is_some());
-}
-
-#[test]
-fn only_what_is_left_of_a_lease_may_be_off() {
-    let mut dictionary = Dictionary::default();
-    let map = |left: u64| format!("5) \"ttl\"\n6) (integer) {left}");
-    assert!(dictionary.accepts(&map(29_998), &map(28_001), false));
-    assert!(!dictionary.accepts(&map(29_998), &map(27_000), false));
-    assert!(!dictionary.accepts(
-        "5) \"waiters\"\n6) (integer) 0",
-        "5) \"waiters\"\n6) (integer) 1",
-        false
-    ));
-    assert!(!dictionary.accepts("(integer) 30000", "(integer) 29999", false));
+    for (documented, live, is_accepted) in [
+        (FENCE, "(integer) 1800000000000001", true),
+        (FENCE, "(integer) 1800000000000002", false),
+        (FENCE, "(nil)", false),
+        ("(integer) 1", "(integer) 1800000000000001", false),
+        ("\"ttl\"\n6) (integer) 29998", "\"ttl\"\n6) (integer) 28001", true),
+        ("\"ttl\"\n6) (integer) 29998", "\"ttl\"\n6) (integer) 27000", false),
+        ("\"waiters\"\n6) (integer) 0", "\"waiters\"\n6) (integer) 1", false),
+        ("(integer) 30000", "(integer) 29999", false),
+        ("\"client\"\n(integer) 31", "\"client\"\n(integer) 7", true),
+        ("\"client\"\n(integer) 31", "\"client\"\n(integer) 8", false),
+        (UUID, "00000000-0000-4000-8000-000000000001", true),
+        (UUID, UUID, false),
+    ] {
+        let accepts = dictionary.accepts(documented, live, false);
+        assert_eq!(accepts, is_accepted, "{documented} and {live}");
+    }
     assert!(dictionary.accepts("(integer) 30000", "(integer) 29999", true));
     assert!(!dictionary.accepts("(integer) 30000", "(integer) -2", true));
-}
-
-#[test]
-fn a_documented_connection_stands_for_one_live_connection() {
-    let mut dictionary = Dictionary::default();
-    let row = |client: u64| format!("\"client\"\n(integer) {client}\n\"waited\"\n(integer) 9");
-    assert!(dictionary.accepts(&row(31), &row(7), false));
-    assert!(!dictionary.accepts(&row(31), &row(8), false));
-    assert_eq!(dictionary.translate("CLIENT KILL ID 31"), "CLIENT KILL ID 7");
-}
-
-#[test]
-fn a_documented_uuid_stands_for_one_live_uuid() {
-    let mut dictionary = Dictionary::default();
-    let said = "5d0c6f1e-8a36-4c38-9f0e-3b1a4f0f6a51";
-    let seen = "00000000-0000-4000-8000-000000000001";
-    assert!(dictionary.accepts(&format!("1) \"{said}\""), &format!("1) \"{seen}\""), false));
-    assert_eq!(dictionary.translate(said), seen);
-    assert!(!dictionary.accepts(said, said, false));
+    let told = dictionary.translate("x 1795233601234567 1795233601234568 31");
+    assert_eq!(told, "x 1800000000000001 1795233601234568 7");
+    assert_eq!(dictionary.disorder(), None);
+    assert!(dictionary.accepts("1795233601234569", "1800000000000000", false));
+    assert!(dictionary.disorder().is_some());
 }

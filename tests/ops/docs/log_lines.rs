@@ -1,10 +1,8 @@
 //! What docs/log-lines.md says that the module writes to the server's log, compared with the source.
 
-use super::page;
-use crate::ROOT;
+use crate::page::page;
+use crate::{files, text};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::PathBuf;
 
 const PAGE: &str = "docs/log-lines.md";
 const LEVELS: [&str; 2] = ["notice", "warning"];
@@ -40,18 +38,7 @@ fn every_reason_that_the_page_quotes_from_the_log_is_in_the_source() {
 
 /// The text of every source of the module.
 fn sources_of_the_module() -> Vec<String> {
-    let (mut folders, mut sources) = (vec![PathBuf::from(ROOT).join("src")], Vec::new());
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                sources.push(fs::read_to_string(path).unwrap());
-            }
-        }
-    }
-    sources
+    files("src", ".rs").iter().map(|name| text(name)).collect()
 }
 
 /// Level and wording of every line that is logged.

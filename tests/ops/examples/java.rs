@@ -1,21 +1,15 @@
-//! The recipes for Java: the class on which they rest is run, with a socket where they have a client library, and they
-//! themselves are compiled, also with the blocks that docs/clients.md has for clusters.
+//! The recipes for Java: the class on which they rest is run, with a socket where they have a client library. They
+//! themselves, and the blocks that docs/clients.md has for clusters, are compiled as far as that goes without these libraries.
 
-mod stand_ins;
-
-use super::page;
-use super::program::{available, find, run};
 use super::server;
-use crate::ROOT;
-use stand_ins::{Class, JEDIS, LETTUCE};
+use crate::page::shown;
+use crate::program::{Told, available, find, run};
+use crate::text;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use testkit::eventually;
-
-const PAGE: &str = "docs/clients.md";
-const FOLDER: &str = "clients/recipes/java";
 
 const PROGRAM: &str = r#"
 import java.net.Socket;
@@ -77,7 +71,8 @@ fn the_class_for_java_keeps_its_locks_and_is_told_when_they_are_lost() {
     };
     let folder = tempfile::tempdir().unwrap();
     let sources = [("Locks", recipe("Locks")), ("Program", PROGRAM.to_owned())];
-    compile(&javac, folder.path(), &sources);
+    let told = compile(&javac, folder.path(), &sources);
+    assert!(told.success, "{}{}", told.out, told.err);
 
     let server = server();
     let mut client = server.client();
@@ -101,87 +96,61 @@ fn the_class_for_java_keeps_its_locks_and_is_told_when_they_are_lost() {
 }
 
 fn recipe(class: &str) -> String {
-    let file = Path::new(ROOT).join(FOLDER).join(class).with_extension("java");
-    fs::read_to_string(file).unwrap()
+    text(&format!("clients/recipes/java/{class}.java"))
 }
 
-fn compile(javac: &Path, folder: &Path, sources: &[(&str, String)]) {
+fn compile(javac: &Path, folder: &Path, sources: &[(&str, String)]) -> Told {
     let mut command = Command::new(javac);
-    command.current_dir(folder).args(["-proc:none", "-sourcepath", ".", "-d", "."]);
+    // With the keys of what it says, and not only to the first phase in which something is wrong.
+    command.args(["-proc:none", "-d", ".", "-XDrawDiagnostics", "-XDshould-stop.ifError=FLOW"]);
     for (name, text) in sources {
         fs::write(folder.join(format!("{name}.java")), text).unwrap();
         command.arg(format!("{name}.java"));
     }
-    let told = run(&mut command);
-    assert!(told.success, "{}{}", told.out, told.err);
+    run(command.current_dir(folder))
 }
 
-/// So that the compiler finds them beside what it compiles.
-fn put(folder: &Path, classes: &[Class]) {
-    for (name, text) in classes {
-        let (package, class) = name.rsplit_once('.').unwrap();
-        let package_folder = folder.join(package.replace('.', "/"));
-        fs::create_dir_all(&package_folder).unwrap();
-        let text = format!("package {package}; public {text}");
-        fs::write(package_folder.join(format!("{class}.java")), text).unwrap();
-    }
-}
-
-/// What a line of a class begins: `final T name = …` or `T name(…) {`.
-fn member(line: &str) -> Option<&str> {
-    let line = line.strip_prefix("    ").filter(|line| !line.starts_with([' ', '}', '@', '/']))?;
-    let before = match (line.split_once(" = "), line.split_once('(')) {
-        (Some((before, _)), _) if line.starts_with("final ") => before,
-        (_, Some((before, _))) => before,
-        _ => return None,
-    };
-    before.rsplit(' ').next()
-}
-
-/// The recipe with what the block for a cluster has in the place of its own.
-fn in_a_cluster(recipe: &str, block: &str) -> String {
+/// The block for a cluster, as a class that has the recipe's other members from the recipe.
+fn in_a_cluster(recipe: &str, heading: &str) -> String {
+    let block = shown("docs/clients.md", heading, "java");
     let (imports, members): (Vec<_>, Vec<_>) =
         block.lines().partition(|line| line.starts_with("import "));
-    let replaced: Vec<_> = members.iter().filter_map(|line| member(line)).collect();
-    let mut text = format!("{}\n", imports.join("\n"));
-    let (mut members, mut is_left_out) = (Some(members), false);
-    for line in recipe.lines() {
-        let begins = member(line);
-        let is_replaced = begins.is_some_and(|name| replaced.contains(&name));
-        if is_replaced {
-            for line in members.take().into_iter().flatten() {
-                text.push_str(&format!("{line}\n"));
-            }
-        }
-        if !is_replaced && !is_left_out {
-            text.push_str(&format!("{line}\n"));
-        }
-        is_left_out = (is_left_out || is_replaced && line.ends_with('{')) && line != "    }";
-    }
-    assert!(members.is_none(), "nothing of {recipe} is replaced by {block}");
-    text
+    format!(
+        "{}\nclass Cluster extends {recipe} {{\n{}\n}}\n",
+        imports.join("\n"),
+        members.join("\n")
+    )
+}
+
+/// That a package or a class is not there, or what such a class would have had.
+fn is_of_a_missing_library(error: &str) -> bool {
+    let name = error.split_once("cant.resolve").and_then(|(_, rest)| rest.split(", ").nth(1));
+    name.is_some_and(|name| name.starts_with(char::is_uppercase))
+        || ["doesnt.exist: ", "does.not.override.superclass", "method, setMaxTotal"]
+            .iter()
+            .any(|of_library| error.contains(of_library))
 }
 
 #[test]
-fn the_recipes_for_java_compile_for_one_server_by_tickets_and_for_a_cluster() {
+fn nothing_is_wrong_with_the_recipes_for_java_but_that_libraries_are_missing() {
     let Some(javac) = available(find("javac")) else { return };
-    let below = |heading: &str| page::blocks(PAGE, heading, "java");
-    let (jedis, lettuce) = (recipe("JedisLocks"), recipe("LettuceLocks"));
-    let cluster = [
-        ("JedisLocks", in_a_cluster(&jedis, &below("Jedis, JedisCluster"))),
-        ("LettuceLocks", in_a_cluster(&lettuce, &below("Lettuce, RedisClusterClient"))),
-    ];
-    let one = [
-        ("JedisLocks", jedis),
-        ("LettuceLocks", lettuce),
-        ("LettuceTickets", recipe("LettuceTickets")),
-    ];
-    for recipes in [&one[..], &cluster[..]] {
+    for (name, block) in [
+        ("JedisLocks", Some("Jedis, JedisCluster")),
+        ("LettuceLocks", Some("Lettuce, RedisClusterClient")),
+        ("LettuceTickets", None),
+    ] {
         let folder = tempfile::tempdir().unwrap();
-        put(folder.path(), JEDIS);
-        put(folder.path(), LETTUCE);
-        let mut sources = vec![("Locks", recipe("Locks"))];
-        sources.extend(recipes.iter().cloned());
-        compile(&javac, folder.path(), &sources);
+        let mut sources = vec![("Locks", recipe("Locks")), (name, recipe(name))];
+        if name == "LettuceTickets" {
+            sources.push(("LettuceLocks", recipe("LettuceLocks")));
+        }
+        sources.extend(block.map(|heading| ("Cluster", in_a_cluster(name, heading))));
+        let told = compile(&javac, folder.path(), &sources);
+        let (missing, others): (Vec<_>, Vec<_>) = told
+            .err
+            .lines()
+            .filter(|line| line.contains(": compiler.err."))
+            .partition(|error| is_of_a_missing_library(error));
+        assert!(!missing.is_empty() && others.is_empty(), "{name}: {others:#?}");
     }
 }

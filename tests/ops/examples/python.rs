@@ -1,6 +1,6 @@
 //! A package for Python, in an environment of its own.
 
-use super::program::{Missing, available, find, folder, install, write};
+use crate::program::{Missing, available, find, folder, install, write};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,9 +2,9 @@
 //!
 //! They are programs of others, so a machine may lack them: then the test is skipped, and says so.
 
-use super::program::{Missing, Told, find, install, run};
 use super::python::MOTO;
-use super::{ADDRESS, address_of};
+use super::{ADDRESS, CLI_SINCE, address_of};
+use crate::program::{Missing, Told, find, install, run};
 use std::env;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, chown, symlink};
@@ -14,14 +14,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use testkit::{Server, find_cli, signal};
+use testkit::{Server, eventually, find_cli, signal};
 
 /// Whom Linux calls `nobody`: Postgres refuses to run as root.
 const NOBODY: u32 = 65_534;
 const ROOT: u32 = 0;
-
-/// Since when redis-cli fails on an error, if told to.
-const CLI_SINCE: (u32, u32) = (7, 0);
 
 /// Where distributions keep programs that are not for everybody's PATH.
 const HIDDEN: [&str; 3] = ["/usr/lib/postgresql", "/usr/sbin", "/usr/libexec"];
@@ -29,8 +26,7 @@ const HIDDEN: [&str; 3] = ["/usr/lib/postgresql", "/usr/sbin", "/usr/libexec"];
 /// What the guide calls the store of objects.
 const ADDRESS_OF_OBJECTS: &str = "http://127.0.0.1:9000";
 
-/// Longer than any of them takes to begin on a loaded machine, and to end when it is asked to.
-const LONGEST_START: Duration = Duration::from_secs(120);
+/// Longer than any of them takes to end when it is asked to.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
 pub(super) struct Store {
@@ -103,27 +99,12 @@ impl Store {
         self.process = Some(server.spawn().unwrap());
     }
 
-    /// Until this succeeds, or the store is gone.
-    fn wait_until(&mut self, ready: &str) {
-        self.look(ready, |store| {
-            let told = store.run("", ready);
-            if told.success { Ok(()) } else { Err(told.err) }
+    /// Until this succeeds.
+    fn wait_until(&self, ready: &str) {
+        eventually(ready, || {
+            let told = self.run("", ready);
+            if told.success { Ok(()) } else { Err(told.err + &self.log()) }
         });
-    }
-
-    /// As `eventually` does, but as long as programs of others may need to begin.
-    fn look<T>(&mut self, what: &str, probe: impl Fn(&Self) -> Result<T, String>) -> T {
-        let begun = Instant::now();
-        loop {
-            let seen = match probe(self) {
-                Ok(seen) => return seen,
-                Err(seen) => seen,
-            };
-            let ended = self.process.as_mut().and_then(|process| process.try_wait().unwrap());
-            let is_over = ended.is_some() || begun.elapsed() > LONGEST_START;
-            assert!(!is_over, "{what}: {seen}{} {ended:?}", self.log());
-            sleep(Duration::from_millis(5));
-        }
     }
 }
 
@@ -188,7 +169,7 @@ pub(super) fn objects() -> Option<Store> {
     let mut store = Store::of_files();
     let mut server = Command::new(moto);
     store.start(server.args(["-H", "127.0.0.1", "-p", "0"]).env("PYTHONUNBUFFERED", "1"));
-    let address = store.look("it says where it is", |store| {
+    let address = eventually("it says where it is", || {
         let log = store.log();
         let port = log.split("http://127.0.0.1:").nth(1);
         let port = port.and_then(|rest| rest.lines().next()?.parse::<u16>().ok());

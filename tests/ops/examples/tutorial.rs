@@ -1,11 +1,11 @@
 //! The service of docs/tutorial.md, run twice as printed: while one is paused for longer than its lease the other goes on, and both
 //! print what the page says.
 
-use super::paused::until_it_is_paused;
 use super::python::REDIS_PY;
 use super::stories::{comparable, fences};
-use super::{ADDRESS, address_of, page, server};
+use super::{ADDRESS, address_of, server};
 use crate::ROOT;
+use crate::page;
 use redis::Value;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -40,15 +40,17 @@ impl Service {
         fs::read_to_string(&self.told).unwrap()
     }
 
-    fn tells(&self, words: &str) {
+    /// So often, by now.
+    fn tells(&self, words: &str, times: usize) {
         eventually(words, || {
             let told = self.told();
-            if told.ends_with('\n') && told.contains(words) { Ok(()) } else { Err(told) }
+            let is_told = told.ends_with('\n') && told.matches(words).count() == times;
+            if is_told { Ok(()) } else { Err(told) }
         });
     }
 
-    fn id(&self) -> u32 {
-        self.process.id()
+    fn is_sent(&self, name: &str) {
+        signal(self.process.id(), name).unwrap();
     }
 }
 
@@ -59,36 +61,42 @@ impl Drop for Service {
     }
 }
 
+/// One thread takes the signal and stops the others, which may take a while on a busy machine.
+fn until_it_is_paused(process: u32) {
+    eventually("it is paused", || {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+        let is_paused = stat.as_ref().map_or(true, |stat| stat.contains(") T "));
+        if is_paused { Ok(()) } else { Err(stat) }
+    });
+}
+
 #[test]
 fn the_service_of_the_tutorial_survives_a_paused_holder() {
     let Some(programs) = REDIS_PY.programs() else { return };
     let python = programs.join("python");
     let server = server();
     let folder = tempfile::tempdir().unwrap();
-    let text = page::blocks(PAGE, "Write the service", "python3");
+    let text = page::shown(PAGE, "Write the service", "python3");
     assert_eq!(text.matches(ADDRESS).count(), 1, "{text}");
     fs::write(folder.path().join("service.py"), text.replace(ADDRESS, &address_of(&server)))
         .unwrap();
 
     let anna = Service::start(&python, folder.path(), "anna");
-    anna.tells("anna holds the lock");
+    anna.tells("anna holds the lock", 1);
     let ben = Service::start(&python, folder.path(), "ben");
     eventually("ben waits", || match server.cmd("LOCK.WAITERS page") {
         Value::Array(queue) if queue.len() == 1 => Ok(()),
         other => Err(other),
     });
     // Ctrl-Z does the same to a program at a terminal.
-    signal(anna.id(), "STOP").unwrap();
-    until_it_is_paused(anna.id());
-    ben.tells("ben holds the lock");
-    signal(anna.id(), "CONT").unwrap();
-    anna.tells("was refused");
-    eventually("anna waits again", || {
-        let asked = anna.told().matches("asks for the lock").count();
-        if asked == 2 { Ok(()) } else { Err(anna.told()) }
-    });
+    anna.is_sent("STOP");
+    until_it_is_paused(anna.process.id());
+    ben.tells("ben holds the lock", 1);
+    anna.is_sent("CONT");
+    anna.tells("was refused", 1);
+    anna.tells("asks for the lock", 2);
 
-    let shown = page::blocks(PAGE, "Pause the holder", "text");
+    let shown = page::shown(PAGE, "Pause the holder", "text");
     let of = |name: &str| -> String {
         let begins = format!("{name} ");
         let lines = shown.lines().filter(|line| line.starts_with(&begins));
@@ -103,9 +111,6 @@ fn the_service_of_the_tutorial_survives_a_paused_holder() {
     assert!(of_anna.lines().all(|line| shown.lines().any(|shown| shown == line)), "{of_anna}");
 
     // Ctrl-C gives the lock back at once.
-    signal(ben.id(), "INT").unwrap();
-    eventually("anna has it again", || {
-        let held = anna.told().matches("holds the lock").count();
-        if held == 2 { Ok(()) } else { Err(anna.told()) }
-    });
+    ben.is_sent("INT");
+    anna.tells("holds the lock", 2);
 }

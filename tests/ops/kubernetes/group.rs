@@ -1,12 +1,12 @@
 //! The pods of the manifests, whose containers run here as programs, each at an address of its own.
 
-use super::text;
 use crate::docker::container::Container;
+use crate::{words, yaml};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use testkit::{Seed, eventually, free_port_of_a_node, is_older_than};
-use yaml_rust2::{Yaml, YamlLoader};
+use yaml_rust2::Yaml;
 
 /// The password of the pods' secret. Where it is written into a configuration file, it has to be quoted.
 pub(super) const PASSWORD: &str = r#"a "b" \c"#;
@@ -55,6 +55,11 @@ impl Group {
         Self { manifests, network, ports, pods: BTreeMap::new() }
     }
 
+    /// The container of a pod that was started before.
+    pub(super) fn container(&mut self, pod: &str) -> &mut Container {
+        self.pods.get_mut(pod).unwrap()
+    }
+
     /// Starts the pod, with what it kept if it ran before.
     pub(super) fn start(&mut self, pod: &str) {
         if !self.pods.contains_key(pod) {
@@ -63,7 +68,7 @@ impl Group {
         }
         let command = self.command(pod, &["command"]);
         let words: Vec<_> = command.iter().map(String::as_str).collect();
-        self.pods.get_mut(pod).unwrap().start_program(words[0], &words[1..], "");
+        self.container(pod).start_program(words[0], &words[1..], "");
     }
 
     /// Its container, with the ConfigMap in a folder.
@@ -186,22 +191,18 @@ impl Group {
         if success { Ok(()) } else { Err(told) }
     }
 
-    /// Runs a file of the ConfigMap.
-    pub(super) fn run(&self, pod: &str, file: &str) -> (bool, String) {
-        let path = self.pods[pod].folder().join("etc").join(file);
-        self.pods[pod].call(path.to_str().unwrap(), &[])
+    #[track_caller]
+    pub(super) fn assert_probes_pass(&self, pod: &str) {
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            assert_eq!(self.probe(pod, probe), Ok(()), "{pod}: {probe}");
+        }
     }
 
     pub(super) fn wait_until_ready(&mut self, pod: &str) {
         eventually(&format!("{pod} is ready"), || {
-            self.look(pod);
+            self.container(pod).look();
             self.probe(pod, "readinessProbe")
         });
-    }
-
-    /// That its container has not ended.
-    pub(super) fn look(&mut self, pod: &str) {
-        self.pods.get_mut(pod).unwrap().look();
     }
 
     /// What a node runs before it ends a pod; what that says.
@@ -214,12 +215,12 @@ impl Group {
     /// As a node ends a pod.
     pub(super) fn stop(&mut self, pod: &str) -> String {
         let told = self.hand_over(pod);
-        self.pods.get_mut(pod).unwrap().stop();
+        self.container(pod).stop();
         told
     }
 
     pub(super) fn kill(&mut self, pod: &str) {
-        self.pods.get_mut(pod).unwrap().kill();
+        self.container(pod).kill();
     }
 
     /// The volume of the pod, which does not run, is empty.
@@ -227,24 +228,6 @@ impl Group {
         let data = self.pods[pod].folder().join("data");
         fs::remove_dir_all(&data).unwrap();
         fs::create_dir(data).unwrap();
-    }
-
-    pub(super) fn log(&self, pod: &str) -> String {
-        self.pods[pod].log()
-    }
-
-    /// What a file of the pod's volume has.
-    pub(super) fn kept(&self, pod: &str, file: &str) -> String {
-        self.pods[pod].read(&format!("data/{file}"))
-    }
-
-    pub(super) fn file(&self, pod: &str, name: &str) -> PathBuf {
-        self.pods[pod].folder().join("data").join(name)
-    }
-
-    /// The secret has this password by now; the pod does not run.
-    pub(super) fn give_secret(&mut self, pod: &str, password: &str) {
-        self.pods.get_mut(pod).unwrap().set("REDISCLI_AUTH", password);
     }
 
     /// Tells the server or the sentinel of the pod something.
@@ -295,15 +278,12 @@ impl Group {
 
 /// The first container of the only StatefulSet in this file.
 fn container(name: &str) -> Yaml {
-    let documents =
-        YamlLoader::load_from_str(&text(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let set = documents.into_iter().find(|one| one["kind"].as_str() == Some("StatefulSet"));
+    let set = yaml(name).into_iter().find(|one| one["kind"].as_str() == Some("StatefulSet"));
     set.unwrap()["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
 /// What the ConfigMap is made of.
 fn files_of(folder: &str) -> Vec<String> {
-    let file = YamlLoader::load_from_str(&text(&format!("{folder}/kustomization.yaml"))).unwrap();
-    let files = file[0]["configMapGenerator"][0]["files"].as_vec().unwrap();
-    files.iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    let file = &yaml(&format!("{folder}/kustomization.yaml"))[0];
+    words(&file["configMapGenerator"][0]["files"]).into_iter().map(str::to_owned).collect()
 }

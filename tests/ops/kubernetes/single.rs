@@ -1,31 +1,27 @@
 //! The only server, and a stock image that is brought the module.
 
 use super::group::{Group, PASSWORD};
-use super::{ROOT, text};
-use crate::docker::CLI_SINCE;
 use crate::docker::container::Container;
+use crate::{ROOT, files, text};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use testkit::{find_cli, module};
+use testkit::module;
 
 /// The only server, ready.
-fn started() -> Option<Group> {
-    find_cli(CLI_SINCE)?;
+fn started() -> Group {
     let mut group = Group::single();
     group.start("leasehold-0");
     group.wait_until_ready("leasehold-0");
-    Some(group)
+    group
 }
 
 #[test]
-fn the_only_server_comes_back_with_its_locks_and_its_password() {
-    let Some(mut group) = started() else { return };
-    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
-        assert_eq!(group.probe("leasehold-0", probe), Ok(()), "{probe}");
-    }
+fn the_only_server_comes_back_with_its_locks_and_its_password_and_only_when_it_is_not_alive() {
+    let mut group = started();
+    group.assert_probes_pass("leasehold-0");
     let fence = group.tell("leasehold-0", "LOCK.ACQUIRE printer alice 600000");
     assert!(fence.parse::<u64>().is_ok(), "{fence}");
     for _ in 0..2 {
@@ -34,14 +30,10 @@ fn the_only_server_comes_back_with_its_locks_and_its_password() {
         group.wait_until_ready("leasehold-0");
         assert_eq!(group.tell("leasehold-0", "LOCK.CHECK printer alice"), fence);
     }
-    let secret = fs::metadata(group.file("leasehold-0", "server.conf")).unwrap();
+    let secret =
+        fs::metadata(group.container("leasehold-0").folder().join("data/server.conf")).unwrap();
     assert_eq!(secret.permissions().mode() & 0o077, 0, "others may read {PASSWORD}");
-}
-
-/// What a restart cannot mend ends in no restart.
-#[test]
-fn a_server_that_grants_nothing_is_not_ready_but_not_restarted_either() {
-    let Some(group) = started() else { return };
+    // What a restart cannot mend ends in no restart.
     assert_eq!(group.tell("leasehold-0", "CONFIG SET maxmemory 1"), "OK");
     let told = group.probe("leasehold-0", "readinessProbe").unwrap_err();
     assert!(told.contains("OOM"), "{told}");
@@ -82,35 +74,22 @@ fn nothing_starts_with_a_password_that_no_client_could_give() {
 }
 
 /// What the init containers of the manifests and of the values for charts run.
-fn all_commands_that_bring() -> Vec<String> {
-    let mut found = Vec::new();
-    for folder in ["stock", "values"] {
-        for file in fs::read_dir(Path::new(ROOT).join("kubernetes").join(folder)).unwrap() {
-            let text = fs::read_to_string(file.unwrap().path()).unwrap();
-            for line in text.lines() {
-                if let Some((_, script)) = line.split_once(r#"command: ["sh", "-c", ""#) {
-                    found.push(script.trim_end_matches("\"]").to_owned());
-                }
-            }
-        }
-    }
-    found
+fn commands_that_bring() -> BTreeSet<String> {
+    let files = ["stock", "values"].map(|folder| files(&format!("kubernetes/{folder}"), ".yaml"));
+    let texts: String = files.iter().flatten().map(|file| text(file)).collect();
+    let commands = texts.lines().filter_map(|line| line.split_once(r#"command: ["sh", "-c", ""#));
+    commands.map(|(_, script)| script.trim_end_matches("\"]").to_owned()).collect()
 }
 
 #[test]
 fn a_stock_image_serves_with_what_the_init_container_brings() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
     let image = Container::new();
     let mut stock = Container::of_the_server_alone();
     let folder = stock.folder().join("leasehold");
     fs::create_dir(&folder).unwrap();
     let folder = folder.to_str().unwrap().to_owned();
-    let brings = all_commands_that_bring();
-    assert!(brings.len() > 4, "{brings:?}");
-    let same = brings.iter().all(|command| *command == brings[0]);
-    assert!(same, "{brings:?}");
+    let brings = Vec::from_iter(commands_that_bring());
+    assert_eq!(brings.len(), 1, "they are not the same: {brings:?}");
     let files = image.folder().join("lib");
     fs::create_dir_all(files.join("musl")).unwrap();
     fs::copy(module::path(), files.join("libleasehold.so")).unwrap();

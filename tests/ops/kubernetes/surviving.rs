@@ -1,26 +1,25 @@
 //! The group with sentinels: its pods start, die, are stopped, lose their volumes and come back, and locks survive.
 
 use super::group::{Group, PASSWORD};
-use crate::docker::CLI_SINCE;
 use redis::Value;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use testkit::{Client, eventually, find_cli};
+use testkit::{Client, eventually};
 
 pub(super) const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
 pub(super) const SENTINELS: [&str; 3] =
     ["leasehold-sentinel-0", "leasehold-sentinel-1", "leasehold-sentinel-2"];
 
-/// All pods, started at once, and ready.
-pub(super) fn started() -> Option<Group> {
-    find_cli(CLI_SINCE)?;
+/// All pods at once, until they are ready.
+fn start_all(group: &mut Group) {
+    SERVERS.into_iter().chain(SENTINELS).for_each(|pod| group.start(pod));
+    SERVERS.into_iter().chain(SENTINELS).for_each(|pod| group.wait_until_ready(pod));
+}
+
+/// All pods, started, and knowing each other.
+pub(super) fn started() -> Group {
     let mut group = Group::with_sentinels();
-    for pod in SERVERS.into_iter().chain(SENTINELS) {
-        group.start(pod);
-    }
-    for pod in SERVERS.into_iter().chain(SENTINELS) {
-        group.wait_until_ready(pod);
-    }
+    start_all(&mut group);
     // A sentinel that has not heard of replicas and of the others cannot choose.
     for pod in SENTINELS {
         eventually("the sentinel knows all", || {
@@ -29,7 +28,7 @@ pub(super) fn started() -> Option<Group> {
             if wanted.iter().all(|part| told.contains(part)) { Ok(()) } else { Err(told) }
         });
     }
-    Some(group)
+    group
 }
 
 /// Alice's lock, which both replicas have heard of; its fence.
@@ -64,64 +63,32 @@ fn assert_came_back_as_a_replica(group: &mut Group, pod: &str, primary: &str, lo
     let primary = group.address(primary);
     let role = group.tell(pod, "ROLE");
     assert!(role.starts_with(&format!("slave\n{primary}\n")), "{role}");
-    let log = group.log(pod).split_off(log);
+    let log = group.container(pod).log().split_off(log);
     assert!(log.contains(&format!("the primary is {primary}")), "{log}");
-    assert!(group.kept(pod, "server.conf").contains("\nreplicaof "), "{log}");
+    assert!(group.container(pod).read("data/server.conf").contains("\nreplicaof "), "{log}");
 }
 
 #[test]
-fn the_first_server_becomes_the_primary_and_every_probe_passes() {
-    let Some(group) = started() else { return };
+fn the_first_server_is_the_primary_and_killed_comes_back_as_a_replica_and_its_lock_survives() {
+    let mut group = started();
     assert_eq!(group.primary().as_deref(), Ok("leasehold-0"));
     for pod in SERVERS.into_iter().chain(SENTINELS) {
-        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
-            assert_eq!(group.probe(pod, probe), Ok(()), "{pod}");
-        }
+        group.assert_probes_pass(pod);
     }
-    // The password counts.
     let told = group.tell_by("leasehold-1", "wrong", "PING");
     assert!(told.contains("WRONGPASS"), "{told}");
-    grant(&group, "leasehold-0");
-}
-
-#[test]
-fn a_primary_that_is_killed_comes_back_as_a_replica_and_its_lock_survives() {
-    let Some(mut group) = started() else { return };
     let fence = grant(&group, "leasehold-0");
     group.kill("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
     assert_held(&group, &next, &fence);
     for _ in 0..2 {
-        let log = group.log("leasehold-0").len();
+        let log = group.container("leasehold-0").log().len();
         group.start("leasehold-0");
         assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
         group.kill("leasehold-0");
     }
     assert_eq!(group.primary(), Ok(next.clone()));
     assert_held(&group, &next, &fence);
-}
-
-#[test]
-fn a_primary_that_is_stopped_hands_over_first() {
-    let Some(mut group) = started() else { return };
-    let fence = grant(&group, "leasehold-0");
-    let log = group.log("leasehold-0").len();
-    let begun = Instant::now();
-    let told = group.stop("leasehold-0");
-    let next = group.primary().unwrap();
-    assert_ne!(next, "leasehold-0");
-    assert!(told.ends_with(&format!("the primary is {}", group.address(&next))), "{told}");
-    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
-    // Not because the primary was silent.
-    let logs = SENTINELS.map(|pod| group.log(pod));
-    let asked = logs.iter().filter(|log| log.contains("user requested FAILOVER of 'locks'"));
-    assert_eq!(asked.count(), 1, "{logs:?}");
-    assert_held(&group, &next, &fence);
-    group.start("leasehold-0");
-    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
-    // A replica has nothing to hand over.
-    assert_eq!(group.stop("leasehold-0"), "");
-    assert_eq!(group.primary(), Ok(next));
 }
 
 /// One lock after the other, until the server does not answer any more; the fence of each.
@@ -141,42 +108,48 @@ fn keep_locking(endpoint: &str) -> JoinHandle<Vec<u64>> {
 }
 
 #[test]
-fn no_grant_is_lost_while_a_primary_hands_over() {
-    let Some(mut group) = started() else { return };
+fn a_primary_that_is_stopped_hands_over_first_and_no_grant_is_lost() {
+    let mut group = started();
+    let printer = grant(&group, "leasehold-0");
+    let log = group.container("leasehold-0").log().len();
     let locking = keep_locking(&group.endpoint("leasehold-0"));
     eventually("locks are granted", || {
         let held = group.tell("leasehold-0", "DBSIZE");
         if held.parse::<u64>().is_ok_and(|count| count > 100) { Ok(()) } else { Err(held) }
     });
+    let begun = Instant::now();
     let told = group.stop("leasehold-0");
-    // Else nobody has taken over yet, and nothing is shown.
-    assert!(told.contains("the primary is"), "{told}");
-    let granted = locking.join().unwrap();
-    let next = group.wait_for_another_primary_than("leasehold-0");
+    let next = group.primary().unwrap();
+    assert_ne!(next, "leasehold-0");
+    assert!(told.ends_with(&format!("the primary is {}", group.address(&next))), "{told}");
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    // Not because the primary was silent.
+    let logs = SENTINELS.map(|pod| group.container(pod).log());
+    let asked = logs.iter().filter(|log| log.contains("user requested FAILOVER of 'locks'"));
+    assert_eq!(asked.count(), 1, "{logs:?}");
+
+    let granted: Vec<_> = locking.join().unwrap().into_iter().enumerate().collect();
     // All in one go would be longer than a command line may be.
-    let mut lost = Vec::new();
-    let numbered: Vec<_> = granted.iter().enumerate().collect();
-    for some in numbered.chunks(500) {
+    for some in granted.chunks(500) {
         let keys: Vec<_> = some.iter().map(|(number, _)| format!("lock:{number}")).collect();
         let told = group.tell(&next, &format!("EXISTS {}", keys.join(" ")));
-        if told != some.len().to_string() {
-            lost.push(format!("{} of {}, from {}", told, some.len(), keys[0]));
-        }
+        assert_eq!(told, some.len().to_string(), "from {} of {}", keys[0], granted.len());
     }
-    let (last, fence) = numbered.last().unwrap();
-    testkit::announce(&format!("{} grants until the hand-over", granted.len()));
+    let (last, fence) = granted.last().unwrap();
     let told = group.tell(&next, &format!("LOCK.CHECK lock:{last} worker"));
     assert_eq!(told, fence.to_string());
-    let lost_none: [String; 0] = [];
-    assert_eq!(lost, lost_none, "of {}", granted.len());
+    assert_held(&group, &next, &printer);
+    group.start("leasehold-0");
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
+    // A replica has nothing to hand over.
+    assert_eq!(group.stop("leasehold-0"), "");
+    assert_eq!(group.primary(), Ok(next));
 }
 
 #[test]
 fn a_primary_that_cannot_hand_over_serves_on_until_it_is_stopped() {
-    let Some(mut group) = started() else { return };
-    for pod in SENTINELS {
-        group.kill(pod);
-    }
+    let mut group = started();
+    SENTINELS.into_iter().for_each(|pod| group.kill(pod));
     let fence = grant(&group, "leasehold-0");
     let told = group.hand_over("leasehold-0");
     assert!(told.ends_with("no replica could take over"), "{told}");
@@ -188,42 +161,38 @@ fn a_primary_that_cannot_hand_over_serves_on_until_it_is_stopped() {
         other => Err(other),
     });
     assert_eq!(group.probe("leasehold-1", "livenessProbe"), Ok(()));
-    for pod in SENTINELS {
-        group.start(pod);
-    }
+    SENTINELS.into_iter().for_each(|pod| group.start(pod));
     let next = group.wait_for_another_primary_than("leasehold-0");
     assert_held(&group, &next, &fence);
 }
 
 #[test]
 fn a_primary_that_has_lost_its_data_waits_until_a_replica_is_promoted() {
-    let Some(mut group) = started() else { return };
+    let mut group = started();
     let fence = grant(&group, "leasehold-0");
-    let log = group.log("leasehold-0").len();
+    let log = group.container("leasehold-0").log().len();
     group.kill("leasehold-0");
     group.lose("leasehold-0");
     group.start("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
     assert_held(&group, &next, &fence);
     assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
-    let log = group.log("leasehold-0").split_off(log);
+    let log = group.container("leasehold-0").log().split_off(log);
     assert!(log.contains("has lost its data"), "{log}");
     assert_held(&group, &next, &fence);
 }
 
 #[test]
 fn a_server_starts_only_when_sentinels_say_as_what() {
-    let Some(mut group) = started() else { return };
+    let mut group = started();
     let fence = grant(&group, "leasehold-0");
     group.kill("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
-    for pod in SENTINELS {
-        group.kill(pod);
-    }
-    let log = group.log("leasehold-0").len();
+    SENTINELS.into_iter().for_each(|pod| group.kill(pod));
+    let log = group.container("leasehold-0").log().len();
     group.start("leasehold-0");
     eventually("it waits", || {
-        let log = group.log("leasehold-0").split_off(log);
+        let log = group.container("leasehold-0").log().split_off(log);
         if log.contains("waiting until 2 sentinels name the same primary") {
             Ok(())
         } else {
@@ -233,8 +202,8 @@ fn a_server_starts_only_when_sentinels_say_as_what() {
     // One alone may be mistaken.
     group.start("leasehold-sentinel-0");
     group.wait_until_ready("leasehold-sentinel-0");
-    assert_eq!(group.run("leasehold-0", "primary"), (false, String::new()));
-    group.look("leasehold-0");
+    assert_eq!(group.container("leasehold-0").call("../etc/primary", &[]), (false, String::new()));
+    group.container("leasehold-0").look();
     assert!(group.probe("leasehold-0", "startupProbe").is_err());
     // There is nothing to hand over, and nobody to wait for.
     let begun = Instant::now();
@@ -247,7 +216,7 @@ fn a_server_starts_only_when_sentinels_say_as_what() {
 
 #[test]
 fn sentinels_that_have_lost_their_files_learn_who_the_primary_is() {
-    let Some(mut group) = started() else { return };
+    let mut group = started();
     group.kill("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
     group.start("leasehold-0");
@@ -263,12 +232,10 @@ fn sentinels_that_have_lost_their_files_learn_who_the_primary_is() {
         group.kill(pod);
         group.lose(pod);
     }
-    for pod in SENTINELS {
-        group.start(pod);
-    }
+    SENTINELS.into_iter().for_each(|pod| group.start(pod));
     for pod in SENTINELS {
         group.wait_until_ready(pod);
-        let named = group.kept(pod, "sentinel.conf");
+        let named = group.container(pod).read("data/sentinel.conf");
         let line = format!("sentinel monitor locks {} ", group.address(&next));
         assert!(named.contains(&line), "{named}");
     }
@@ -278,7 +245,7 @@ fn sentinels_that_have_lost_their_files_learn_who_the_primary_is() {
 /// It was promoted, and its file says so. So it waits for nobody.
 #[test]
 fn a_group_that_was_killed_as_a_whole_comes_back_with_its_lock() {
-    let Some(mut group) = started() else { return };
+    let mut group = started();
     group.stop("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
     group.start("leasehold-0");
@@ -288,29 +255,22 @@ fn a_group_that_was_killed_as_a_whole_comes_back_with_its_lock() {
         heard if heard == "2" => Ok(()),
         heard => Err(heard),
     });
-    let log = group.log(&next).len();
-    for pod in SERVERS.into_iter().chain(SENTINELS) {
-        group.kill(pod);
-    }
-    for pod in SERVERS.into_iter().chain(SENTINELS) {
-        group.start(pod);
-    }
-    for pod in SERVERS.into_iter().chain(SENTINELS) {
-        group.wait_until_ready(pod);
-    }
+    let log = group.container(&next).log().len();
+    SERVERS.into_iter().chain(SENTINELS).for_each(|pod| group.kill(pod));
+    start_all(&mut group);
     let primary = eventually("the sentinels agree", || group.primary());
     assert_held(&group, &primary, &fence);
-    let log = group.log(&next).split_off(log);
+    let log = group.container(&next).log().split_off(log);
     assert!(!log.contains("waiting for a person"), "{log}");
 }
 
 /// They name the first server then, and it would have the others delete what it has not.
 #[test]
 fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that() {
-    let Some(mut group) = started() else { return };
+    let mut group = started();
     group.stop("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
-    let log = group.log("leasehold-0").len();
+    let log = group.container("leasehold-0").log().len();
     group.start("leasehold-0");
     assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
     group.kill("leasehold-0");
@@ -318,18 +278,16 @@ fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that
     for pod in SERVERS.into_iter().chain(SENTINELS).filter(|pod| *pod != "leasehold-0") {
         group.kill(pod);
     }
-    let log = group.log("leasehold-0").len();
+    let log = group.container("leasehold-0").log().len();
     for pod in SENTINELS {
         group.lose(pod);
         group.start(pod);
     }
-    for pod in SERVERS {
-        group.start(pod);
-    }
+    SERVERS.into_iter().for_each(|pod| group.start(pod));
     let waits = format!("it followed {} ", group.address(&next));
     eventually("it waits", || {
-        group.look("leasehold-0");
-        let log = group.log("leasehold-0").split_off(log);
+        group.container("leasehold-0").look();
+        let log = group.container("leasehold-0").log().split_off(log);
         if log.contains(&waits) { Ok(()) } else { Err(log) }
     });
     // The words of docs/kubernetes.md, by a person who has read them.
@@ -345,12 +303,8 @@ fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that
     for pod in SENTINELS {
         assert_eq!(group.tell(pod, "SENTINEL REMOVE locks"), "OK");
     }
-    for pod in SENTINELS {
-        group.kill(pod);
-    }
-    for pod in SENTINELS {
-        group.start(pod);
-    }
+    SENTINELS.into_iter().for_each(|pod| group.kill(pod));
+    SENTINELS.into_iter().for_each(|pod| group.start(pod));
     assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
     assert_eq!(group.primary(), Ok(next.clone()));
     assert_held(&group, &next, &fence);

@@ -1,14 +1,16 @@
 //! The maintainer scripts of Debian's package, run by dpkg in a root folder of its own.
 
-use super::ROOT;
+use crate::ROOT;
+use crate::program::{available, find};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
-use testkit::{Server, announce, module};
+use testkit::{Server, module};
 
 const MODULE: &str = "usr/lib/redis/modules/libleasehold.so";
+const LOAD: &str = "loadmodule /usr/lib/redis/modules/libleasehold.so\n";
 
 /// A system in which nothing is installed yet.
 struct System {
@@ -21,10 +23,7 @@ type Told = (bool, String);
 impl System {
     /// `None`, and it says so, where there is no dpkg.
     fn new() -> Option<Self> {
-        if Command::new("dpkg-deb").arg("--version").output().is_err() {
-            announce("skipped: there is no dpkg");
-            return None;
-        }
+        available(find("dpkg-deb"))?;
         let root = tempfile::Builder::new().prefix("leasehold-dpkg-").tempdir().unwrap();
         let system = Self { root };
         for folder in ["info", "updates", "triggers"] {
@@ -112,12 +111,24 @@ impl System {
         self.dpkg(&[how, "leasehold"], variables)
     }
 
-    fn has_module(&self) -> bool {
-        self.path(MODULE).exists()
+    /// Removes it; what is said.
+    #[track_caller]
+    fn is_removed(&self, how: &str, variables: &[(&str, &str)]) -> String {
+        let (worked, told) = self.remove(how, variables);
+        assert!(worked && !self.has_module(), "{told}");
+        told
     }
 
-    fn has_debconf() -> bool {
-        Path::new("/usr/share/debconf/confmodule").exists()
+    /// Tries to remove it; what is said of why it stays.
+    #[track_caller]
+    fn stays(&self, how: &str, variables: &[(&str, &str)]) -> String {
+        let (worked, told) = self.remove(how, variables);
+        assert!(!worked && self.has_module(), "{told}");
+        told
+    }
+
+    fn has_module(&self) -> bool {
+        self.path(MODULE).exists()
     }
 }
 
@@ -134,8 +145,7 @@ fn the_package_says_which_line_to_add_and_leaves_nothing_behind() {
          loadmodule /opt/libleasehold.so\n\
          include /etc/redis/redis.conf\n",
     );
-    let (worked, told) = system.remove("--purge", &[]);
-    assert!(worked && !system.has_module(), "{told}");
+    let told = system.is_removed("--purge", &[]);
     assert!(!told.contains("leasehold: "), "{told}");
     let left = fs::read_dir(system.path("var/lib/dpkg/info")).unwrap();
     let left = left.filter(|file| {
@@ -151,75 +161,55 @@ fn a_package_that_configuration_loads_is_not_removed_unless_told_otherwise() {
     let Some(system) = System::new() else { return };
     system.install("1.0");
     for (name, text) in [
-        ("etc/redis/redis.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so"),
+        ("etc/redis/redis.conf", LOAD),
+        ("etc/redis/redis.conf", "dir /usr/lib/redis\nloadmodule modules/libleasehold.so\n"),
         (
             "etc/redis/second.conf",
-            "\tLoadModule \"/usr/lib/redis/modules/libleasehold.so\" max-ttl 1",
+            "\tLoadModule \"/usr/lib/redis/modules/libleasehold.so\" max-ttl 1\r\n",
         ),
         ("etc/valkey/valkey.conf", "loadmodule /usr/lib/valkey/modules/libleasehold.so max-ttl 1"),
         (
             "etc/redis/parts/a.conf",
             "loadmodule '/usr/lib/redis/modules/../modules/libleasehold.so'",
         ),
-        ("srv/locks.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so"),
+        ("srv/locks.conf", LOAD),
+        ("etc/redis/my conf/x.inc", LOAD),
     ] {
         system.write(name, &format!("port 1\n{text}\n"));
-        system.write("etc/redis/main.conf", "include parts/*.conf\ninclude /srv/locks.conf\n");
-        for how in ["--remove", "--purge"] {
-            let (worked, told) = system.remove(how, &[]);
-            assert!(!worked && system.has_module(), "{name}: {told}");
-            assert!(
-                told.lines().any(|line| line.ends_with(&format!(" /{name}"))),
-                "{name}: {told}"
-            );
-            assert!(told.contains("LEASEHOLD_REMOVE=yes"), "{told}");
-        }
+        let includes =
+            "include parts/*.conf\ninclude /srv/locks.conf\ninclude \"/etc/redis/my conf/x.inc\"\n";
+        system.write("etc/redis/main.conf", includes);
+        let (worked, told) = system.script("prerm", &["remove"]);
+        assert!(!worked && told.contains(&format!("     /{name}\n")), "{name}: {told}");
+        fs::remove_file(system.path(name)).unwrap();
+    }
+    system.write("etc/redis/redis.conf", LOAD);
+    for how in ["--remove", "--purge"] {
+        let told = system.stays(how, &[]);
+        assert!(told.contains(" /etc/redis/redis.conf\n"), "{told}");
+        assert!(told.contains("LEASEHOLD_REMOVE=yes"), "{told}");
         // dpkg has it installed as ever.
         let status = fs::read_to_string(system.path("var/lib/dpkg/status")).unwrap();
         assert!(status.contains(" ok installed"), "{status}");
-        fs::remove_file(system.path(name)).unwrap();
     }
-    system.write("etc/redis/redis.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so\n");
     // A frontend that cannot show itself asks nobody.
-    let (worked, told) = system.remove("--remove", &[("DEBIAN_FRONTEND", "dialog")]);
-    assert!(!worked && system.has_module(), "{told}");
-    let (worked, told) = system.remove("--remove", &[("LEASEHOLD_REMOVE", "yes")]);
-    assert!(worked && !system.has_module(), "{told}");
+    system.stays("--remove", &[("DEBIAN_FRONTEND", "dialog")]);
+    let told = system.is_removed("--remove", &[("LEASEHOLD_REMOVE", "yes")]);
     assert!(told.contains(" /etc/redis/redis.conf"), "it says so all the same: {told}");
     let (worked, told) = system.remove("--purge", &[]);
     assert!(worked, "what is removed already is purged: {told}");
 }
 
 #[test]
-fn configuration_is_read_as_the_server_reads_it() {
-    let Some(system) = System::new() else { return };
-    system.install("1.0");
-    let load = "loadmodule /usr/lib/redis/modules/libleasehold.so\n";
-    for (name, text) in [
-        ("etc/redis/my conf/x.inc", load),
-        ("etc/redis/redis.conf", "dir /usr/lib/redis\nloadmodule modules/libleasehold.so\n"),
-        ("etc/redis/redis.conf", "LOADMODULE \"/usr/lib/redis/modules/libleasehold.so\"\r\n"),
-    ] {
-        system.write("etc/redis/main.conf", "include \"/etc/redis/my conf/x.inc\"\n");
-        system.write(name, text);
-        let (worked, told) = system.script("prerm", &["remove"]);
-        assert!(!worked, "{name}: {text}");
-        assert!(told.contains(&format!("     /{name}\n")), "{told}");
-        fs::remove_file(system.path(name)).unwrap();
-    }
-}
-
-#[test]
 fn files_that_may_load_it_elsewhere_are_named_and_do_not_keep_it() {
     let Some(system) = System::new() else { return };
     system.install("1.0");
-    let load = "loadmodule /usr/lib/redis/modules/libleasehold.so\n";
     let drop_in = "[Service]\nExecStart=/usr/bin/redis-server --loadmodule \
                    /usr/lib/redis/modules/libleasehold.so\n";
     let named = [
-        ("etc/redis.conf", load),
-        ("etc/redis-7000/redis.conf", load),
-        ("etc/redis/cluster/7000.conf", load),
+        ("etc/redis.conf", LOAD),
+        ("etc/redis-7000/redis.conf", LOAD),
+        ("etc/redis/cluster/7000.conf", LOAD),
         ("etc/systemd/system/redis-server.service.d/locks.conf", drop_in),
         ("etc/redis/settings.conf", "leasehold.max-ttl 60000\n"),
         ("etc/redis/users.acl", "user worker on nopass ~* +lock.acquire\n"),
@@ -227,8 +217,7 @@ fn files_that_may_load_it_elsewhere_are_named_and_do_not_keep_it() {
     ];
     named.iter().for_each(|(name, text)| system.write(name, text));
     system.write("etc/redis/other.conf", "lock-file /run/x\nloadmodule /opt/other.so\n");
-    let (worked, told) = system.remove("--remove", &[]);
-    assert!(worked && !system.has_module(), "{told}");
+    let told = system.is_removed("--remove", &[]);
     for (name, _) in named {
         assert!(told.contains(&format!("leasehold:   ? /{name}\n")), "{name}: {told}");
     }
@@ -238,27 +227,24 @@ fn files_that_may_load_it_elsewhere_are_named_and_do_not_keep_it() {
 #[test]
 fn an_answer_given_to_debconf_beforehand_holds_once() {
     let Some(system) = System::new() else { return };
-    if !System::has_debconf() {
-        announce("skipped: there is no debconf");
+    if available(find("debconf-set-selections")).is_none() {
         return;
     }
-    system.write("etc/redis/redis.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so\n");
+    system.write("etc/redis/redis.conf", LOAD);
     system.install("1.0");
     system.write("answer", "leasehold leasehold/remove-in-use boolean true\n");
     let answer = system.path("answer");
     let (worked, told) = system.run("debconf-set-selections", &[answer.to_str().unwrap()], &[]);
     assert!(worked, "{told}");
-    let (worked, told) = system.remove("--remove", &[]);
-    assert!(worked && !system.has_module(), "{told}");
+    system.is_removed("--remove", &[]);
     system.install("1.0");
-    let (worked, told) = system.remove("--remove", &[]);
-    assert!(!worked && system.has_module(), "{told}");
+    system.stays("--remove", &[]);
 }
 
 #[test]
 fn only_a_removal_is_refused() {
     let Some(system) = System::new() else { return };
-    system.write("etc/redis/redis.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so\n");
+    system.write("etc/redis/redis.conf", LOAD);
     let told = system.install("1.0");
     assert!(!told.contains("restart needed"), "{told}");
     let told = system.install("1.1");

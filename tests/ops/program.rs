@@ -1,4 +1,4 @@
-//! Programs of others that the examples and recipes need: found, run with a deadline, and missed aloud.
+//! Programs of others that tests need: found, run with a deadline, and missed aloud.
 
 use std::env;
 use std::fmt::Display;
@@ -16,32 +16,32 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// The same for those that fetch packages.
 const LONGEST_INSTALLATION: Duration = Duration::from_secs(300);
 
-pub(super) struct Told {
-    pub(super) success: bool,
-    pub(super) out: String,
-    pub(super) err: String,
+pub(crate) struct Told {
+    pub(crate) success: bool,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// What is missing on this machine.
-pub(super) type Missing = String;
+pub(crate) type Missing = String;
 
 /// In PATH.
-pub(super) fn find(name: &str) -> Result<PathBuf, Missing> {
+pub(crate) fn find(name: &str) -> Result<PathBuf, Missing> {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
     found.ok_or_else(|| format!("{name} in PATH"))
 }
 
 /// What is there; or says that the test is skipped, and why.
-pub(super) fn available<T, E: Display>(found: Result<T, E>) -> Option<T> {
+pub(crate) fn available<T, E: Display>(found: Result<T, E>) -> Option<T> {
     found.inspect_err(|missing| announce(&format!("skipped: there is no {missing}"))).ok()
 }
 
-pub(super) fn run(command: &mut Command) -> Told {
+pub(crate) fn run(command: &mut Command) -> Told {
     run_within(LONGEST, command)
 }
 
-pub(super) fn install(command: &mut Command) -> Told {
+pub(crate) fn install(command: &mut Command) -> Told {
     run_within(LONGEST_INSTALLATION, command)
 }
 
@@ -76,21 +76,21 @@ fn read(file: &mut File) -> String {
 impl Told {
     /// What it printed, if all went well.
     #[track_caller]
-    pub(super) fn output(self) -> String {
+    pub(crate) fn output(self) -> String {
         assert!(self.success && self.err.is_empty(), "{}{}", self.out, self.err);
         self.out
     }
 }
 
 /// A folder outside of the tree, for what is installed.
-pub(super) fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
 /// Another run may be using the same folder: each file appears whole or not at all.
-pub(super) fn write(file: &Path, text: &str) {
+pub(crate) fn write(file: &Path, text: &str) {
     let partial = file.with_extension(format!("partial-{}", process::id()));
     fs::write(&partial, text).unwrap();
     fs::rename(partial, file).unwrap();
