@@ -29,17 +29,13 @@ const SINCE_7_0: [&str; 4] =
     ["wrong number of arguments for", "redis-cli -3", "leasehold.", " NOTIFY "];
 
 /// Where tests are that pages name.
-const TESTS: [(&str, &str); 6] = [
+const TESTS: [(&str, &str); 5] = [
     ("tests", ".rs"),
     ("clients/rust", ".rs"),
     ("clients/conformance/src/scenarios", ".rs"),
     ("clients/python/tests", ".py"),
     ("examples", ".rs"),
 ];
-
-/// The table of the README, and the case of contended locks that it shows.
-const FIGURES: &str = "16 workers, one lock";
-const CASE: [&str; 2] = ["0 ms", "16"];
 
 #[test]
 fn every_transcript_comes_out_as_written() {
@@ -334,34 +330,6 @@ fn every_make_target_that_is_mentioned_exists() {
     assert!(made.len() > 20, "this test no longer understands the pages: {made:?}");
     let missing: Vec<_> = made.iter().filter(|(_, target)| !targets.contains(target)).collect();
     assert!(missing.is_empty(), "{missing:?}");
-}
-
-#[test]
-fn the_figures_of_the_readme_are_those_of_the_benchmarks() {
-    let benchmarks = page("docs/benchmarks/redis-8.6.md").text;
-    let measured = benchmarks.split("<!-- contended -->").nth(1).unwrap();
-    let measured = measured.split("<!-- end -->").next().unwrap();
-    let (mut figures, mut case) = (BTreeMap::new(), ["", ""]);
-    for line in measured.lines().filter(|line| line.starts_with("| ")) {
-        let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        // A case is named in its first line.
-        for (named, cell) in case.iter_mut().zip(&cells[1..=2]).filter(|(_, cell)| !cell.is_empty())
-        {
-            *named = *cell;
-        }
-        if case == CASE {
-            figures.insert(cells[3], [cells[4], cells[7], cells[9], cells[10]]);
-        }
-    }
-    let longest_wait =
-        |by: &str| -> f64 { figures[by][1].trim_end_matches(" ms").parse().unwrap() };
-    let (polls, waits) = (longest_wait("polling as redis-py"), longest_wait("Leasehold, BLOCK"));
-    let readme = page("README.md");
-    let said = format!("waits for {:.1} seconds where {waits:.0} milliseconds", polls / 1_000.0);
-    assert!(readme.text.contains(&said), "README.md should say: {said}");
-    for row in readme.table(FIGURES) {
-        assert_eq!(&row[1..], figures[&*row[0]], "{}", row[0]);
-    }
 }
 
 /// What LOCK.HELP says of the commands: `LOCK.RELEASE key owner [fence]`.
