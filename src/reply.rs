@@ -4,24 +4,32 @@ use crate::ffi::{Ctx, api, optional};
 use leasehold_core::command::{Error, Reply};
 use std::ffi::{CString, c_long, c_longlong};
 
-pub(crate) fn respond(ctx: Ctx, reply: &Reply<'_>) {
+/// Inlined: most callers have a number, or none, and nothing to drop.
+#[inline(always)]
+pub(crate) fn respond(ctx: Ctx, reply: Reply<'_>) {
     match reply {
-        // SAFETY: here and below the context is that of the command being answered.
-        Reply::Nil => unsafe {
-            api!(RedisModule_ReplyWithNull)(ctx);
-        },
+        Reply::Nil => nil(ctx),
+        Reply::Integer(number) => integer(ctx, number),
+        reply => respond_at_length(ctx, &reply),
+    }
+}
+
+#[inline(never)]
+fn respond_at_length(ctx: Ctx, reply: &Reply<'_>) {
+    match reply {
+        Reply::Nil => nil(ctx),
         Reply::Ok => status_line(ctx, "OK"),
         Reply::Integer(number) => integer(ctx, *number),
         Reply::Bytes(bytes) => string(ctx, bytes),
         Reply::Array(items) => {
             array(ctx, items.len());
-            items.iter().for_each(|item| respond(ctx, item));
+            items.iter().for_each(|item| respond_at_length(ctx, item));
         }
         Reply::Map(fields) => {
             map(ctx, fields.len());
             for (name, value) in fields {
                 string(ctx, name.as_bytes());
-                respond(ctx, value);
+                respond_at_length(ctx, value);
             }
         }
         Reply::Lines(lines) => {
@@ -30,6 +38,11 @@ pub(crate) fn respond(ctx: Ctx, reply: &Reply<'_>) {
         }
         Reply::Error(error) => refuse(ctx, *error),
     }
+}
+
+fn nil(ctx: Ctx) {
+    // SAFETY: takes a valid context.
+    unsafe { api!(RedisModule_ReplyWithNull)(ctx) };
 }
 
 fn integer(ctx: Ctx, number: c_longlong) {

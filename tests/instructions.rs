@@ -125,7 +125,7 @@ fn delete_if_equal() -> &'static str {
     }
 }
 
-/// For the build that users load: see `make bench-instructions`.
+/// For the build that users load: see `scripts/test-release`.
 #[test]
 #[ignore = "it is about the release build, and needs valgrind"]
 fn what_each_command_takes_is_within_the_budget() {

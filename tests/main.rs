@@ -1,13 +1,14 @@
 //! What Leasehold promises, tested over the wire on real servers.
 //!
 //! One binary, so that it links once and its tests run side by side. Each test starts servers of its
-//! own, in a temporary directory, and is named by the sentence it proves.
+//! own, in a temporary directory, and is named by the sentence it proves. `tests/ops/` has what looks at
+//! documents, images, manifests and the like.
 //!
 //! - `LEASEHOLD_SERVER` names the server's binary; else it is the redis-server or valkey-server in PATH.
 //! - `LEASEHOLD_MODULE` names another build of the module than the one made for this run.
 //! - `LEASEHOLD_OTHER_MODULE` names the build to upgrade from and to go back to; else it is the
 //!   same one.
-//! - `LEASEHOLD_SOAK` makes some tests as long as it takes to be sure (`make test-long`), and `LEASEHOLD_FIGURES` names a file
+//! - `LEASEHOLD_SOAK` makes some tests as long as it takes to be sure (`scripts/test-long`), and `LEASEHOLD_FIGURES` names a file
 //!   for what they measure.
 //! - `LEASEHOLD_SEED` repeats the random tests of an earlier run.
 
@@ -27,11 +28,8 @@ mod beyond;
 mod commands;
 mod config;
 mod contracts;
-mod docker;
-mod docs;
 mod ephemeral;
 mod eviction;
-mod examples;
 mod faults;
 mod fencing;
 mod guarding;
@@ -40,18 +38,14 @@ mod harness_topology;
 mod hostile;
 mod innocent;
 mod instructions;
-mod kubernetes;
 mod listeners;
 mod load;
-mod monitoring;
 mod observing;
-mod packaging;
 mod panics;
 mod promotion;
 mod quarantine;
 mod replication;
 mod restarts;
-mod run_tests;
 mod settings;
 mod several;
 mod shared;
@@ -61,7 +55,6 @@ mod tidy;
 mod tracking;
 mod upgrading;
 mod waiting;
-mod workflows;
 
 /// Where the project is.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

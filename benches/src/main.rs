@@ -2,7 +2,7 @@
 //!
 //! One run measures one server: the one that `LEASEHOLD_SERVER` names, or the first in PATH.
 //! `docs/benchmarks.md` says what is measured and how. The full form writes its tables to
-//! `docs/benchmarks/`.
+//! `target/benchmarks/`.
 
 #![allow(
     clippy::unwrap_used,

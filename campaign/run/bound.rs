@@ -10,7 +10,7 @@ use crate::clients::Client;
 use crate::connection::Lost;
 use crate::request::{Asked, Node, Reply};
 use crate::runner::now;
-use leasehold_campaign::{Op, Outcome, Record, Span};
+use leasehold_campaign::{Op, Outcome, Record};
 use std::thread;
 use std::time::Duration;
 use testkit::is_older_than;
@@ -21,30 +21,21 @@ const ANSWERS: u32 = 3;
 /// A lease that its owner lets run out.
 const SHORT: u32 = 20;
 
-/// A connection that a hold is bound to.
-struct Side {
-    node: Node,
-    /// Its `CLIENT ID`.
-    id: u64,
-    /// When the last request was sent that it answered. It may have ended since.
-    alive: u64,
-}
-
-/// A hold of one lock or of several.
+/// A hold of one lock or of several, and the connection that it is bound to.
 struct Hold {
     asked: Asked,
     fence: u64,
-    side: Side,
+    node: Node,
+    /// Its `CLIENT ID`.
+    id: u64,
+    /// When the last request was sent that the connection answered. It may have ended since.
+    alive: u64,
 }
 
-impl Side {
-    fn open(port: u16) -> Option<Self> {
-        let mut node = Node::at(port)?;
-        let alive = now();
-        match node.asks("CLIENT ID\r\n")? {
-            Reply::Number(id) => Some(Self { node, id, alive }),
-            _ => None,
-        }
+impl Hold {
+    /// What its owner asks for next, with its proof.
+    fn mine(&self, op: Op, ttl: u32, owner: u32) -> Asked {
+        Asked { op, ttl, grace: None, shown: Some((owner, self.fence)), ..self.asked }
     }
 }
 
@@ -55,23 +46,15 @@ impl Client<'_> {
         }
         // Nobody has asked for anything by this name, so the binding is certain.
         self.is_another();
-        let Some(side) = Side::open(node.port) else { return Ok(()) };
-        let grace = *self.seed.pick(&[0, 0, 0, 5, 20, 200]);
+        let grace = Some(*self.seed.pick(&[0, 0, 0, 5, 20, 200]));
         let (op, patience, longest) = match self.seed.below(3) {
             0 => (Op::Wait, *self.seed.pick(&[1, 20, 300]), 1_000),
             _ => (Op::Try, 0, 3_000),
         };
         let longest = if self.shared.is_left_running { longest } else { 200 };
         let ttl = (*self.seed.pick(&[5, SHORT, 200, 1_000, 3_000])).min(longest);
-        let plain = match self.several() {
-            Some(several) if self.seed.below(3) == 0 => several,
-            _ => {
-                let lock = self.lock();
-                Asked::plain(lock, op, ttl, self.share(lock))
-            }
-        };
-        let asked = Asked { op, ttl, grace: Some(grace), ..plain };
-        let Some(hold) = self.binds(side, asked, patience) else { return Ok(()) };
+        let asked = Asked { op, ttl, grace, ..self.any(3) };
+        let Some(hold) = self.binds(node.port, asked, patience) else { return Ok(()) };
         let mut hold = Some(hold);
         let done = self.has_bound(node, &mut hold);
         if let Some(hold) = hold.take() {
@@ -83,51 +66,50 @@ impl Client<'_> {
         done
     }
 
-    /// Asks on this connection, and has the hold that is granted.
-    fn binds(&mut self, mut side: Side, asked: Asked, patience: u32) -> Option<Hold> {
+    /// Asks on a connection of its own, and has the hold that is granted.
+    fn binds(&mut self, port: u16, asked: Asked, patience: u32) -> Option<Hold> {
+        let (mut node, alive) = (Node::at(port)?, now());
+        let Some(Reply::Number(id)) = node.asks("CLIENT ID\r\n") else { return None };
         let sent = now();
-        if self.ask(&mut side.node, &[asked], patience).is_err() {
+        let mut hold = Hold { asked, fence: 0, node, id, alive };
+        if self.ask(&mut hold.node, &[asked], patience).is_err() {
             // Perhaps it was granted, and bound to what has ended now.
-            self.closed(&Hold { asked, fence: 0, side }, Outcome::Unknown);
+            self.closed(&hold, Outcome::Unknown);
             return None;
         }
-        side.alive = sent;
         let last = self.records.last().filter(|record| record.asked >= sent);
-        let granted = last.filter(|record| record.outcome == Outcome::Ok);
-        granted.map(|record| record.fence).map(|fence| Hold { asked, fence, side })
+        let fence = last.filter(|record| record.outcome == Outcome::Ok)?.fence;
+        Some(Hold { fence, alive: sent, ..hold })
     }
 
     /// Does this and that with a hold, and ends its connection. What is left of it is not over.
     fn has_bound(&mut self, node: &mut Node, hold: &mut Option<Hold>) -> Result<(), Lost> {
         thread::sleep(Duration::from_micros(self.seed.below(1_500) as u64));
-        let Some(Hold { asked, fence, .. }) = hold else { return Ok(()) };
-        let (asked, fence) = (*asked, *fence);
-        let mine =
-            |op, ttl, owner| Asked { grace: None, op, ttl, shown: Some((owner, fence)), ..asked };
+        let Some(first) = hold.as_ref() else { return Ok(()) };
+        let (asked, fence) = (first.asked, first.fence);
         match self.seed.below(6) {
             0 => {
                 let ttl = self.ttl(1_000);
-                self.ask(node, &[mine(Op::Extend, ttl, self.owner)], 0)?;
+                self.ask(node, &[first.mine(Op::Extend, ttl, self.owner)], 0)?;
             }
             1 => self.checks(node, &asked, fence)?,
             2 => {
-                let Some(side) = Side::open(node.port) else { return Ok(()) };
                 let again = Asked { op: Op::Try, ..asked };
-                let Some(other) = self.binds(side, again, 0) else { return Ok(()) };
+                let Some(other) = self.binds(first.node.port, again, 0) else { return Ok(()) };
                 let same = other.fence == fence;
                 if let Some(former) = hold.replace(other) {
                     if !same {
                         self.closed(&former, Outcome::Unknown);
                         return Ok(());
                     }
-                    self.ends(node, former.side)?;
+                    self.ends(node, former)?;
                 }
                 self.checks(node, &asked, fence)?;
             }
             3 => {
                 // The next hold of the same owner is bound to nothing.
                 if asked.ttl > SHORT || self.seed.below(2) == 0 {
-                    self.ask(node, &[mine(Op::Release, 0, self.owner)], 0)?;
+                    self.ask(node, &[first.mine(Op::Release, 0, self.owner)], 0)?;
                 } else {
                     thread::sleep(Duration::from_millis(u64::from(asked.ttl) + 5));
                 }
@@ -136,13 +118,13 @@ impl Client<'_> {
                 if let Some(former) = hold.take() {
                     // Perhaps it is the same hold: the release may have been forbidden.
                     self.closed(&former, Outcome::Unknown);
-                    self.ends(node, former.side)?;
+                    self.ends(node, former)?;
                 }
                 let lasts = self.held_by(asked.lock).filter(|next| *next != fence);
                 if let Some(next) = lasts {
                     self.checks(node, &asked, next)?;
-                    let release = Asked { shown: Some((self.owner, next)), ..again };
-                    self.ask(node, &[Asked { op: Op::Release, ttl: 0, ..release }], 0)?;
+                    let shown = Some((self.owner, next));
+                    self.ask(node, &[Asked { op: Op::Release, ttl: 0, shown, ..again }], 0)?;
                 }
                 return Ok(());
             }
@@ -151,30 +133,26 @@ impl Client<'_> {
         self.lets_it_end(node, hold)
     }
 
-    /// Ends the connection, and perhaps comes back.
+    /// Ends the connection, and perhaps looks whether the lock is still its own.
     fn lets_it_end(&mut self, node: &mut Node, hold: &mut Option<Hold>) -> Result<(), Lost> {
-        let Some(Hold { asked, fence, side }) = hold else { return Ok(()) };
-        let (asked, fence) = (*asked, *fence);
+        let Some(mut last) = hold.take() else { return Ok(()) };
         let sent = now();
-        if side.node.asks("PING\r\n").is_some() {
-            side.alive = sent;
+        if last.node.asks("PING\r\n").is_some() {
+            last.alive = sent;
         }
-        let Some(Hold { side, .. }) = hold.take() else { return Ok(()) };
-        let (from, port) = (side.alive, side.node.port);
-        let ended = self.ends(node, side);
+        let (asked, fence, from, port) = (last.asked, last.fence, last.alive, last.node.port);
+        let ended = self.ends(node, last);
         // Where there is a link in between, nobody knows when the server notices.
         let is_sure = ended.is_ok() && self.shared.aside.is_none() && !is_older_than((7, 0));
         let outcome = if is_sure { Outcome::Ok } else { Outcome::Unknown };
-        self.ended((&asked, fence), Span { from, to: now() }, outcome);
+        self.ended((&asked, fence), from, outcome);
         ended?;
         match self.seed.below(3) {
             0 => self.checks(node, &asked, fence),
             1 => {
-                let Some(side) = Side::open(port) else { return Ok(()) };
-                *hold = self.binds(side, Asked { op: Op::Try, ..asked }, 0);
-                let Some(Hold { fence, .. }) = hold else { return Ok(()) };
-                let shown = Some((self.owner, *fence));
-                self.ask(node, &[Asked { grace: None, op: Op::Release, ttl: 0, shown, ..asked }], 0)
+                *hold = self.binds(port, Asked { op: Op::Try, ..asked }, 0);
+                let Some(again) = hold else { return Ok(()) };
+                self.ask(node, &[again.mine(Op::Release, 0, self.owner)], 0)
             }
             _ => Ok(()),
         }
@@ -189,15 +167,15 @@ impl Client<'_> {
     }
 
     /// Ends a connection in some way, and waits until the server has noticed.
-    fn ends(&mut self, node: &mut Node, mut side: Side) -> Result<(), Lost> {
+    fn ends(&mut self, node: &mut Node, mut hold: Hold) -> Result<(), Lost> {
         match self.seed.below(3) {
-            0 => drop(side),
-            1 => side.node.client.reset(),
+            0 => drop(hold),
+            1 => hold.node.client.reset(),
             _ => {
-                let kill = format!("CLIENT KILL ID {}\r\n", side.id);
+                let kill = format!("CLIENT KILL ID {}\r\n", hold.id);
                 node.asks(&kill).ok_or(Lost)?;
                 // Its end, where it has come already.
-                let _ended = side.node.asks("");
+                let _ended = hold.node.asks("");
             }
         }
         for _ in 0..ANSWERS {
@@ -208,26 +186,15 @@ impl Client<'_> {
 
     /// Records that the connection of a hold ends now, or has ended before.
     fn closed(&mut self, hold: &Hold, outcome: Outcome) {
-        let span = Span { from: hold.side.alive, to: now() };
-        self.ended((&hold.asked, hold.fence), span, outcome);
+        self.ended((&hold.asked, hold.fence), hold.alive, outcome);
     }
 
-    fn ended(&mut self, (asked, fence): (&Asked, u64), span: Span, outcome: Outcome) {
+    fn ended(&mut self, (asked, fence): (&Asked, u64), alive: u64, outcome: Outcome) {
         let (owner, server, share) = (self.owner, self.server, asked.share);
-        self.records.extend(asked.locks().map(|lock| Record {
-            asked: span.from,
-            told: span.to,
-            fence,
-            ttl: asked.grace.unwrap_or(0),
-            owner,
-            lock,
-            op: Op::Closed,
-            outcome,
-            server,
-            share,
-            set: 0,
-            is_ticket: false,
-            is_bound: false,
+        let (ttl, span) = (asked.grace.unwrap_or(0), (alive, now()));
+        self.records.extend(asked.locks().map(|lock| {
+            let plain = Record::new(Op::Closed, owner, lock, span);
+            Record { fence, ttl, outcome, server, share, ..plain }
         }));
     }
 }

@@ -41,8 +41,6 @@ pub(crate) struct Disturbance {
 #[derive(Default)]
 pub(crate) struct Claims {
     all: Mutex<Vec<Claim>>,
-    /// Pauses that probes made.
-    pauses: Mutex<Vec<Span>>,
     /// When threads of clients were kept from running.
     delays: Mutex<Vec<Span>>,
 }
@@ -58,10 +56,6 @@ impl Claims {
         self.all.lock().unwrap().push(Claim { law, what, span, excuse });
     }
 
-    pub(crate) fn pause(&self, span: Span) {
-        self.pauses.lock().unwrap().push(span);
-    }
-
     /// Notes that the machine kept a client from running. The server did nothing wrong, and no
     /// fault was made.
     pub(crate) fn delayed(&self, span: Span) {
@@ -70,10 +64,6 @@ impl Claims {
 
     pub(crate) fn take_delays(&self) -> Vec<Span> {
         std::mem::take(&mut self.delays.lock().unwrap())
-    }
-
-    pub(crate) fn take_pauses(&self) -> Vec<Span> {
-        std::mem::take(&mut self.pauses.lock().unwrap())
     }
 
     /// The violations that nothing explains, as text. A server that was stopped may be late for

@@ -3,8 +3,7 @@
 
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost};
-use crate::redirect::Redirect;
-use crate::request::{Asked, Node, Reply, line};
+use crate::request::{Asked, Node, Redirect, Reply};
 use crate::runner::{Shared, now};
 use leasehold_campaign::{Op, Outcome, Record, Span};
 use std::collections::HashMap;
@@ -22,10 +21,14 @@ const LONGEST_WAIT: u32 = 2_200;
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2_500);
 
 /// A thread that was kept from running for longer says so.
-pub(crate) const USUAL_DELAY: Duration = Duration::from_millis(300);
+const USUAL_DELAY: Duration = Duration::from_millis(300);
 
 /// A server that answers so many other requests has forgotten one that it has not answered by then.
 const ANSWERS: u32 = 30;
+
+/// The locks of one request are neighbours, so that not all locks wait for each other: a free lock may be waited for
+/// for as long as any is held that others tie it to.
+const NEIGHBOURS: u32 = 3;
 
 /// Only leases up to this length are left to expire. Longer ones are released, if the client lives.
 pub(crate) const LONGEST_TTL_LEFT: u32 = 50;
@@ -105,25 +108,41 @@ impl Client<'_> {
 
     fn goes_on(&mut self, node: &mut Node) -> Result<(), Lost> {
         match self.seed.below(100) {
-            0..84 => self.bursts(node),
-            84..87 => self.is_late(node),
-            87..93 => self.bursts_for_several(node),
-            93..94 => self.waits_for_several(node),
-            94..96 => self.is_bound(node),
+            0..90 => self.bursts(node),
+            90..93 => self.is_late(node),
+            93..95 => self.is_bound(node),
             _ if self.seed.below(3) == 0 => self.wait_by_ticket(node),
             _ => self.wait(node),
         }
     }
 
-    pub(crate) fn lock(&mut self) -> u32 {
+    /// A try for one lock, or for two or three in one request of so many.
+    pub(crate) fn any(&mut self, one_in: usize) -> Asked {
         // Half of all requests are for at most three locks.
-        let few = self.shared.locks.min(3);
-        let among = *self.seed.pick(&[few, self.shared.locks]);
-        self.seed.below(among as usize) as u32
+        let locks = self.shared.locks;
+        let among = *self.seed.pick(&[locks.min(NEIGHBOURS), locks]);
+        let lock = self.seed.below(among as usize) as u32;
+        let mut also = [None; 2];
+        if self.seed.below(one_in) == 0 {
+            let begin = (lock / NEIGHBOURS * NEIGHBOURS).min(locks.saturating_sub(NEIGHBOURS));
+            let neighbours = begin..(begin + NEIGHBOURS).min(locks);
+            let mut others: Vec<_> = neighbours.filter(|other| *other != lock).collect();
+            if self.seed.below(2) == 0 {
+                others.reverse();
+            }
+            others.truncate(1 + self.seed.below(2));
+            also = [0, 1].map(|at| others.get(at).copied());
+        }
+        let asked = Asked { also, ..Asked::plain(lock, Op::Try, 0, 1) };
+        Asked { share: self.share(&asked), ..asked }
     }
 
-    pub(crate) fn share(&mut self, lock: u32) -> u8 {
-        *self.seed.pick(self.shared.shares.of(lock))
+    /// A share for all of these locks: nobody shares one that is exclusive.
+    pub(crate) fn share(&mut self, asked: &Asked) -> u8 {
+        if asked.locks().any(|lock| self.shared.shares.is_exclusive(lock)) {
+            return 1;
+        }
+        *self.seed.pick(self.shared.shares.of(asked.lock))
     }
 
     pub(crate) fn ttl(&mut self, longest: u32) -> u32 {
@@ -132,21 +151,36 @@ impl Client<'_> {
 
     /// Sends commands for some locks in one write: an acquire first, then any others, as the holder
     /// or not.
-    pub(crate) fn bursts(&mut self, node: &mut Node) -> Result<(), Lost> {
+    fn bursts(&mut self, node: &mut Node) -> Result<(), Lost> {
         let mut asked = Vec::new();
         for _ in 0..1 + self.seed.below(6) {
-            let lock = self.lock();
+            let all = self.any(14);
+            let each: Vec<_> = all.locks().collect();
             let releases = self.seed.below(10) < 9;
             let longest = if releases { 1_000 } else { LONGEST_TTL_LEFT };
-            let mut ops = vec![Op::Try];
+            asked.push(Asked { ttl: self.ttl(longest), ..all });
             for _ in 0..self.seed.below(4) {
-                ops.push(*self.seed.pick(&[Op::Check, Op::Extend, Op::Check, Op::Try]));
+                let op = *self.seed.pick(&[Op::Check, Op::Extend, Op::Check, Op::Try]);
+                // Of several locks, any may be meant by itself.
+                let is_one = op == Op::Check || self.seed.below(2) == 0;
+                let one = Asked::plain(*self.seed.pick(&each), op, 0, all.share);
+                let these = if is_one { one } else { Asked { op, ..all } };
+                let ttl = if op == Op::Check { 0 } else { self.ttl(longest) };
+                let share = if op == Op::Try { self.share(&these) } else { all.share };
+                asked.push(Asked { ttl, share, ..these });
             }
-            ops.extend(releases.then_some(Op::Release));
-            asked.extend(ops.into_iter().map(|op| {
-                let ttl = if matches!(op, Op::Try | Op::Extend) { self.ttl(longest) } else { 0 };
-                Asked::plain(lock, op, ttl, self.share(lock))
-            }));
+            if !releases {
+                continue;
+            }
+            if all.is_for_several() && self.seed.below(3) == 0 {
+                asked.push(Asked::plain(*self.seed.pick(&each), Op::Release, 0, all.share));
+            }
+            asked.push(Asked { op: Op::Release, ttl: 0, ..all });
+            if all.is_for_several() {
+                // None of them is left.
+                let check = |lock: &u32| Asked::plain(*lock, Op::Check, 0, all.share);
+                asked.extend(each.iter().map(check).take(self.seed.below(4)));
+            }
         }
         self.ask(node, &asked, 0)
     }
@@ -156,33 +190,44 @@ impl Client<'_> {
         let Some((lock, owner, fence)) = self.former else { return Ok(()) };
         let op = *self.seed.pick(&[Op::Release, Op::Extend, Op::Check]);
         let ttl = if op == Op::Extend { LONGEST_TTL_LEFT } else { 0 };
-        let share = self.share(lock);
-        self.ask(
-            node,
-            &[Asked { shown: Some((owner, fence)), ..Asked::plain(lock, op, ttl, share) }],
-            0,
-        )
+        let plain = Asked::plain(lock, op, ttl, 1);
+        self.ask(node, &[Asked { shown: Some((owner, fence)), ..plain }], 0)
     }
 
     fn wait(&mut self, node: &mut Node) -> Result<(), Lost> {
-        let lock = self.lock();
+        let all = self.any(4);
         let abandons = self.seed.below(6) == 0;
         let ttl = self.ttl(if abandons { LONGEST_TTL_LEFT } else { 1_000 });
-        let patience = *self.seed.pick(&[1, 20, 300, LONGEST_WAIT]);
+        // Rarely for long where it makes several locks wait for each other.
+        let patience = *self.seed.pick(match all.is_for_several() {
+            true => &[1, 20, 20, 100, 300],
+            false => &[1, 20, 300, LONGEST_WAIT],
+        });
+        let wait = Asked { op: Op::Wait, ttl, ..all };
         let (asked_at, delay) = (now(), delay_of_this_thread());
-        let share = self.share(lock);
-        let granted = Asked::plain(lock, Op::Wait, ttl, share);
-        self.ask(node, &[granted], patience)?;
-        if delay_of_this_thread() > delay + USUAL_DELAY {
-            // The reply may have arrived long before this thread could read it.
-            self.shared.claims.delayed(Span { from: asked_at, to: now() });
-        }
+        self.ask(node, &[wait], patience)?;
+        self.may_have_been_delayed(asked_at, delay);
         match self.records.last() {
             Some(Record { fence, outcome: Outcome::Ok, op: Op::Wait, .. }) => {
                 let fence = *fence;
-                self.uses(node, (&granted, fence), abandons)
+                self.uses(node, (&wait, fence), abandons)
+            }
+            // Nobody who was refused all has one of them.
+            Some(Record { outcome: Outcome::Refused, op: Op::Wait, .. })
+                if wait.is_for_several() =>
+            {
+                let check = |lock| Asked::plain(lock, Op::Check, 0, wait.share);
+                let all: Vec<_> = wait.locks().map(check).collect();
+                self.ask(node, &all, 0)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A reply to what was asked then may have arrived long before this thread could read it.
+    pub(crate) fn may_have_been_delayed(&self, asked_at: u64, delay: Duration) {
+        if delay_of_this_thread() > delay + USUAL_DELAY {
+            self.shared.claims.delayed(Span { from: asked_at, to: now() });
         }
     }
 
@@ -193,35 +238,32 @@ impl Client<'_> {
         (granted, fence): (&Asked, u64),
         abandons: bool,
     ) -> Result<(), Lost> {
-        let Asked { lock, share, also, .. } = *granted;
-        let again = |op, ttl, share| Asked { also, ..Asked::plain(lock, op, ttl, share) };
+        let again = |op, ttl| Asked { op, ttl, ticket: None, ..*granted };
         let hold = self.seed.below(1_500) as u64;
         thread::sleep(Duration::from_micros(hold));
         let longest = if abandons { LONGEST_TTL_LEFT } else { 1_000 };
         match self.seed.below(8) {
             0 | 1 => {
-                let (op, ttl, shown) = (Op::Extend, self.ttl(longest), Some((self.owner, fence)));
-                self.ask(node, &[Asked { shown, ..again(op, ttl, share) }], 0)?;
+                let (ttl, shown) = (self.ttl(longest), Some((self.owner, fence)));
+                self.ask(node, &[Asked { shown, ..again(Op::Extend, ttl) }], 0)?;
             }
             // It comes to tolerate more or fewer, perhaps.
             2 => {
-                let (op, ttl, share) = (Op::Try, self.ttl(longest), self.share_of(granted));
-                self.ask(node, &[again(op, ttl, share)], 0)?;
+                let (ttl, share) = (self.ttl(longest), self.share(granted));
+                self.ask(node, &[Asked { share, ..again(Op::Try, ttl) }], 0)?;
             }
             _ => {}
         }
         if abandons {
             Ok(())
         } else {
-            let fence = self.held.get(&lock).map_or(fence, |held| held.fence);
-            let (op, shown) = (Op::Release, Some((self.owner, fence)));
-            self.ask(node, &[Asked { shown, ..again(op, 0, share) }], 0)
+            let fence = self.held_by(granted.lock).unwrap_or(fence);
+            self.ask(
+                node,
+                &[Asked { shown: Some((self.owner, fence)), ..again(Op::Release, 0) }],
+                0,
+            )
         }
-    }
-
-    /// Whether it believes that it holds the lock.
-    pub(crate) fn holds(&self, lock: u32) -> bool {
-        self.held.contains_key(&lock)
     }
 
     /// The fence by which it believes that it holds the lock.
@@ -253,7 +295,7 @@ impl Client<'_> {
             if node.asking {
                 lines.push_str("ASKING\r\n");
             }
-            lines.push_str(&line(asked, self.owner, patience, &self.shared.prefix));
+            lines.push_str(&asked.line(self.owner, patience, &self.shared.prefix));
         }
         let asked_at = now();
         let mut lost = node.client.try_send(lines.as_bytes()).is_err();
@@ -279,9 +321,7 @@ impl Client<'_> {
         }
         if lost { Err(Lost) } else { Ok(()) }
     }
-}
 
-impl Client<'_> {
     /// Records what it is told of one lock.
     fn hears(&mut self, asked: &Asked, reply: Option<&Reply>, asked_at: u64, set: u32) {
         let (owner, shown) = asked.shown.unwrap_or((self.owner, 0));
@@ -309,19 +349,14 @@ impl Client<'_> {
             Some(Reply::Number(_)) => (Outcome::Ok, believed),
         };
         self.records.push(Record {
-            asked: asked_at,
-            told: now(),
             fence,
             ttl: asked.ttl,
-            owner,
-            lock: asked.lock,
-            op: asked.op,
             outcome,
             server: self.server,
             share: asked.share,
             set,
-            is_ticket: false,
             is_bound: asked.grace.is_some(),
+            ..Record::new(asked.op, owner, asked.lock, (asked_at, now()))
         });
         if owner != self.owner {
             return;

@@ -2,7 +2,7 @@
 
 use crate::claims::Disturbance;
 use crate::runner::{IDLE_MICROS, now};
-use leasehold_campaign::{EVERY_LOCK, Op, Outcome, Record, Span};
+use leasehold_campaign::{EVERY_LOCK, Op, Record, Span};
 use std::time::Duration;
 
 /// The faults of a round, and what each excuses.
@@ -110,21 +110,9 @@ impl Faults {
         does: impl FnOnce() -> T,
     ) -> T {
         let (done, span) = self.note(what, does);
-        self.deletes.push(Record {
-            asked: span.from,
-            told: span.to + u64::try_from(within.as_micros()).unwrap(),
-            fence: 0,
-            ttl: 0,
-            owner: u32::MAX,
-            lock: lock.unwrap_or(EVERY_LOCK),
-            op: Op::Delete,
-            outcome: Outcome::Ok,
-            server: 0,
-            share: 1,
-            set: 0,
-            is_ticket: false,
-            is_bound: false,
-        });
+        let told = span.to + u64::try_from(within.as_micros()).unwrap();
+        let lock_or_all = lock.unwrap_or(EVERY_LOCK);
+        self.deletes.push(Record::new(Op::Delete, u32::MAX, lock_or_all, (span.from, told)));
         if lock.is_none() {
             self.disturbances.push(Disturbance { span, stops: false, frees: true, cuts: false });
         }

@@ -7,6 +7,7 @@
 
 use crate::runner::Totals;
 use redis::Value;
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
@@ -45,9 +46,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     server.cmd("CONFIG SET latency-tracking no");
     let mut totals = Totals::default();
     // The first use of some things costs memory for good.
-    let mut names = Names::of(server.port());
-    names.lock_and_release(PAIRS_OF_A_ROUND / 2);
-    drop(names);
+    lock_and_release(&server, 0..PAIRS_OF_A_ROUND / 2);
     for way in WAYS {
         wait_and_go(&server, at_once, way);
     }
@@ -56,10 +55,8 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let begin = Instant::now();
     let mut rounds = 0_usize;
     while begin.elapsed() < length && rounds < MOST_ROUNDS {
-        let mut names = Names::of(server.port());
-        names.next = rounds * PAIRS_OF_A_ROUND % NAMES;
-        names.lock_and_release(PAIRS_OF_A_ROUND);
-        drop(names);
+        let first = rounds * PAIRS_OF_A_ROUND % NAMES;
+        lock_and_release(&server, first..first + PAIRS_OF_A_ROUND);
         wait_and_go(&server, at_once, WAYS[seed.below(WAYS.len())]);
         rounds += 1;
     }
@@ -130,58 +127,29 @@ fn not_at_rest(client: &mut Client) -> Vec<String> {
     wrong
 }
 
-/// Locks and releases one name after the other, as fast as the server can. Only the digits of the
-/// names change from one write to the next.
-struct Names {
-    client: LineClient,
-    bytes: Vec<u8>,
-    /// The places of the names' digits in `bytes`.
-    digits: Vec<usize>,
-    next: usize,
-}
-
-const DIGITS: &[u8] = b"00000000";
-
-impl Names {
-    fn of(port: u16) -> Self {
-        let client = LineClient::over_tcp(("127.0.0.1", port)).unwrap();
-        let (mut bytes, mut digits) = (Vec::new(), Vec::new());
+/// Locks and releases so many names, one after the other, as fast as the server can.
+fn lock_and_release(server: &Server, names: Range<usize>) {
+    let mut line = LineClient::over_tcp(("127.0.0.1", server.port())).unwrap();
+    let pair = |name| {
+        let asked = [format!("ACQUIRE n{name:08} o 10000"), format!("RELEASE n{name:08} o")];
+        asked.map(|words| encoded(format!("LOCK.{words}"))).concat()
+    };
+    let mut batches = names
+        .clone()
+        .step_by(BATCH)
+        .map(|first| -> Vec<u8> { (first..first + BATCH).flat_map(pair).collect() });
+    line.send(&batches.next().unwrap());
+    for _ in names.step_by(BATCH) {
+        // The next batch is under way while the replies to this one are read.
+        if let Some(next) = batches.next() {
+            line.send(&next);
+        }
         for _ in 0..BATCH {
-            for request in ["LOCK.ACQUIRE n00000000 o 10000", "LOCK.RELEASE n00000000 o"] {
-                let request = encoded(request);
-                let at = request.windows(DIGITS.len()).position(|part| part == DIGITS).unwrap();
-                digits.push(bytes.len() + at);
-                bytes.extend(request);
-            }
+            let fence = line.line();
+            assert!(fence.starts_with(b":1"), "{}", fence.escape_ascii());
+            let released = line.line();
+            assert_eq!(released, b":1", "{}", released.escape_ascii());
         }
-        Self { client, bytes, digits, next: 0 }
-    }
-
-    fn lock_and_release(&mut self, count: usize) {
-        // One batch is always under way while the replies to the one before are read.
-        for batch in 0..=count / BATCH {
-            if batch < count / BATCH {
-                self.write();
-            }
-            for _ in 0..if batch > 0 { BATCH } else { 0 } {
-                let fence = self.client.line();
-                assert!(fence.starts_with(b":1"), "{}", fence.escape_ascii());
-                let released = self.client.line();
-                assert_eq!(released, b":1", "{}", released.escape_ascii());
-            }
-        }
-    }
-
-    fn write(&mut self) {
-        for (index, at) in self.digits.iter().enumerate() {
-            let mut name = self.next + index / 2;
-            for digit in self.bytes[*at..*at + DIGITS.len()].iter_mut().rev() {
-                *digit = b'0' + u8::try_from(name % 10).unwrap();
-                name /= 10;
-            }
-        }
-        self.next += BATCH;
-        self.client.send(&self.bytes);
     }
 }
 

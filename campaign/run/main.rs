@@ -4,7 +4,7 @@
 //! ```text
 //!   cargo test -p leasehold-campaign --test campaign          every scenario for some seconds
 //!   cargo test -p leasehold-campaign --test campaign -- --scenario alone --seconds 60 --seed 7
-//!   make soak HOURS=8                                         and a line for each in the ledger
+//!   scripts/soak 8                                             and a line for each in the ledger
 //! ```
 //!
 //! `LEASEHOLD_SERVER` and `LEASEHOLD_MODULE` choose the server and the module, as for the other
@@ -31,14 +31,12 @@ mod leaks;
 mod ledger;
 mod probes;
 mod queue_watcher;
-mod redirect;
 mod registers;
 mod request;
 mod runner;
 mod scenarios;
 mod shares;
 mod tickets;
-mod together;
 
 use ledger::Run;
 use runner::Totals;

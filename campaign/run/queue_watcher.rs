@@ -4,7 +4,7 @@
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost, owners};
 use crate::runner::{Shared, now};
-use leasehold_campaign::{Op, Outcome, Record};
+use leasehold_campaign::{Op, Record};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
@@ -52,22 +52,7 @@ fn look(
             continue;
         };
         let server = shared.server.load(SeqCst);
-        let (op, outcome) = (Op::Seen, Outcome::Ok);
-        seen.push(Record {
-            asked,
-            told,
-            fence: 0,
-            ttl: 0,
-            owner,
-            lock,
-            op,
-            outcome,
-            server,
-            share: 1,
-            set: 0,
-            is_ticket: false,
-            is_bound: false,
-        });
+        seen.push(Record { server, ..Record::new(Op::Seen, owner, lock, (asked, told)) });
     }
     Ok(())
 }

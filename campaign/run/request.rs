@@ -1,7 +1,6 @@
 //! What clients send, and on which connections.
 
 use crate::clients::PATIENCE;
-use crate::redirect::Redirect;
 use leasehold_campaign::Op;
 use testkit::LineClient;
 
@@ -10,6 +9,14 @@ pub(crate) enum Reply {
     Nil,
     /// An error: nothing happened here, and a node may name another one.
     Error(Option<Redirect>),
+}
+
+/// `MOVED` or `ASK`, by which a node of a cluster sends a client to another node.
+#[derive(Clone, Copy)]
+pub(crate) struct Redirect {
+    pub(crate) port: u16,
+    /// `ASK`: it holds for this one request, because the slot is on its way to that node.
+    pub(crate) once: bool,
 }
 
 /// A connection to one server, or to one node of a cluster.
@@ -31,61 +38,72 @@ pub(crate) struct Asked {
     /// The owner and the fence that it names, if it names a fence.
     pub(crate) shown: Option<(u32, u64)>,
     /// The other locks that it is for.
-    pub(crate) also: Also,
+    pub(crate) also: [Option<u32>; 2],
     /// For how long the hold may outlive the connection that it is bound to.
     pub(crate) grace: Option<u32>,
+    /// For how long its place is kept.
+    pub(crate) ticket: Option<u32>,
 }
-
-/// Other locks, if there are any.
-pub(crate) type Also = [Option<u32>; 2];
 
 impl Asked {
     /// A request for one lock, which names no fence.
     pub(crate) fn plain(lock: u32, op: Op, ttl: u32, share: u8) -> Self {
-        Self { lock, op, ttl, share, shown: None, also: [None; 2], grace: None }
+        Self { lock, op, ttl, share, shown: None, also: [None; 2], grace: None, ticket: None }
     }
 
-    pub(crate) fn locks(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn locks(&self) -> impl Iterator<Item = u32> + use<> {
         [Some(self.lock)].into_iter().chain(self.also).flatten()
     }
 
     pub(crate) fn is_for_several(&self) -> bool {
         self.also[0].is_some()
     }
+
+    /// As an inline command: no word needs quotes.
+    pub(crate) fn line(&self, client: u32, patience: u32, prefix: &str) -> String {
+        let (owner, fence) =
+            self.shown.map_or((client, None), |(owner, fence)| (owner, Some(fence)));
+        let (lock, ttl) = (self.lock, self.ttl);
+        let word = |name: &str, number: u32| format!(" {name} {number}");
+        let proof = fence.map(|fence| format!(" {fence}")).unwrap_or_default();
+        let also: Vec<_> = self.locks().skip(1).map(|lock| format!(" {prefix}{lock}")).collect();
+        let also = match also.len() {
+            0 => String::new(),
+            count => word("ALSO", count as u32) + &also.concat(),
+        };
+        let (command, words) = match self.op {
+            Op::Try | Op::Wait => {
+                let share = Some(self.share.into()).filter(|share| *share != 1);
+                let block = Some(patience).filter(|_| self.op == Op::Wait);
+                let options = [
+                    ("SHARE", share),
+                    ("BLOCK", block),
+                    ("EPHEMERAL", self.grace),
+                    ("TICKET", self.ticket),
+                ];
+                let given =
+                    options.iter().filter_map(|(name, number)| Some(word(name, (*number)?)));
+                ("ACQUIRE", format!(" {ttl}{}{also}", given.collect::<String>()))
+            }
+            Op::Extend => ("EXTEND", format!(" {ttl}{proof}{also}")),
+            Op::Release => ("RELEASE", format!("{proof}{also}")),
+            Op::Check => ("CHECK", proof),
+            Op::Delete | Op::Seen | Op::Closed => return String::new(),
+        };
+        format!("LOCK.{command} {prefix}{lock} o{owner}{words}\r\n")
+    }
 }
 
-/// As an inline command: no word needs quotes.
-pub(crate) fn line(asked: &Asked, client: u32, patience: u32, prefix: &str) -> String {
-    let (owner, fence) = asked.shown.map_or((client, None), |(owner, fence)| (owner, Some(fence)));
-    let (lock, ttl) = (asked.lock, asked.ttl);
-    let proof = fence.map(|fence| format!(" {fence}")).unwrap_or_default();
-    let share = match asked.share {
-        1 => String::new(),
-        share => format!(" SHARE {share}"),
-    };
-    let also = also(asked, prefix);
-    let bound = asked.grace.map(|grace| format!(" EPHEMERAL {grace}")).unwrap_or_default();
-    match asked.op {
-        Op::Try => format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}{share}{bound}{also}\r\n"),
-        Op::Wait => {
-            format!(
-                "LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}{share} BLOCK {patience}{bound}{also}\r\n"
-            )
+impl Redirect {
+    /// From `-MOVED 1234 127.0.0.1:7001`, or the same with `ASK`.
+    fn parse(line: &str) -> Option<Self> {
+        let once = line.starts_with("-ASK ");
+        if !once && !line.starts_with("-MOVED ") {
+            return None;
         }
-        Op::Extend => format!("LOCK.EXTEND {prefix}{lock} o{owner} {ttl}{proof}{also}\r\n"),
-        Op::Release => format!("LOCK.RELEASE {prefix}{lock} o{owner}{proof}{also}\r\n"),
-        Op::Check => format!("LOCK.CHECK {prefix}{lock} o{owner}{proof}\r\n"),
-        Op::Delete | Op::Seen | Op::Closed => String::new(),
+        let port = line.trim_end().rsplit(':').next()?.parse().ok()?;
+        Some(Self { port, once })
     }
-}
-
-/// The option for the other locks.
-pub(crate) fn also(asked: &Asked, prefix: &str) -> String {
-    if !asked.is_for_several() {
-        return String::new();
-    }
-    let keys: Vec<_> = asked.locks().skip(1).map(|lock| format!(" {prefix}{lock}")).collect();
-    format!(" ALSO {}{}", keys.len(), keys.concat())
 }
 
 impl Node {

@@ -91,7 +91,7 @@ pub(crate) struct Shared {
     pub(crate) claims: Claims,
 }
 
-/// How probes test the server.
+/// How probes test the server, and what clients ask for.
 pub(crate) struct Probing {
     /// How many probes run all the time. With 0, probes run only while the server is left alone.
     pub(crate) probes: u32,
@@ -102,11 +102,18 @@ pub(crate) struct Probing {
     /// The port of the probes, where clients use a link: it may delay one connection and not
     /// another.
     pub(crate) aside: Option<u16>,
+    /// What clients ask for.
+    pub(crate) shares: Shares,
 }
 
 /// For scenarios that stop the server too often for probes to run beside the faults.
-pub(crate) const WHEN_QUIET: Probing =
-    Probing { probes: 0, calm_micros: IDLE_MICROS, idle_micros: IDLE_MICROS, aside: None };
+pub(crate) const WHEN_QUIET: Probing = Probing {
+    probes: 0,
+    calm_micros: IDLE_MICROS,
+    idle_micros: IDLE_MICROS,
+    aside: None,
+    shares: shares::ANY,
+};
 
 impl Shared {
     /// Waits until no client is following a redirection. A client that follows an `ASK` after the
@@ -134,11 +141,6 @@ impl Shared {
     /// The number of a request for several locks.
     pub(crate) fn set(&self) -> u32 {
         self.next_set.fetch_add(1, SeqCst)
-    }
-
-    /// Whether no process listens on the port of the probes.
-    pub(crate) fn is_gone(&self) -> bool {
-        connection::is_gone(self.port_of_probes())
     }
 }
 
@@ -174,34 +176,22 @@ impl Totals {
     }
 }
 
-/// Runs rounds for `length`. `fault` makes one fault of its choice, and is called again and again.
+/// Runs rounds for `length`, with hardly any probes. `fault` makes one fault of its choice, and is
+/// called again and again.
 pub(crate) fn run_rounds(
     place: (u16, u32, &str),
     rules: &Rules,
-    seed: u64,
-    length: Duration,
+    time: (u64, Duration),
     fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
 ) -> Totals {
-    run_rounds_probed(place, rules, &WHEN_QUIET, (seed, length), fault)
+    run_rounds_with(&WHEN_QUIET, place, rules, time, fault)
 }
 
-/// Runs rounds with these probes, and with locks of every kind.
-pub(crate) fn run_rounds_probed(
-    place: (u16, u32, &str),
-    rules: &Rules,
+/// Runs rounds with these probes, and clients that ask for these shares.
+pub(crate) fn run_rounds_with(
     probing: &Probing,
-    seed: (u64, Duration),
-    fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
-) -> Totals {
-    run_rounds_of(shares::ANY, place, rules, probing, seed, fault)
-}
-
-/// Runs rounds in which clients ask for these shares.
-pub(crate) fn run_rounds_of(
-    shares: Shares,
     (port, locks, prefix): (u16, u32, &str),
     rules: &Rules,
-    probing: &Probing,
     (seed, length): (u64, Duration),
     mut fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
 ) -> Totals {
@@ -217,7 +207,7 @@ pub(crate) fn run_rounds_of(
         probing_over: AtomicBool::new(false),
         conversations: AtomicU64::new(0),
         locks,
-        shares: shares.shuffled(&mut seed.fork()),
+        shares: probing.shares.shuffled(&mut seed.fork()),
         prefix: prefix.to_owned(),
         next_owner: AtomicU32::new(1),
         next_set: AtomicU32::new(1),
@@ -294,7 +284,7 @@ fn leave_alone(shared: &Shared, faults: &mut Faults, seed: &mut Seed) {
     thread::scope(|scope| {
         for _ in 0..VISITORS {
             let seed = seed.fork();
-            scope.spawn(move || probes::probe(shared, seed, false));
+            scope.spawn(move || probes::probe(shared, seed));
         }
         let (since, asked) = (Instant::now(), connection::asked());
         thread::sleep(CONVERSATION);
@@ -351,7 +341,7 @@ fn run_round(
         clients.push(scope.spawn(move || queue_watcher::watch(shared, watcher)));
         for _ in 0..probing.probes {
             let seed = seed.fork();
-            scope.spawn(move || probes::probe(shared, seed, true));
+            scope.spawn(move || probes::probe(shared, seed));
         }
         let made = panic::catch_unwind(AssertUnwindSafe(|| {
             let rests =
@@ -381,7 +371,6 @@ fn run_round(
         made.is_err()
     });
     records.append(&mut faults.deletes);
-    shared.claims.take_pauses().into_iter().for_each(|span| faults.stood_still(span));
     faults.standstill.append(&mut shared.claims.take_delays());
     (records, faults, broken)
 }

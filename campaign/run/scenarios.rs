@@ -22,38 +22,20 @@
 //!   disk         a disk that is full for a while                          all, unless killed
 //!   disk-always  the same, and the server ends because of it              all
 //!   mirror       databases flushed and swapped; a slow link to a replica  all; both hold the same
-//!   behind       starts without data, and promotions, on a clock behind   L2
-//!   slots        a slot goes to a node whose clock is behind              L1, L2
-//!   eviction     no memory until a held lock is evicted                   L1, L5
-//!   step         a clock set back in a transaction or a hand-off          L5, L6
-//!   limits       more clients wait than may                               L5, L6
 //!   storm        faults of `alone`, `links` and `restarts` at once, and   all
 //!                clocks set forward
-//!   named        commands name many contended locks all the time          L5
-//!   aged         locks become free whose waiters have waited for longer   L5
-//!                than two seconds
-//!   gone         waiters are closed in the turn of their grant, or        L3, L5
-//!                hear of it too late
-//!   silent       nothing                                                  no command executed or
-//!                                                                         replicated
 //!   leaks        many names, and waiters that come and go                 memory as before
 //! ```
 
-mod aged;
 mod agreeing;
 mod alone;
-mod apart;
 mod beside;
 mod failing;
 mod failover;
-mod gone;
-mod guarded;
 mod links;
-mod named;
 mod quarantine;
 mod several;
 mod short;
-mod silent;
 mod storm;
 mod strangers;
 
@@ -80,7 +62,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(u64, Duration) -> Totals,
 }
 
-pub(crate) const ALL: [Scenario; 27] = [
+pub(crate) const ALL: [Scenario; 18] = [
     Scenario { name: "alone", run: alone::run },
     Scenario { name: "links", run: links::links },
     Scenario { name: "restarts", run: failing::restarts },
@@ -97,15 +79,6 @@ pub(crate) const ALL: [Scenario; 27] = [
     Scenario { name: "disk", run: short::disk },
     Scenario { name: "disk-always", run: short::disk_always },
     Scenario { name: "mirror", run: agreeing::mirror },
-    Scenario { name: "behind", run: apart::behind },
-    Scenario { name: "slots", run: apart::slots },
-    Scenario { name: "eviction", run: guarded::eviction },
-    Scenario { name: "step", run: guarded::step },
-    Scenario { name: "limits", run: guarded::limits },
     Scenario { name: "storm", run: storm::storm },
-    Scenario { name: "named", run: named::named },
-    Scenario { name: "aged", run: aged::aged },
-    Scenario { name: "gone", run: gone::gone },
-    Scenario { name: "silent", run: silent::silent },
     Scenario { name: "leaks", run: leaks::run },
 ];

@@ -6,11 +6,11 @@
 //!            └─ shorter than the lease ┘               else the place may be another one since
 //! ```
 
-use crate::clients::{Client, LONGEST_TTL_LEFT, USUAL_DELAY, delay_of_this_thread};
+use crate::clients::{Client, LONGEST_TTL_LEFT, delay_of_this_thread};
 use crate::connection::Lost;
-use crate::request::{Asked, Node, Reply, also};
+use crate::request::{Asked, Node, Reply};
 use crate::runner::now;
-use leasehold_campaign::{Op, Outcome, Record, Span};
+use leasehold_campaign::{Op, Outcome, Record};
 use std::thread;
 use std::time::Duration;
 
@@ -23,15 +23,9 @@ impl Client<'_> {
         if self.seed.below(4) > 0 {
             self.is_another();
         }
-        let plain = match self.several() {
-            Some(several) if self.seed.below(4) == 0 => several,
-            _ => {
-                let lock = self.lock();
-                Asked::plain(lock, Op::Try, 0, self.share(lock))
-            }
-        };
+        let plain = self.any(4);
         // One that holds the lock already does not get a place.
-        if node.asking || plain.locks().any(|lock| self.holds(lock)) {
+        if node.asking || plain.locks().any(|lock| self.held_by(lock).is_some()) {
             return Ok(());
         }
         let abandons = self.seed.below(6) == 0;
@@ -43,28 +37,8 @@ impl Client<'_> {
         // A ttl that nobody has the use of who does not claim the lock.
         let longest = if gives_up { self.ttl(1_000) } else { UNCLAIMED_TTL };
         let ttl = if abandons { self.ttl(LONGEST_TTL_LEFT) } else { longest };
-        let Asked { share, .. } = plain;
-        let tolerates = if share == 1 { String::new() } else { format!(" SHARE {share}") };
-        let (prefix, owner) = (&self.shared.prefix, self.owner);
-        let (lock, also) = (plain.lock, also(&plain, prefix));
-        let line = format!(
-            "LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}{tolerates} TICKET {lasts}{also}\r\n"
-        );
-        let record = |asked, op, outcome, fence, ttl| Record {
-            asked,
-            told: now(),
-            fence,
-            ttl,
-            owner,
-            lock,
-            op,
-            outcome,
-            server: 0,
-            share,
-            set: 0,
-            is_ticket: op == Op::Wait,
-            is_bound: false,
-        };
+        let ticket = Asked { ttl, ticket: Some(lasts), ..plain };
+        let line = ticket.line(self.owner, 0, &self.shared.prefix);
         let lease = ttl.min(lasts);
         let (mut begun, mut before) = (now(), now());
         let (first, delay) = (begun, delay_of_this_thread());
@@ -73,29 +47,25 @@ impl Client<'_> {
             let reply = node.asks(&line);
             if now() - before > u64::from(lease) * 1_000 {
                 // The place may have been given up, or the lock granted and lost again, before this request.
-                self.noted(&plain, record(begun, Op::Wait, Outcome::Unknown, 0, lease));
+                self.noted(&plain, (Op::Wait, begun), lease, Outcome::Unknown, 0);
                 begun = asked;
             }
             match reply {
                 Some(Reply::Nil) => {}
                 Some(Reply::Number(fence)) => {
-                    self.noted(&plain, record(begun, Op::Wait, Outcome::Ok, fence, lease));
-                    self.noted(&plain, record(asked, Op::Try, Outcome::Ok, fence, ttl));
-                    if delay_of_this_thread() > delay + USUAL_DELAY {
-                        self.shared.claims.delayed(Span { from: first, to: now() });
-                    }
-                    plain.locks().for_each(|lock| self.has(lock, fence, share));
+                    self.noted(&plain, (Op::Wait, begun), lease, Outcome::Ok, fence);
+                    self.noted(&plain, (Op::Try, asked), ttl, Outcome::Ok, fence);
+                    self.may_have_been_delayed(first, delay);
+                    plain.locks().for_each(|lock| self.has(lock, fence, plain.share));
                     return self.uses(node, (&plain, fence), abandons);
                 }
-                // An earlier request may have come to a grant.
-                Some(Reply::Error(_)) => {
-                    self.noted(&plain, record(begun, Op::Wait, Outcome::Unknown, 0, lease));
-                    return Ok(());
-                }
-                // And this one may have claimed it.
-                None => {
-                    self.noted(&plain, record(begun, Op::Wait, Outcome::Unknown, 0, lease));
-                    self.noted(&plain, record(asked, Op::Try, Outcome::Unknown, 0, ttl));
+                // An earlier request may have come to a grant. And one that got no reply may have claimed it.
+                other => {
+                    self.noted(&plain, (Op::Wait, begun), lease, Outcome::Unknown, 0);
+                    if other.is_some() {
+                        return Ok(());
+                    }
+                    self.noted(&plain, (Op::Try, asked), ttl, Outcome::Unknown, 0);
                     return Err(Lost);
                 }
             }
@@ -107,9 +77,11 @@ impl Client<'_> {
         }
         // Its turn may have come since it asked last. If it does not come any more, the place is kept for a while.
         let at = self.records.len();
-        let left = record(begun, Op::Wait, Outcome::Unknown, 0, lease);
-        let told = left.told + u64::from(lasts) * 1_000;
-        self.noted(&plain, Record { told, ..left });
+        self.noted(&plain, (Op::Wait, begun), lease, Outcome::Unknown, 0);
+        let waits = at..self.records.len();
+        for wait in &mut self.records[waits.clone()] {
+            wait.told += u64::from(lasts) * 1_000;
+        }
         if !gives_up {
             return Ok(());
         }
@@ -119,7 +91,7 @@ impl Client<'_> {
             return Ok(());
         };
         let (told, outcome) = (released.told, released.outcome);
-        for wait in &mut self.records[at..][..plain.locks().count()] {
+        for wait in &mut self.records[waits] {
             wait.told = told;
             if outcome == Outcome::Refused && !is_over {
                 // Its turn had not come: it would have had something to release.
@@ -129,10 +101,21 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// For each of the locks.
-    fn noted(&mut self, asked: &Asked, record: Record) {
-        let set = if asked.is_for_several() { self.shared.set() } else { 0 };
-        let server = self.server;
-        self.records.extend(asked.locks().map(|lock| Record { lock, set, server, ..record }));
+    /// Records what it was told now of each of the locks.
+    fn noted(
+        &mut self,
+        of: &Asked,
+        (op, asked): (Op, u64),
+        ttl: u32,
+        outcome: Outcome,
+        fence: u64,
+    ) {
+        let set = if of.is_for_several() { self.shared.set() } else { 0 };
+        let (owner, server, share, is_ticket) = (self.owner, self.server, of.share, op == Op::Wait);
+        let told = now();
+        self.records.extend(of.locks().map(|lock| {
+            let plain = Record::new(op, owner, lock, (asked, told));
+            Record { fence, ttl, outcome, server, share, set, is_ticket, ..plain }
+        }));
     }
 }

@@ -7,8 +7,7 @@
 //!   report    the few that contradict each other, for people
 //! ```
 //!
-//! Nothing here knows a server. `oracle`, which is built for tests only, compares the checker with
-//! a slow and obvious one, which shares only the records with it. The campaign itself is `run/`.
+//! Nothing here knows a server. The campaign itself is `run/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,9 +20,9 @@
 )]
 
 mod checker;
-mod lateness;
 #[cfg(test)]
-mod oracle;
+mod histories;
+mod lateness;
 mod record;
 mod report;
 

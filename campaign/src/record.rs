@@ -86,6 +86,25 @@ pub struct Record {
 const _: () = assert!(size_of::<Record>() == 48);
 
 impl Record {
+    /// An exclusive one of one lock, which had its effect, without a fence and a lease.
+    pub const fn new(op: Op, owner: u32, lock: u32, (asked, told): (u64, u64)) -> Self {
+        Self {
+            asked,
+            told,
+            fence: 0,
+            ttl: 0,
+            owner,
+            lock,
+            op,
+            outcome: Outcome::Ok,
+            server: 0,
+            share: 1,
+            set: 0,
+            is_ticket: false,
+            is_bound: false,
+        }
+    }
+
     pub(crate) fn is_acquire(&self) -> bool {
         matches!(self.op, Op::Try | Op::Wait)
     }

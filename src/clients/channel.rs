@@ -50,8 +50,8 @@ pub(crate) fn publish(ctx: Ctx, channel: &[u8], message: &[u8]) -> usize {
     let Some(publish) = optional!(RedisModule_PublishMessage) else { return 0 };
     let (channel, message) = (OwnedString::new(ctx, channel), OwnedString::new(ctx, message));
     // SAFETY: the server copies what it needs of both strings.
-    let hearers = unsafe { publish(ctx, channel.string(), message.string()) };
-    usize::try_from(hearers).unwrap_or(0)
+    let receivers = unsafe { publish(ctx, channel.string(), message.string()) };
+    usize::try_from(receivers).unwrap_or(0)
 }
 
 /// Whether the command being executed has no user, so that everything is allowed: another module called it, a primary

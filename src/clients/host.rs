@@ -13,7 +13,8 @@ use leasehold_core::engine::{
     Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning,
 };
 use leasehold_core::lock::{
-    KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner, Room, Told, WaitKind, WaiterId,
+    KeptOwner, KeptTicket, KeptWait, Limits, Moment, Monotonic, Name, Owner, Room, WaitKind,
+    WaiterId,
 };
 use leasehold_core::observe::Event;
 use redis_module::raw;
@@ -60,9 +61,11 @@ impl Host for Server {
     }
 
     fn waits(&self, id: WaiterId) {
-        ENGINE.with_queues(|queues| match queues.waiter(id).map(|waiter| &waiter.told) {
-            Some(Told::Blocked(client)) => blocked_client::remember(client.handle.address(), id),
-            Some(Told::Ticket(_)) | None => {}
+        ENGINE.with_queues(|queues| match queues.waiter(id).map(|waiter| &waiter.wait) {
+            Some(KeptWait::Blocked(client)) => {
+                blocked_client::remember(client.handle.address(), id)
+            }
+            Some(KeptWait::Ticket(_)) | None => {}
         });
         command_filter::install(self.ctx);
         eviction::somebody_waits(self.ctx);
@@ -111,7 +114,7 @@ impl Host for Server {
         match (answer.fence_number(), &ticket.channel) {
             (Some(fence_number), Some(channel)) => {
                 let message = acquire::notice(fence_number, owner, name.key);
-                Announced::To { hearers: channel::publish(self.ctx, channel, &message) }
+                Announced::To { receivers: channel::publish(self.ctx, channel, &message) }
             }
             _ => Announced::Silently,
         }

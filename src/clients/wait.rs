@@ -65,7 +65,7 @@ unsafe extern "C" fn interrupted(ctx: Ctx, _argv: *mut RawString, _argc: c_int) 
         // SAFETY: takes the context of this callback, which belongs to a blocked client.
         let handle = unsafe { api!(RedisModule_GetBlockedClientHandle)(ctx) };
         if leave(ctx, handle) {
-            respond(ctx, &Reply::Nil);
+            respond(ctx, Reply::Nil);
         }
         Ok(())
     });
@@ -78,7 +78,7 @@ unsafe extern "C" fn reply(ctx: Ctx, _argv: *mut RawString, _argc: c_int) -> c_i
         // SAFETY: the context is this callback's.
         let Some(pending) = (unsafe { PendingReply::of(ctx) }) else { return Ok(()) };
         let Some(answer) = pending.answer.take() else { return Ok(()) };
-        respond(ctx, &to_send(ctx, pending, answer));
+        respond(ctx, to_send(ctx, pending, answer));
         Ok(())
     });
     refuse(ctx, outcome)
@@ -144,7 +144,7 @@ fn is_any_over(
 /// Sends the one reply of a callback that failed before it replied.
 fn refuse(ctx: Ctx, outcome: Result<(), Error>) -> c_int {
     if let Err(error) = outcome {
-        respond(ctx, &Reply::Error(error));
+        respond(ctx, Reply::Error(error));
     }
     status(true)
 }

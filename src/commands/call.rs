@@ -47,7 +47,7 @@ pub(crate) fn execute(
     if let Err(error) = guard::answer(entry, ctx, || body(&call))
         && !call.answered.get()
     {
-        call.reply(&Reply::Error(error));
+        call.reply(Reply::Error(error));
     }
     // The client has its reply, and the server ignores any other status.
     status(true)
@@ -111,7 +111,7 @@ impl Call {
     /// Replies with the fence of the hold in force, if the proof is of that hold.
     pub(crate) fn check(&self, proof: &Proof<'_>) -> Result<(), Error> {
         let checked = ENGINE.check(&self.server(), &self.key()?, proof)?;
-        self.reply(&check::reply(checked));
+        self.reply(check::reply(checked));
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl Call {
         }
         self.answered.set(true);
         if !reply.forward(self.ctx) {
-            respond(self.ctx, &Reply::Error(Error::GuardedRefused));
+            respond(self.ctx, Reply::Error(Error::GuardedRefused));
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Call {
         look: impl for<'v> FnOnce(&mut dyn Iterator<Item = Hold<'v>>, usize, Moment) -> Reply<'v>,
     ) -> Result<(), Error> {
         ENGINE.read(&self.server(), &self.key()?, |holds, waiters, now| {
-            self.reply(&look(holds, waiters, now));
+            self.reply(look(holds, waiters, now));
         })
     }
 
@@ -171,11 +171,11 @@ impl Call {
             return Err(Error::WrongType);
         }
         // Replying writes into the client's buffer and calls nothing back.
-        ENGINE.with_queues(|queues| self.reply(&look(queues, key.name())));
+        ENGINE.with_queues(|queues| self.reply(look(queues, key.name())));
         Ok(())
     }
 
-    pub(crate) fn reply(&self, reply: &Reply<'_>) {
+    pub(crate) fn reply(&self, reply: Reply<'_>) {
         self.answered.set(true);
         respond(self.ctx, reply);
     }

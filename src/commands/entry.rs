@@ -49,7 +49,7 @@ fn acquire(call: &Call) -> Result<(), Error> {
     }
     let done = call.change_or_wait(request.also(), &request)?;
     match request.reply(&done.decision)? {
-        Some(reply) => call.reply(&reply),
+        Some(reply) => call.reply(reply),
         None => call.replies_later(),
     }
     Ok(())
@@ -68,21 +68,21 @@ fn mint_owner() -> MintedOwner {
 fn release(call: &Call) -> Result<(), Error> {
     let request = call.parse(release::Request::parse)?;
     let done = call.change(request.also(), &request)?;
-    call.reply(&release::reply(done.released));
+    call.reply(release::reply(done.released));
     Ok(())
 }
 
 fn extend(call: &Call) -> Result<(), Error> {
     let request = call.parse(|words| extend::Request::parse(words, &config::limits()))?;
     let done = call.change(request.also(), &request)?;
-    call.reply(&extend::reply(&done.decision));
+    call.reply(extend::reply(&done.decision));
     Ok(())
 }
 
 fn raise(call: &Call) -> Result<(), Error> {
     let request = call.parse(raise::Request::parse)?;
     let done = call.change(None, &request)?;
-    call.reply(&raise::reply(&done.decision));
+    call.reply(raise::reply(&done.decision));
     Ok(())
 }
 
@@ -125,11 +125,11 @@ fn top(call: &Call) -> Result<(), Error> {
                 wait_longest_ms: entry.longest_wait_us / 1_000,
                 missed: entry.missed,
             });
-            call.reply(&top::answer(rows));
+            call.reply(top::answer(rows));
         }
         top::Request::Reset => {
             observer.reset_top();
-            call.reply(&Reply::Ok);
+            call.reply(Reply::Ok);
         }
     });
     Ok(())
@@ -148,11 +148,11 @@ fn log(call: &Call) -> Result<(), Error> {
                 owner: entry.owner.as_bytes(),
                 ms: entry.millis,
             });
-            call.reply(&log::answer(rows));
+            call.reply(log::answer(rows));
         }
         log::Request::Reset => {
             observer.reset_log();
-            call.reply(&Reply::Ok);
+            call.reply(Reply::Ok);
         }
     });
     Ok(())
@@ -160,6 +160,6 @@ fn log(call: &Call) -> Result<(), Error> {
 
 fn help(call: &Call) -> Result<(), Error> {
     let request = call.parse(help::Request::parse)?;
-    call.reply(&request.answer());
+    call.reply(request.answer());
     Ok(())
 }

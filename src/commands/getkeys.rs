@@ -49,12 +49,19 @@ pub(crate) fn are_told() -> bool {
 
 /// Tells the server the keys of a command, if the server asks for the keys instead of executing the command. True even
 /// if that panics: the command must not be executed.
+#[inline(always)]
 pub(crate) fn have_been_told(ctx: Ctx, words: &Words, spec: &Spec) -> bool {
     let is_guard = spec.access == Access::Guard;
     if !is_guard && (optional!(RedisModule_SetCommandInfo).is_some() || spec.also_from().is_none())
     {
         return false;
     }
+    tell_if_asked(ctx, words, spec)
+}
+
+#[inline(never)]
+fn tell_if_asked(ctx: Ctx, words: &Words, spec: &Spec) -> bool {
+    let is_guard = spec.access == Access::Guard;
     // SAFETY: takes a valid context.
     if unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx) } == 0 {
         return false;

@@ -49,7 +49,7 @@ unsafe extern "C" fn kept(_ctx: Ctx, reply: *mut RedisModuleCallReply, handle: *
             if reply.forward(ctx) { Ok(()) } else { Err(Error::GuardedRefused) }
         });
         if let Err(error) = outcome {
-            respond(ctx, &Reply::Error(error));
+            respond(ctx, Reply::Error(error));
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The two lengths of a test: short for every run, long to be sure (`make test-long`). Also
+//! The two lengths of a test: short for every run, long to be sure (`scripts/test-long`). Also
 //! figures, which are printed together after all tests.
 
 use std::env;

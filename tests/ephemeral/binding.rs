@@ -1,9 +1,80 @@
-//! To which connection a hold is bound, and to which no more.
+//! To which connection a hold is bound, and to which no more. What all orders of these come to is found in the simulation.
 
 use super::{LONG, asks, bindings, binds, let_it_work, until_free, until_short};
 use redis::Value;
 use testkit::waiter::id_of;
-use testkit::{Client, Server, Waiter, error, eventually, int};
+use testkit::{Client, Server, Session, error, eventually, int};
+
+/// What is bound last to a connection is freed last. Commands show what is to be freed as free, but EXISTS.
+const BINDINGS: &str = "
+# who asks again without the option stays bound as before
+alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
+LOCK.ACQUIRE k alice 120000 -> A
+alice: leaves
+EXISTS k -> until 0
+# a release ends the binding and the next grant is not bound
+alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
+LOCK.RELEASE k alice -> 1
+INFO leasehold_bindings -> 0
+LOCK.ACQUIRE k alice 60000 -> B
+alice: LOCK.ACQUIRE last alice 60000 EPHEMERAL 0 -> C
+alice: leaves
+EXISTS last -> until 0
+LOCK.CHECK k alice -> B
+# a binding is forgotten soon after the lease ran out
+alice: LOCK.ACQUIRE k alice 30 EPHEMERAL 0; LOCK.ACQUIRE longer alice 30 EPHEMERAL 0 -> A; B
+LOCK.EXTEND longer alice 60000 -> 1
+INFO leasehold_bindings -> until 1
+LOCK.RELEASE longer alice -> 1
+INFO leasehold_bindings -> 0
+# two holders of one lock, also with the same fence, are two
+a: LOCK.ACQUIRE k a 60000 SHARE 0 EPHEMERAL 0 -> A
+b: LOCK.ACQUIRE k b 60000 SHARE 0 EPHEMERAL 0 -> B
+LOCK.RAISE k a B+1000; LOCK.RAISE k b B+1000 -> C; C
+INFO leasehold_bindings -> 2
+w: LOCK.ACQUIRE k w 60000 BLOCK 0 -> waits
+a: leaves
+LOCK.HOLDERS k -> until b
+w: -> waits
+b: leaves
+w: -> W
+# one who waited is bound when it is granted the lock
+LOCK.ACQUIRE k first 60000 -> A
+alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 BLOCK 0 -> waits
+INFO leasehold_bindings -> 0
+LOCK.RELEASE k first -> 1
+alice: -> B
+INFO leasehold_bindings -> 1
+alice: leaves
+EXISTS k -> until 0
+# a transaction binds to the connection that executes it
+alice: MULTI; LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> OK; QUEUED
+alice: LOCK.ACQUIRE other alice 60000 EPHEMERAL 0; EXEC -> QUEUED; …
+INFO leasehold_bindings -> 2
+alice: leaves
+EXISTS k -> until 0
+EXISTS other -> until 0
+# a foreign lock is not bound
+SET k alice PX 60000 -> OK
+alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0; LOCK.ACQUIRE last alice 60000 EPHEMERAL 0 -> 0; A
+INFO leasehold_bindings -> 1
+alice: leaves
+EXISTS last -> until 0
+LOCK.CHECK k alice -> 0
+# a script has no connection
+EVAL \"SCRIPT\" 1 k -> NO_CONNECTION
+EXISTS k -> 0
+";
+
+const NO_CONNECTION: &str = "ERR EPHEMERAL is not possible in a script or a call of another module, which have no connection";
+
+#[test]
+fn a_hold_is_bound_to_the_connection_on_which_its_owner_last_asked_for_that() {
+    let words = "'LOCK.ACQUIRE', KEYS[1], 'alice', 60000, 'EPHEMERAL', 0, 'BLOCK', 0";
+    let script = format!("return redis.pcall({words})");
+    let text = BINDINGS.replace("SCRIPT", &script);
+    Session::play(&Server::start(), &text.replace("NO_CONNECTION", &format!("-{NO_CONNECTION}")));
+}
 
 /// Whether alice still holds the lock by this grant, with nearly all of the ttl left.
 #[track_caller]
@@ -44,28 +115,6 @@ fn who_asks_again_within_the_grace_has_the_same_fence_and_the_full_ttl() {
 }
 
 #[test]
-fn who_asks_again_without_the_option_stays_bound_as_before() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    let fence = binds(&mut alice, "k", "alice", 0);
-    assert_eq!(client.acquire("k", "alice", 2 * LONG), Some(fence));
-    drop(alice);
-    until_free(&mut client, "k");
-}
-
-#[test]
-fn the_last_grace_that_was_asked_for_counts() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    binds(&mut alice, "k", "alice", 20_000);
-    drop(alice);
-    assert!(until_short(&mut client, "k", 20_000) > 10_000);
-}
-
-#[test]
 fn an_extension_from_elsewhere_lengthens_the_lease_and_binds_nothing() {
     let server = Server::start();
     let mut client = server.client();
@@ -76,7 +125,7 @@ fn an_extension_from_elsewhere_lengthens_the_lease_and_binds_nothing() {
     keeps(&mut client, fence);
     drop(alice);
     until_short(&mut client, "k", 20_000);
-    // Also in the very packet in which the connection ends: the extension comes later, and counts.
+    // An extension that comes later counts.
     assert!(client.extend("k", "alice", LONG));
     keeps(&mut client, fence);
 }
@@ -108,19 +157,6 @@ fn a_command_that_comes_right_behind_the_end_of_the_connection_finds_the_lock_as
 }
 
 #[test]
-fn a_release_ends_the_binding_and_the_next_grant_is_not_bound() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    assert!(client.release("k", "alice"));
-    assert_eq!(bindings(&mut client), 0);
-    let fence = client.grant("k", "alice", LONG);
-    drop(alice);
-    keeps(&mut client, fence);
-}
-
-#[test]
 fn a_binding_frees_no_other_grant_than_its_own() {
     let server = Server::start();
     let mut client = server.client();
@@ -137,202 +173,23 @@ fn a_binding_frees_no_other_grant_than_its_own() {
     }
 }
 
+/// However long their leases would have lasted.
 #[test]
-fn what_is_bound_to_nothing_any_more_is_soon_forgotten_where_all_is_flushed() {
+fn holds_that_are_flushed_or_deleted_all_the_time_leave_no_bindings_behind() {
     let server = Server::start();
-    let mut client = server.client();
+    let (mut client, mut alice) = (server.client(), server.client());
     for number in 0..2_000 {
-        // Longer than this test waits.
-        client.cmd(format!("LOCK.ACQUIRE k{number} alice 600000 EPHEMERAL 0"));
+        client.cmd(format!("LOCK.ACQUIRE k{number} alice 86400000 EPHEMERAL 0"));
     }
     assert_eq!(bindings(&mut client), 2_000);
     assert_eq!(client.cmd("FLUSHALL"), Value::Okay);
-    testkit::eventually("they are forgotten", || match bindings(&mut client) {
-        0 => Ok(()),
-        some => Err(some),
-    });
-}
-
-/// However long their leases would have lasted.
-#[test]
-fn holds_that_somebody_deletes_all_the_time_leave_no_bindings_behind() {
-    let server = Server::start();
-    let (mut client, mut alice) = (server.client(), server.client());
-    let cycle = ["LOCK.ACQUIRE k alice 86400000 EPHEMERAL 0", "DEL k"];
     for _ in 0..10 {
-        alice.pipeline(&cycle.repeat(1_000));
+        alice.pipeline(&["LOCK.ACQUIRE k alice 86400000 EPHEMERAL 0", "DEL k"].repeat(1_000));
     }
-    testkit::eventually("they are forgotten", || match bindings(&mut client) {
+    eventually("they are forgotten", || match bindings(&mut client) {
         0 => Ok(()),
         some => Err(some),
     });
-}
-
-#[test]
-fn a_binding_is_forgotten_soon_after_the_lease_ran_out() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.cmd("LOCK.ACQUIRE k alice 30 EPHEMERAL 0");
-    client.cmd("LOCK.ACQUIRE longer alice 30 EPHEMERAL 0");
-    assert!(client.extend("longer", "alice", LONG));
-    testkit::eventually("one is forgotten", || match bindings(&mut client) {
-        1 => Ok(()),
-        some => Err(some),
-    });
-    let_it_work(&mut client);
-    assert_eq!(bindings(&mut client), 1);
-}
-
-#[test]
-fn a_higher_fence_takes_the_binding_with_it() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    let fence = binds(&mut alice, "k", "alice", 0) + 1_000_000;
-    assert_eq!(client.cmd(format!("LOCK.RAISE k alice {fence}")), int(fence));
-    drop(alice);
-    until_free(&mut client, "k");
-}
-
-#[test]
-fn two_locks_with_the_same_fence_are_two_holds() {
-    let server = Server::start();
-    let mut client = server.client();
-    let (mut alice, mut bob) = (server.client(), server.client());
-    let fence = binds(&mut alice, "k", "alice", 0).max(binds(&mut bob, "other", "bob", 0)) + 1_000;
-    for (key, owner) in [("k", "alice"), ("other", "bob")] {
-        assert_eq!(client.cmd(format!("LOCK.RAISE {key} {owner} {fence}")), int(fence));
-    }
-    drop(alice);
-    until_free(&mut client, "k");
-    assert_eq!(client.check("other", "bob"), Some(fence));
-    drop(bob);
-    until_free(&mut client, "other");
-}
-
-#[test]
-fn two_holders_of_one_lock_with_the_same_fence_are_two_holds() {
-    let server = Server::start();
-    let mut client = server.client();
-    let (mut a, mut b) = (server.client(), server.client());
-    let mut fence = 0;
-    for (reader, owner) in [(&mut a, "a"), (&mut b, "b")] {
-        let asked = reader.cmd(format!("LOCK.ACQUIRE k {owner} 60000 SHARE 0 EPHEMERAL 0"));
-        let Value::Int(granted) = asked else { panic!("{owner}: {asked:?}") };
-        fence = granted + 1_000;
-    }
-    for owner in ["a", "b"] {
-        assert_eq!(client.cmd(format!("LOCK.RAISE k {owner} {fence}")), int(fence));
-    }
-    assert_eq!(bindings(&mut client), 2);
-    drop(a);
-    testkit::eventually("one has left", || client.check("k", "a").map_or(Ok(()), Err));
-    assert_eq!(client.check("k", "b"), Some(fence.cast_unsigned()));
-    drop(b);
-    until_free(&mut client, "k");
-}
-
-#[test]
-fn one_of_several_holders_leaves_with_its_connection_and_the_others_stay() {
-    let server = Server::start();
-    let mut client = server.client();
-    let (mut a, mut b) = (server.client(), server.client());
-    for (reader, owner, grace) in [(&mut a, "a", 0), (&mut b, "b", 20_000)] {
-        reader.cmd(format!("LOCK.ACQUIRE k {owner} 60000 SHARE 0 EPHEMERAL {grace}"));
-    }
-    client.cmd("LOCK.ACQUIRE k c 60000 SHARE 0");
-    let mut writer = Waiter::of(&server, "k", "w");
-    drop(a);
-    testkit::eventually("one has left", || match client.cmd("LOCK.HOLDERS k") {
-        Value::Array(rows) if rows.len() == 2 => Ok(()),
-        other => Err(other),
-    });
-    drop(b);
-    testkit::eventually("the other is to end soon", || match client.cmd("LOCK.HOLDERS k") {
-        Value::Array(rows) => match testkit::field(&rows[0], "ttl") {
-            Some(&Value::Int(..=20_000)) => Ok(()),
-            other => Err(format!("{other:?}")),
-        },
-        other => Err(format!("{other:?}")),
-    });
-    writer.assert_waits(&server);
-    assert!(client.release("k", "b") && client.release("k", "c"));
-    writer.fence();
-}
-
-#[test]
-fn a_tighter_share_is_a_new_grant_and_bound_only_if_that_is_asked_for() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    for (option, stays) in [("", true), (" EPHEMERAL 0", false)] {
-        alice.cmd("LOCK.ACQUIRE k alice 60000 SHARE 0 EPHEMERAL 0");
-        let Value::Int(fence) = alice.cmd(format!("LOCK.ACQUIRE k alice 60000{option}")) else {
-            panic!("no upgrade")
-        };
-        drop(std::mem::replace(&mut alice, server.client()));
-        if stays {
-            keeps(&mut client, fence.cast_unsigned());
-            assert!(client.release("k", "alice"));
-        } else {
-            until_free(&mut client, "k");
-        }
-    }
-}
-
-#[test]
-fn one_who_waited_is_bound_when_it_is_granted_the_lock() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "first", LONG);
-    let mut alice = Waiter::sends(&server, &format!("{} BLOCK 0", asks("k", "alice", 0)));
-    assert_eq!(bindings(&mut client), 0);
-    assert!(client.release("k", "first"));
-    let fence = alice.fence();
-    assert_eq!((bindings(&mut client), client.check("k", "alice")), (1, Some(fence)));
-    drop(alice);
-    until_free(&mut client, "k");
-}
-
-#[test]
-fn one_who_waited_for_its_own_lock_is_bound_too() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "first", LONG);
-    let mut alice = Waiter::sends(&server, &format!("{} BLOCK 0", asks("k", "alice", 0)));
-    // The lock comes to be alice's by hand.
-    let Value::BulkString(value) = client.cmd("GET k") else { panic!("no value") };
-    let value = String::from_utf8(value).unwrap().replace("first", "alice");
-    client.cmd(["SET", "k", &value, "PX", "60000"]);
-    alice.fence();
-    drop(alice);
-    until_free(&mut client, "k");
-}
-
-#[test]
-fn a_transaction_binds_to_the_connection_that_executes_it() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    alice.transaction(&[&asks("k", "alice", 0), &asks("other", "alice", 0)]);
-    assert_eq!(bindings(&mut client), 2);
-    drop(alice);
-    until_free(&mut client, "k");
-    until_free(&mut client, "other");
-}
-
-const NO_CONNECTION: &str = "ERR EPHEMERAL is not possible in a script or a call of another module, which have no connection";
-
-#[test]
-fn a_script_has_no_connection_to_bind_to() {
-    let server = Server::start();
-    let mut client = server.client();
-    for block in ["", ", 'BLOCK', 0"] {
-        let words = format!("'LOCK.ACQUIRE', KEYS[1], 'alice', 60000, 'EPHEMERAL', 0{block}");
-        let script = format!("return redis.pcall({words})");
-        assert_eq!(client.cmd(["EVAL", &script, "1", "k"]), error(NO_CONNECTION));
-    }
-    assert_eq!(client.cmd("EXISTS k"), int(0));
 }
 
 #[test]
@@ -342,47 +199,6 @@ fn a_call_of_another_module_has_no_connection_either() {
     let reply = client.cmd(format!("CALLER.CALL {}", asks("k", "alice", 0)));
     assert_eq!(reply, error(NO_CONNECTION));
     assert_eq!(client.cmd("EXISTS k"), int(0));
-}
-
-#[test]
-fn a_foreign_lock_is_not_bound() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.cmd("SET k alice PX 60000");
-    let mut alice = server.client();
-    assert_eq!(binds(&mut alice, "k", "alice", 0), 0);
-    assert_eq!(bindings(&mut client), 0);
-    drop(alice);
-    let_it_work(&mut client);
-    assert_eq!(client.check("k", "alice"), Some(0));
-}
-
-#[test]
-fn a_hold_without_an_end_gets_the_grace() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 20_000);
-    assert_eq!(client.cmd("PERSIST k"), int(1));
-    drop(alice);
-    assert!(until_short(&mut client, "k", 20_000) > 10_000);
-}
-
-#[test]
-fn a_hold_follows_its_database_and_no_other_name() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    let moved = binds(&mut alice, "moved", "alice", 0);
-    client.cmd("RENAME moved elsewhere");
-    assert_eq!(client.cmd("SWAPDB 0 1"), Value::Okay);
-    drop(alice);
-    client.cmd("SELECT 1");
-    until_free(&mut client, "k");
-    let_it_work(&mut client);
-    assert_eq!(client.check("elsewhere", "alice"), Some(moved));
-    assert_eq!(bindings(&mut client), 0);
 }
 
 /// The transaction frees the lock without telling the module, so that the grant comes about within the request of the owner.

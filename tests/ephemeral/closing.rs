@@ -28,21 +28,90 @@ fn a_connection_that_the_client_closes_frees_the_lock() {
     hands_on(&server, server.client(), |alice, _, _| drop(alice));
 }
 
-#[test]
-fn a_connection_that_quits_frees_the_lock() {
-    let server = Server::start();
-    hands_on(&server, server.client(), |mut alice, _, _| {
-        assert_eq!(alice.cmd("QUIT"), Value::Okay);
-    });
+/// A connection of a user who may do everything, and who can be deleted.
+fn temp_user(server: &Server) -> Client {
+    assert_eq!(server.cmd("ACL SETUSER temp on nopass ~* &* +@all"), Value::Okay);
+    let mut client = server.client();
+    assert_eq!(client.cmd("AUTH temp any"), Value::Okay);
+    client
 }
 
 #[test]
-fn a_connection_that_is_reset_frees_the_lock() {
-    let server = Server::builder().tcp().start();
+fn a_connection_that_ends_in_any_other_way_frees_the_lock() {
+    let limit = "pubsub 20000 0 0";
+    let server = Server::builder().tcp().config("client-output-buffer-limit", limit).start();
+    let mut bob = hold_on_a_connection_that_is_reset(&server);
+    bob.fence();
+    assert!(server.client().release("k", "bob"));
+    hands_on(&server, server.client(), |mut alice, _, _| {
+        assert_eq!(alice.cmd("QUIT"), Value::Okay);
+    });
+    hands_on(&server, server.client(), |_alice, client, id| {
+        assert_eq!(client.cmd(format!("CLIENT KILL ID {id}")), int(1));
+    });
+    hands_on(&server, temp_user(&server), |_alice, client, _| {
+        assert_eq!(client.cmd("CLIENT KILL USER temp"), int(1));
+    });
+    hands_on(&server, temp_user(&server), |_alice, client, _| {
+        assert_eq!(client.cmd("ACL DELUSER temp"), int(1));
+    });
+    hands_on(&server, server.client(), |mut alice, _, _| {
+        alice.send_bytes(b"*1\r\n$x\r\n");
+        assert!(matches!(alice.receive(), Value::ServerError(_)));
+    });
+    // A reset and another user leave the hold bound.
+    hands_on(&server, temp_user(&server), |mut alice, client, _| {
+        assert_eq!(alice.cmd("RESET"), Value::SimpleString("RESET".into()));
+        assert_eq!(alice.cmd("AUTH temp any"), Value::Okay);
+        let_it_work(client);
+        assert!(client.check("k", "alice").is_some());
+    });
+    // More is published than the socket and the limit take.
+    hands_on(&server, server.client_resp3(), |mut alice, client, _| {
+        alice.send("SUBSCRIBE news");
+        let subscribed = |client: &mut Client, wanted: i64| {
+            eventually("so many are subscribed", || match client.cmd("PUBSUB NUMSUB news") {
+                Value::Array(reply) if reply[1] == int(wanted) => Ok(()),
+                other => Err(other),
+            });
+        };
+        subscribed(client, 1);
+        let text = "x".repeat(10_000);
+        for _ in 0..200 {
+            client.cmd(["PUBLISH", "news", &text]);
+        }
+        subscribed(client, 0);
+    });
+}
+
+/// In the packet of its grant, or without having heard of it.
+#[test]
+fn a_connection_that_ends_right_behind_its_request_frees_the_lock() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (first, last) in
+        [("PING", "QUIT"), ("PING", "CLIENT KILL ID"), ("CLIENT REPLY OFF", "PING")]
+    {
+        let mut alice = server.client();
+        let id = testkit::waiter::id_of(&mut alice);
+        let kill = format!("{last} {id} SKIPME no");
+        let last = if last.starts_with("CLIENT") { &kill } else { last };
+        alice.send_all(&[first, &asks("k", "alice", 0), "SET done 1", last]);
+        eventually("it is done", || match client.cmd("DEL done") {
+            Value::Int(1) => Ok(()),
+            other => Err(other),
+        });
+        drop(alice);
+        until_free(&mut client, "k");
+    }
+}
+
+/// Bob waits for the lock that was held on it.
+fn hold_on_a_connection_that_is_reset(server: &Server) -> Waiter {
     let mut alice = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
     alice.write_all(format!("{}\r\n", asks("k", "alice", 0)).as_bytes()).unwrap();
     assert!(alice.read(&mut [0; 64]).unwrap() > 0);
-    let mut bob = Waiter::of(&server, "k", "bob");
+    let bob = Waiter::of(server, "k", "bob");
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
     let outcome = unsafe {
         libc::setsockopt(
@@ -54,134 +123,27 @@ fn a_connection_that_is_reset_frees_the_lock() {
         )
     };
     assert_eq!(outcome, 0);
-    drop(alice);
-    bob.fence();
-}
-
-#[test]
-fn a_connection_that_an_operator_kills_by_its_number_frees_the_lock() {
-    let server = Server::start();
-    hands_on(&server, server.client(), |_alice, client, id| {
-        assert_eq!(client.cmd(format!("CLIENT KILL ID {id}")), int(1));
-    });
-}
-
-/// A connection of a user who may do everything, and who can be deleted.
-fn temp_user(server: &Server) -> Client {
-    assert_eq!(server.cmd("ACL SETUSER temp on nopass ~* &* +@all"), Value::Okay);
-    let mut client = server.client();
-    assert_eq!(client.cmd("AUTH temp any"), Value::Okay);
-    client
-}
-
-#[test]
-fn a_connection_that_an_operator_kills_by_its_user_frees_the_lock() {
-    let server = Server::start();
-    hands_on(&server, temp_user(&server), |_alice, client, _| {
-        assert_eq!(client.cmd("CLIENT KILL USER temp"), int(1));
-    });
-}
-
-#[test]
-fn a_connection_whose_user_is_deleted_frees_the_lock() {
-    let server = Server::start();
-    hands_on(&server, temp_user(&server), |_alice, client, _| {
-        assert_eq!(client.cmd("ACL DELUSER temp"), int(1));
-    });
-}
-
-#[test]
-fn a_connection_that_sends_something_that_is_no_command_frees_the_lock() {
-    let server = Server::start();
-    hands_on(&server, server.client(), |mut alice, _, _| {
-        alice.send_bytes(b"*1\r\n$x\r\n");
-        assert!(matches!(alice.receive(), Value::ServerError(_)));
-    });
-}
-
-#[test]
-fn a_connection_that_is_closed_at_an_output_limit_frees_the_lock() {
-    let server = Server::builder().config("client-output-buffer-limit", "pubsub 20000 0 0").start();
-    hands_on(&server, server.client_resp3(), |mut alice, client, _| {
-        alice.send("SUBSCRIBE news");
-        eventually("it is subscribed", || match client.cmd("PUBSUB NUMSUB news") {
-            Value::Array(reply) if reply[1] == int(1) => Ok(()),
-            other => Err(other),
-        });
-        let text = "x".repeat(10_000);
-        // More than the socket and the limit take.
-        for _ in 0..200 {
-            client.cmd(["PUBLISH", "news", &text]);
-        }
-        eventually("it is closed", || match client.cmd("PUBSUB NUMSUB news") {
-            Value::Array(reply) if reply[1] == int(0) => Ok(()),
-            other => Err(other),
-        });
-    });
-}
-
-#[test]
-fn a_connection_that_ends_in_the_packet_of_its_grant_frees_the_lock() {
-    let server = Server::start();
-    let mut client = server.client();
-    for last in ["QUIT", "CLIENT KILL ID"] {
-        let mut alice = server.client();
-        let id = testkit::waiter::id_of(&mut alice);
-        let last = if last == "QUIT" { last.to_owned() } else { format!("{last} {id} SKIPME no") };
-        alice.send_all(&[&asks("k", "alice", 0), &last]);
-        assert!(matches!(alice.receive(), Value::Int(_)));
-        until_free(&mut client, "k");
-    }
-}
-
-#[test]
-fn a_connection_that_is_killed_in_the_packet_that_grants_it_the_lock_frees_it() {
-    let server = Server::start();
-    let mut client = server.client();
-    let holder = client.grant("k", "first", LONG);
-    let mut alice = Waiter::sends(&server, &format!("{} BLOCK 0", asks("k", "alice", 0)));
-    let mut bob = Waiter::of(&server, "k", "bob");
-    let id = eventually("alice waits", || match client.cmd("LOCK.WAITERS k COUNT 1") {
-        Value::Array(rows) => match testkit::field(&rows[0], "client") {
-            Some(&Value::Int(id)) => Ok(id),
-            other => Err(format!("{other:?}")),
-        },
-        other => Err(format!("{other:?}")),
-    });
-    let kill = format!("CLIENT KILL ID {id}");
-    assert_eq!(client.pipeline(&["LOCK.RELEASE k first", &kill]), [int(1), int(1)]);
-    let fence = bob.fence();
-    assert!(fence > holder);
-    assert_eq!(client.check("k", "bob"), Some(fence));
-    drop(alice.client.try_receive());
-    assert_eq!(super::bindings(&mut client), 0);
+    bob
 }
 
 #[test]
 fn a_connection_leaves_the_lock_the_grace_and_no_more_than_was_left() {
-    let server = Server::start();
+    let server = exact().start();
     let mut client = server.client();
     let mut alice = server.client();
     binds(&mut alice, "k", "alice", 20_000);
     binds(&mut alice, "ending", "alice", 2 * LONG);
+    binds(&mut alice, "short", "alice", 50);
+    let mut bob = Waiter::of(&server, "short", "bob");
+    let before = client.now();
     drop(alice);
+    let late = crate::waiting::granted_at(bob.fence()) - before;
+    assert!(late >= 50, "after {late} ms of a grace of 50");
     let left = until_short(&mut client, "k", 20_000);
     assert!(left > 10_000, "{left} ms are left of a grace of 20 s");
     let Value::Int(left) = client.cmd("PTTL ending") else { panic!("no lease") };
     assert!((50_000..=LONG.cast_signed()).contains(&left), "{left}");
     assert_eq!(super::bindings(&mut client), 0);
-}
-
-#[test]
-fn after_the_grace_the_next_has_the_lock() {
-    let server = exact().start();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 50);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    let before = server.client().now();
-    drop(alice);
-    let late = crate::waiting::granted_at(bob.fence()) - before;
-    assert!(late >= 50, "after {late} ms of a grace of 50");
 }
 
 #[test]
@@ -199,18 +161,6 @@ fn a_connection_whose_other_end_is_gone_without_a_word_ends_the_hold_with_its_tt
     assert_eq!(super::bindings(&mut client), 1);
     bob.fence();
     assert!(client.now() >= end);
-}
-
-#[test]
-fn a_connection_that_ends_by_the_keep_alive_of_a_proxy_frees_the_lock_although_its_client_lives() {
-    let server = Server::builder().tcp().start();
-    let proxy = Proxy::to(server.port());
-    let mut alice = proxy.client();
-    binds(&mut alice, "k", "alice", 0);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    drop(proxy);
-    bob.fence();
-    assert!(alice.try_cmd("PING").is_err());
 }
 
 #[test]
@@ -277,31 +227,6 @@ fn a_server_that_starts_again_knows_no_bindings_and_leaves_the_lease_its_ttl() {
     // Whoever asks again is bound again.
     let mut alice = server.client();
     assert_eq!(binds(&mut alice, "k", "alice", 0), fence);
-    drop(alice);
-    until_free(&mut client, "k");
-}
-
-#[test]
-fn a_reset_and_another_user_leave_the_hold_bound() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = temp_user(&server);
-    let fence = binds(&mut alice, "k", "alice", 0);
-    assert_eq!(alice.cmd("RESET"), Value::SimpleString("RESET".into()));
-    assert_eq!(alice.cmd("AUTH temp any"), Value::Okay);
-    let_it_work(&mut client);
-    assert_eq!(client.check("k", "alice"), Some(fence));
-    drop(alice);
-    until_free(&mut client, "k");
-}
-
-#[test]
-fn a_connection_that_wants_no_replies_frees_the_lock_too() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    alice.send_all(&["CLIENT REPLY OFF", &asks("k", "alice", 0)]);
-    eventually("alice has it", || client.check("k", "alice").ok_or(()));
     drop(alice);
     until_free(&mut client, "k");
 }

@@ -1,6 +1,6 @@
 //! Many holds that end at once.
 
-use super::{LONG, asks, bindings, let_it_work, until_free};
+use super::{LONG, bindings, until_free};
 use redis::Value;
 use std::time::Duration;
 use testkit::waiter::id_of;
@@ -14,10 +14,17 @@ const ROOM: u64 = 5_000_000;
 /// On a machine that is busy with other things too, in one of so many rounds.
 const ROUNDS: usize = 5;
 
+fn takes(client: &mut Client, requests: &[String]) {
+    for requests in requests.chunks(1_000) {
+        let requests: Vec<_> = requests.iter().map(String::as_str).collect();
+        assert!(client.pipeline(&requests).iter().all(|reply| matches!(reply, Value::Int(_))));
+    }
+}
+
 #[test]
 fn a_connection_that_takes_100_000_locks_with_it_holds_up_nobody() {
     let mut server = Server::builder().config("save", "").start();
-    let words: Vec<_> = (0..MANY)
+    let requests: Vec<_> = (0..MANY)
         .map(|number| format!("LOCK.ACQUIRE k{number} alice {LONG} EPHEMERAL 0"))
         .collect();
     let mut client = server.client();
@@ -25,10 +32,7 @@ fn a_connection_that_takes_100_000_locks_with_it_holds_up_nobody() {
     let mut seen = Vec::new();
     for round in 1..=ROUNDS {
         let mut alice = server.client();
-        for words in words.chunks(1_000) {
-            let words: Vec<_> = words.iter().map(String::as_str).collect();
-            assert!(alice.pipeline(&words).iter().all(|reply| matches!(reply, Value::Int(_))));
-        }
+        takes(&mut alice, &requests);
         assert_eq!(bindings(&mut client), MANY as u64);
         drop(alice);
         let longest = longest_ping(&mut server, &mut client);
@@ -46,34 +50,6 @@ fn a_connection_that_takes_100_000_locks_with_it_holds_up_nobody() {
         }
     }
     panic!("a PING took {seen:?}");
-}
-
-#[test]
-fn a_flush_of_another_database_looks_at_none_of_100_000_holds_and_leaves_them_bound() {
-    let mut server = Server::start();
-    let (mut alice, mut client) = (server.client(), server.client());
-    let words: Vec<_> = (0..MANY).map(|number| asks(&format!("k{number}"), "alice", 0)).collect();
-    for words in words.chunks(1_000) {
-        let words: Vec<_> = words.iter().map(String::as_str).collect();
-        assert!(alice.pipeline(&words).iter().all(|reply| matches!(reply, Value::Int(_))));
-    }
-    client.cmd("SELECT 5");
-    client.cmd(asks("k", "carol", 0));
-    let before = server.processor_time();
-    client.pipeline(&["FLUSHDB"; 100]);
-    let_it_work(&mut client);
-    let took = server.processor_time() - before;
-    assert!(took < Duration::from_millis(150), "{took:?}");
-    eventually("the one that was flushed is forgotten", || match bindings(&mut client) {
-        bound if bound == MANY as u64 => Ok(()),
-        bound => Err(bound),
-    });
-    client.cmd("SELECT 0");
-    drop(alice);
-    eventually("all are free", || match client.cmd("DBSIZE") {
-        Value::Int(0) => Ok(()),
-        other => Err(other),
-    });
 }
 
 /// How long the server let somebody else wait at most, until it had freed all locks. Where other programs kept it from computing, only what it computed counts.
@@ -98,7 +74,7 @@ fn longest_ping(server: &mut Server, client: &mut Client) -> Duration {
 fn a_command_right_behind_the_end_of_thousands_of_holds_of_one_lock_is_not_held_up() {
     const HOLDERS: usize = 6_000;
     let server = Server::builder().module_args(&format!("max-holders {HOLDERS}")).start();
-    let words: Vec<_> = (0..HOLDERS)
+    let requests: Vec<_> = (0..HOLDERS)
         .map(|number| format!("LOCK.ACQUIRE k o{number} {LONG} SHARE 0 EPHEMERAL 0"))
         .collect();
     let mut client = server.client();
@@ -106,10 +82,7 @@ fn a_command_right_behind_the_end_of_thousands_of_holds_of_one_lock_is_not_held_
     for _ in 0..ROUNDS {
         let mut alice = server.client();
         let id = id_of(&mut alice);
-        for words in words.chunks(1_000) {
-            let words: Vec<_> = words.iter().map(String::as_str).collect();
-            assert!(alice.pipeline(&words).iter().all(|reply| matches!(reply, Value::Int(_))));
-        }
+        takes(&mut alice, &requests);
         // In one packet: the timer does nothing in between.
         let kill = format!("CLIENT KILL ID {id}");
         let watch = Stopwatch::start();

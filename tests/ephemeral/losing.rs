@@ -1,6 +1,6 @@
 //! A server that does not decide any more: it frees nothing of what another one holds.
 
-use super::{LONG, bindings, binds, let_it_work, until_free};
+use super::{bindings, binds, let_it_work, until_free};
 use redis::Value;
 use testkit::{Server, Snapshot, eventually, start_pair, wait_until_in_sync, wait_until_it_is};
 
@@ -26,24 +26,6 @@ fn a_primary_that_becomes_a_replica_forgets_its_bindings() {
     wait_until_it_is(&primary, "slave");
     wait_until_in_sync(&replica, &primary);
     assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
-}
-
-#[test]
-fn a_server_that_leads_again_obeys_no_binding_of_its_former_time() {
-    let server = Server::builder().tcp().start();
-    let other = Server::builder().tcp().start();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    assert_eq!(server.cmd(format!("REPLICAOF 127.0.0.1 {}", other.port())), Value::Okay);
-    assert_eq!(server.cmd("REPLICAOF NO ONE"), Value::Okay);
-    let mut client = server.client();
-    eventually("it leads", || match client.acquire("k", "alice", LONG) {
-        Some(fence) => Ok(fence),
-        None => Err(()),
-    });
-    drop(alice);
-    let_it_work(&mut client);
-    assert!(client.check("k", "alice").is_some());
 }
 
 #[test]

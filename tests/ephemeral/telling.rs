@@ -1,11 +1,9 @@
 //! What replicas, files, subscribers and operators see of it.
 
 use super::{LONG, binds, until_free, until_short};
+use crate::observing::play;
 use redis::Value;
-use testkit::{
-    Server, Snapshot, Waiter, aof, bulk_text, eventually, field, start_pair, strings,
-    wait_until_in_sync,
-};
+use testkit::{Server, Snapshot, Waiter, aof, eventually, field, start_pair, wait_until_in_sync};
 
 #[test]
 fn replicas_and_files_see_the_same_as_the_primary() {
@@ -45,45 +43,31 @@ fn replicas_and_files_see_the_same_as_the_primary() {
 }
 
 #[test]
-fn the_log_says_whose_connection_ended_and_what_was_left_of_its_lease() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    drop(alice);
-    until_free(&mut client, "k");
-    let Value::Array(rows) = client.cmd("LOCK.LOG") else { panic!("no list") };
-    let [row] = &rows[..] else { panic!("{rows:?}") };
-    let text = |name| bulk_text(field(row, name).unwrap());
-    assert_eq!(
-        (text("event"), text("key"), text("owner")),
-        ("disconnected".into(), "k".into(), "alice".into())
+fn the_log_and_subscribers_hear_of_a_release_or_of_a_lease_with_another_end() {
+    play(
+        "",
+        "",
+        "
+        # with a grace, and without
+        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 20000 -> A
+        alice: LOCK.ACQUIRE freed alice 60000 EPHEMERAL 0 -> B
+        alice: leaves
+        INFO leasehold_bindings_ended -> until 2 | | acquired acquired(freed) extended released(freed)
+        LOCK.LOG -1; LOCK.CHECK k alice -> ENTRIES; A
+        LOCK.RELEASE freed alice; LOCK.LOG -1 -> 0; ENTRIES
+        "
+        .replace("ENTRIES", "disconnected(alice) disconnected(alice)")
+        .as_str(),
     );
-    let Some(&Value::Int(left)) = field(row, "ms") else { panic!("{row:?}") };
-    assert!((LONG.cast_signed() - 10_000..=LONG.cast_signed()).contains(&left), "{left}");
-    // A late release is neither that nor a deletion.
-    assert!(!client.release("k", "alice"));
-    assert_eq!(client.cmd("LOCK.LOG").into_sequence().unwrap().len(), 1);
 }
 
 #[test]
-fn subscribers_hear_of_a_release_and_of_a_lease_with_another_end() {
-    let server = Server::builder().config("notify-keyspace-events", "KEA").start();
-    if testkit::lacks((6, 2), "events") {
-        return;
-    }
-    let mut subscriber = server.client();
-    subscriber.cmd("PSUBSCRIBE __keyevent@0__:lock.*");
-    let mut alice = server.client();
-    binds(&mut alice, "freed", "alice", 0);
-    binds(&mut alice, "shortened", "alice", 20_000);
-    drop(alice);
-    let heard: Vec<_> = (0..4)
-        .map(|_| {
-            let message = strings(&subscriber.receive());
-            format!("{} {}", message[2].trim_start_matches("__keyevent@0__:"), message[3])
-        })
-        .collect();
-    assert_eq!(heard[..2], ["lock.acquired freed", "lock.acquired shortened"]);
-    assert_eq!(heard[2..], ["lock.released freed", "lock.extended shortened"]);
+fn the_log_says_what_was_left_of_the_lease() {
+    let server = Server::start();
+    let mut client = server.client();
+    binds(&mut server.client(), "k", "alice", 0);
+    until_free(&mut client, "k");
+    let Value::Array(rows) = client.cmd("LOCK.LOG") else { panic!("no list") };
+    let Some(&Value::Int(left)) = field(&rows[0], "ms") else { panic!("{rows:?}") };
+    assert!((LONG.cast_signed() - 10_000..=LONG.cast_signed()).contains(&left), "{left}");
 }

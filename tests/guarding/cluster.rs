@@ -82,12 +82,8 @@ fn goes_on_over(moves: impl FnOnce(&Cluster, SlotMove)) {
 }
 
 #[test]
-fn the_hold_goes_on_guarding_where_its_slot_has_gone_key_by_key() {
+fn the_hold_goes_on_guarding_where_its_slot_has_gone() {
     goes_on_over(|cluster, step| step.by_hand(cluster));
-}
-
-#[test]
-fn the_hold_goes_on_guarding_where_its_slot_has_gone_at_once() {
     if !lacks_moves_at_once() {
         goes_on_over(|cluster, step| step.at_once(cluster));
     }

@@ -2,12 +2,12 @@
 
 use super::{guarded, held, names_of_commands};
 use redis::Value;
-use testkit::{Client, Seed, Server, error, field, int, lacks, strings};
+use testkit::{Client, Seed, Server, lacks, strings};
 
 #[test]
 fn the_keys_of_the_command_are_keys_of_the_request() {
     let (_server, mut client, _) = held();
-    let table: [(&str, &[&str]); 9] = [
+    let table: [(&str, &[&str]); 12] = [
         ("GET k", &["the-lock", "k"]),
         ("MSET k 1 other 2", &["the-lock", "k", "other"]),
         ("SORT k STORE other", &["the-lock", "k", "other"]),
@@ -17,6 +17,9 @@ fn the_keys_of_the_command_are_keys_of_the_request() {
         ("PUBLISH channel message", &["the-lock"]),
         ("NOSUCH k", &["the-lock"]),
         ("LOCK.GUARD inner alice 1 GET k", &["the-lock"]),
+        ("LOCK.ACQUIRE a alice 1 ALSO 2 b c BLOCK 1", &["the-lock", "a", "b", "c"]),
+        ("lock.release a alice 7 also 2 b c", &["the-lock", "a", "b", "c"]),
+        ("LOCK.EXTEND a alice 1 ALSO 2 b c", &["the-lock", "a", "b", "c"]),
     ];
     for (command, keys) in table {
         let reply = client.cmd(format!("COMMAND GETKEYS {}", guarded(1, command)));
@@ -48,19 +51,6 @@ fn what_becomes_of_each_key_is_what_the_command_does_to_it() {
     assert_eq!(flags("BITFIELD k SET u8 0 1"), ["RO access", "RW access update"]);
     assert_eq!(flags("GET k"), ["RO access", ""]);
     assert_eq!(flags("LMPOP 2 k other LEFT"), ["RO access", "", ""]);
-}
-
-#[test]
-fn the_keys_behind_also_are_keys_of_the_request() {
-    let (_server, mut client, _) = held();
-    for command in [
-        "LOCK.ACQUIRE one alice 1 ALSO 2 two three BLOCK 1",
-        "lock.release one alice 7 also 2 two three",
-        "LOCK.EXTEND one alice 1 ALSO 2 two three",
-    ] {
-        let reply = client.cmd(format!("COMMAND GETKEYS {}", guarded(1, command)));
-        assert_eq!(strings(&reply), ["the-lock", "one", "two", "three"], "{command}");
-    }
 }
 
 /// The keys, or none if the server finds none.
@@ -132,30 +122,4 @@ fn there_may_be_hundreds_of_thousands() {
     let request = guarded(1, &format!("MSETEX {PAIRS}{}", " k v".repeat(PAIRS)));
     let keys = strings(&client.cmd(format!("COMMAND GETKEYS {request}")));
     assert_eq!(keys.len(), PAIRS + 1);
-}
-
-#[test]
-fn the_server_says_that_there_are_more_keys_than_the_first() {
-    let (_server, mut client, _) = held();
-    let Value::Array(infos) = client.cmd("COMMAND INFO LOCK.GUARD") else { panic!("no list") };
-    let Value::Array(info) = &infos[0] else { panic!("{infos:?}") };
-    assert!(strings(&info[2]).contains(&"movablekeys".to_owned()), "{info:?}");
-    assert_eq!(info[3..6], [int(1), int(1), int(1)]);
-    if lacks((7, 0), "key specifications") {
-        return;
-    }
-    let Value::Array(specs) = &info[8] else { panic!("{info:?}") };
-    let [_, others] = &specs[..] else { panic!("{specs:?}") };
-    assert!(strings(field(others, "flags").unwrap()).contains(&"variable_flags".to_owned()));
-}
-
-#[test]
-fn a_request_that_names_no_command_has_no_keys_beyond_the_locks() {
-    let (_server, mut client, _) = held();
-    let reply = client.cmd("COMMAND GETKEYS LOCK.GUARD the-lock alice 1");
-    if !lacks((7, 0), "the arity of a module's command") {
-        assert_eq!(reply, error("ERR Invalid number of arguments specified for command"));
-    } else {
-        assert_eq!(strings(&reply), ["the-lock"]);
-    }
 }

@@ -19,7 +19,6 @@ use testkit::{Client, Server, strings};
 const LONG: u64 = 60_000;
 const NOT_HOLDER: &str =
     "NOTHOLDER this owner does not hold the lock by this fence, nothing was run";
-const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// A server whose lock `the-lock` is alice's, by this fence.
 fn held() -> (Server, Client, u64) {
@@ -35,15 +34,6 @@ fn held_on(server: Server) -> (Server, Client, u64) {
 /// The request that guards this command by alice's hold.
 fn guarded(fence: u64, command: &str) -> String {
     format!("LOCK.GUARD the-lock alice {fence} {command}")
-}
-
-/// The number that a reply is.
-#[track_caller]
-fn number(reply: &Value) -> u64 {
-    match reply {
-        Value::Int(number) => (*number).try_into().unwrap(),
-        other => panic!("no number: {other:?}"),
-    }
 }
 
 /// All that the server has, those of containers with their second word.

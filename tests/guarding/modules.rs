@@ -1,10 +1,10 @@
 //! Beside other modules, whose commands are refused, because they may block: no server that a module calls survives that.
 
-use super::{NOT_HOLDER, guarded, held, held_on};
+use super::{NOT_HOLDER, guarded, held_on};
 use redis::Value;
 use testkit::{
-    Server, UNLOAD, announce, bulk, error, eventually, int, is_valkey_since, lacks_vector_sets,
-    strings, unchanged,
+    Server, Session, UNLOAD, announce, bulk, error, eventually, int, is_valkey_since,
+    lacks_vector_sets, strings, unchanged,
 };
 
 const OF_A_MODULE: &str = "ERR LOCK.GUARD does not run commands of other modules, call LOCK.CHECK and the command in a script";
@@ -12,47 +12,26 @@ const UNKNOWN: &str = "ERR unknown command to guard";
 const NO_COMMAND: &str =
     "ERR LOCK.GUARD is not possible, the command COMMAND is renamed or disabled (rename-command)";
 
-/// One lock, one key: `LOCK.CHECK` and a command.
-const SCRIPT: &str =
-    "redis.call('LOCK.CHECK', KEYS[1], ARGV[1], ARGV[2]) return redis.call(unpack(ARGV, 3))";
-
+/// A script that begins with a check may call them.
 #[test]
 fn commands_of_vector_sets_are_refused_because_some_block() {
     if lacks_vector_sets() {
         return;
     }
-    let (_server, mut client, fence) = held();
-    assert_eq!(client.cmd("VADD v VALUES 3 1 2 3 e"), int(1));
-    let commands = [
-        "VSIM v ELE e",
-        "vsim v VALUES 3 1 2 3",
-        "VADD v VALUES 3 1 2 4 f CAS",
-        "VADD v VALUES 3 1 2 4 f",
-        "VCARD v",
-        "VADD",
-    ];
-    for command in commands {
-        assert_eq!(client.cmd(guarded(fence, command)), error(OF_A_MODULE), "{command}");
-        let replies = client.transaction(&[&guarded(fence, command)]);
-        assert_eq!(replies, [error(OF_A_MODULE)], "{command}");
-    }
-    assert_eq!(client.cmd("VCARD v"), int(1));
-}
-
-#[test]
-fn a_script_that_begins_with_a_check_may_call_them() {
-    if lacks_vector_sets() {
-        return;
-    }
-    let (_server, mut client, fence) = held();
-    let fence = fence.to_string();
-    let mut run = |command: &str| {
-        let words = ["EVAL", SCRIPT, "2", "the-lock", "v", "alice", &fence];
-        let words = words.into_iter().chain(command.split(' '));
-        client.cmd(words.map(Vec::from).collect::<Vec<Vec<u8>>>())
-    };
-    assert_eq!(run("VADD v VALUES 3 1 2 3 e CAS"), int(1));
-    assert_eq!(run("VSIM v ELE e"), Value::Array(vec![bulk("e")]));
+    let script =
+        "redis.call('LOCK.CHECK', KEYS[1], ARGV[1], ARGV[2]) return redis.call(unpack(ARGV, 3))";
+    let text = "
+        # behind the fence, and in a script
+        LOCK.ACQUIRE l alice 60000; VADD v VALUES 3 1 2 3 e -> A; 1
+        LOCK.GUARD l alice A VSIM v ELE e; LOCK.GUARD l alice A vsim v VALUES 3 1 2 3 -> NO; NO
+        LOCK.GUARD l alice A VADD v VALUES 3 1 2 4 f CAS; LOCK.GUARD l alice A VCARD v -> NO; NO
+        LOCK.GUARD l alice A VADD v VALUES 3 1 2 4 f; LOCK.GUARD l alice A VADD -> NO; NO
+        MULTI; LOCK.GUARD l alice A VSIM v ELE e; EXEC -> OK; QUEUED; NO
+        VCARD v; EVAL \"SCRIPT\" 2 l v alice A VADD v VALUES 3 3 2 1 f CAS -> 1; 1
+        EVAL \"SCRIPT\" 2 l v alice A VSIM v ELE e COUNT 1 -> e
+    ";
+    let text = text.replace("SCRIPT", script).replace("NO", &format!("-{OF_A_MODULE}"));
+    Session::play(&Server::start(), &text);
 }
 
 #[test]
@@ -120,10 +99,7 @@ fn a_command_that_a_filter_of_another_module_replaces_is_refused() {
     assert_eq!(client.transaction(&[&guarded(fence, "STRLEN k")]), [error(OF_A_MODULE)]);
     assert_eq!(client.cmd(guarded(fence, "APPEND k value")), int(5));
     assert_eq!(client.cmd(guarded(fence, "GET k")), bulk("value"));
-}
-
-#[test]
-fn a_filter_of_another_module_that_calls_commands_itself_replaces_none() {
+    // One that calls commands itself replaces none.
     let (_server, mut client, fence) =
         held_on(Server::builder().with_caller_that("ask STRLEN").start());
     assert_eq!(client.cmd(guarded(fence, "STRLEN k")), int(0));

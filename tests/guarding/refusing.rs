@@ -1,9 +1,9 @@
 //! What is refused before anything is done, and why.
 
-use super::{LONG, NOT_HOLDER, OUT_OF_MEMORY, guarded, held};
+use super::{LONG, NOT_HOLDER, guarded, held};
 use redis::Value;
 use testkit::errors::{FENCE_NOT_A_NUMBER, OWNER_LENGTH, WRONG_TYPE, wrong_arity};
-use testkit::{Server, bulk, error, int, lacks, start_pair, unchanged};
+use testkit::{Server, Session, error, int, lacks, start_pair, unchanged};
 
 const ITSELF: &str = "ERR LOCK.GUARD cannot guard itself";
 const UNKNOWN: &str = "ERR unknown command to guard";
@@ -17,50 +17,29 @@ const CONNECTION: &str =
 const ADMINISTRATION: &str = "ERR LOCK.GUARD does not run commands for administrators";
 
 /// What is behind the fence, and the error. They are the same for who holds the lock and who does not.
-const REFUSED: [(&str, &str); 43] = [
-    ("LOCK.GUARD the-lock alice 1 GET k", ITSELF),
-    ("lock.Guard", ITSELF),
-    ("NOSUCH k", UNKNOWN),
-    ("\"\"", UNKNOWN),
-    ("config|get maxmemory", UNKNOWN),
-    ("GET", ARITY),
-    ("GET k k", ARITY),
-    ("SET k", ARITY),
-    ("OBJECT", ARITY),
-    ("MULTI", TRANSACTION),
-    ("EXEC", TRANSACTION),
-    ("DISCARD", TRANSACTION),
-    ("WATCH k", TRANSACTION),
-    ("UNWATCH", TRANSACTION),
-    ("EVAL \"return 1\" 0", SCRIPT),
-    ("EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", SCRIPT),
-    ("SCRIPT FLUSH", SCRIPT),
-    ("SUBSCRIBE channel", CONNECTION),
-    ("PSUBSCRIBE channel*", CONNECTION),
-    ("UNSUBSCRIBE channel", CONNECTION),
-    ("HELLO 3", CONNECTION),
-    ("AUTH password", CONNECTION),
-    ("SELECT 1", CONNECTION),
-    ("RESET", CONNECTION),
-    ("PING", CONNECTION),
-    ("ECHO hello", CONNECTION),
-    ("READONLY", CONNECTION),
-    ("READWRITE", CONNECTION),
-    ("ASKING", CONNECTION),
-    ("WAIT 0 10", CONNECTION),
-    ("COMMAND COUNT", CONNECTION),
-    ("CONFIG SET maxmemory 1", ADMINISTRATION),
-    ("CONFIG GET maxmemory", ADMINISTRATION),
-    ("SHUTDOWN NOSAVE", ADMINISTRATION),
-    ("DEBUG SLEEP 10", ADMINISTRATION),
-    ("MONITOR", ADMINISTRATION),
-    ("REPLICAOF localhost 1", ADMINISTRATION),
-    ("MODULE UNLOAD leasehold", ADMINISTRATION),
-    ("ACL SETUSER mallory on nopass +@all ~*", ADMINISTRATION),
-    ("SLOWLOG RESET", ADMINISTRATION),
-    ("LOCK.LOG", ADMINISTRATION),
-    ("BGREWRITEAOF", ADMINISTRATION),
-    ("FAILOVER", ADMINISTRATION),
+const REFUSED: [(&str, &str); 7] = [
+    (ITSELF, "LOCK.GUARD the-lock alice 1 GET k; lock.Guard"),
+    (UNKNOWN, "NOSUCH k; \"\"; config|get maxmemory"),
+    (ARITY, "GET; GET k k; SET k; OBJECT"),
+    (TRANSACTION, "MULTI; EXEC; DISCARD; WATCH k; UNWATCH"),
+    (
+        SCRIPT,
+        "EVAL \"return 1\" 0; EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0; \
+         SCRIPT FLUSH",
+    ),
+    (
+        CONNECTION,
+        "SUBSCRIBE channel; PSUBSCRIBE channel*; UNSUBSCRIBE channel; HELLO 3; \
+         AUTH password; SELECT 1; RESET; PING; ECHO hello; READONLY; READWRITE; ASKING; \
+         WAIT 0 10; COMMAND COUNT",
+    ),
+    (
+        ADMINISTRATION,
+        "CONFIG SET maxmemory 1; CONFIG GET maxmemory; SHUTDOWN NOSAVE; DEBUG SLEEP 10; \
+         MONITOR; REPLICAOF localhost 1; MODULE UNLOAD leasehold; \
+         ACL SETUSER mallory on nopass +@all ~*; SLOWLOG RESET; LOCK.LOG; BGREWRITEAOF; \
+         FAILOVER",
+    ),
 ];
 
 #[test]
@@ -68,10 +47,12 @@ fn what_is_not_guarded_is_refused_with_the_reason_and_nothing_changes() {
     let server = Server::builder().aof().start();
     let mut client = server.client();
     let fence = client.grant("the-lock", "alice", LONG);
-    for (command, text) in REFUSED {
-        for fence in [fence, fence + 1] {
-            let reply = unchanged(&server, || client.cmd(guarded(fence, command)));
-            assert_eq!(reply, error(text), "{command}");
+    for (text, commands) in REFUSED {
+        for command in commands.split("; ") {
+            for fence in [fence, fence + 1] {
+                let reply = unchanged(&server, || client.cmd(guarded(fence, command)));
+                assert_eq!(reply, error(text), "{command}");
+            }
         }
     }
     // Redis 6.2 has it as administration as a whole.
@@ -136,24 +117,29 @@ fn where_the_server_does_not_say_what_its_commands_are_nothing_is_guarded() {
 }
 
 #[test]
-fn out_of_memory_a_command_is_refused_as_it_would_be_bare() {
-    let (_server, mut client, fence) = held();
-    client.cmd("SET k v");
-    client.cmd("CONFIG SET maxmemory 1");
-    assert_eq!(client.cmd(guarded(fence, "SET k w")), error(OUT_OF_MEMORY));
-    assert_eq!(client.cmd(guarded(fence, "GET k")), bulk("v"));
-    assert_eq!(client.cmd(guarded(fence, "DEL k")), int(1));
-    assert_eq!(client.cmd(guarded(fence, "LOCK.RELEASE the-lock alice")), int(1));
-}
-
-#[test]
-fn with_too_few_replicas_the_server_refuses_it_as_any_write() {
-    let (_server, mut client, fence) = held();
-    client.cmd("CONFIG SET min-replicas-to-write 1");
-    let text = "NOREPLICAS Not enough good replicas to write.";
-    assert_eq!(client.cmd(guarded(fence, "SET k v")), error(text));
-    client.cmd("CONFIG SET min-replicas-to-write 0");
-    assert_eq!(client.cmd("GET k"), Value::Nil);
+fn what_the_server_refuses_it_refuses_behind_the_fence_and_what_would_wait_does_not() {
+    Session::play(
+        &Server::start(),
+        "
+        # out of memory
+        LOCK.ACQUIRE l alice 60000; SET k v; CONFIG SET maxmemory 1 -> A; OK; OK
+        LOCK.GUARD l alice A SET k w; LOCK.GUARD l alice A GET k -> -OOM; v
+        LOCK.GUARD l alice A DEL k; LOCK.GUARD l alice A LOCK.RELEASE l alice -> 1; 1
+        CONFIG SET maxmemory 0 -> OK
+        # with too few replicas
+        LOCK.ACQUIRE l alice 60000; CONFIG SET min-replicas-to-write 1 -> A; OK
+        LOCK.GUARD l alice A SET k v -> -NOREPLICAS Not enough good replicas to write.
+        CONFIG SET min-replicas-to-write 0; GET k -> OK; nil
+        # what would wait
+        LOCK.ACQUIRE l alice 60000; RPUSH list element -> A; 1
+        LOCK.GUARD l alice A BLPOP nothing 0; LOCK.GUARD l alice A BLPOP list 0 -> nil; list element
+        LOCK.GUARD l alice A XREAD BLOCK 0 STREAMS nothing $ -> nil
+        LOCK.GUARD l alice A LOCK.ACQUIRE other bob 60000 BLOCK 0 -> B
+        LOCK.GUARD l alice A LOCK.ACQUIRE other carol 60000 BLOCK 0 -> nil
+        LOCK.GUARD l alice A LOCK.ACQUIRE l carol 60000 BLOCK 0 -> nil
+        INFO leasehold_waiters -> 0
+        ",
+    );
 }
 
 #[test]
@@ -169,18 +155,4 @@ fn a_replica_refuses_it_even_if_the_command_only_reads() {
             "{command}"
         );
     }
-}
-
-#[test]
-fn what_would_wait_does_not() {
-    let (server, mut client, fence) = held();
-    let mut run = |command: &str| client.cmd(guarded(fence, command));
-    assert_eq!(run("BLPOP nothing 0"), Value::Nil);
-    assert_eq!(run("XREAD BLOCK 0 STREAMS nothing $"), Value::Nil);
-    assert!(matches!(run("LOCK.ACQUIRE other bob 60000 BLOCK 0"), Value::Int(1..)));
-    assert_eq!(run("LOCK.ACQUIRE other carol 60000 BLOCK 0"), Value::Nil);
-    assert_eq!(run("LOCK.ACQUIRE the-lock carol 60000 BLOCK 0"), Value::Nil);
-    run("RPUSH list element");
-    assert_eq!(run("BLPOP list 0"), Value::Array(vec![bulk("list"), bulk("element")]));
-    assert_eq!(server.client().counter("waiters"), 0);
 }

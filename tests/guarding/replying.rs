@@ -2,34 +2,34 @@
 
 use super::{LONG, NOT_HOLDER, guarded, held};
 use redis::Value;
-use testkit::{Server, bulk, error, int, lacks, unchanged};
+use testkit::{Server, Session, bulk, error, lacks, unchanged};
 
 #[test]
-fn the_holder_gets_the_reply_of_the_command() {
-    let (_server, mut client, fence) = held();
-    let mut run = |command: &str| client.cmd(guarded(fence, command));
-    assert_eq!(run("SET k v"), Value::Okay);
-    assert_eq!(run("GET k"), bulk("v"));
-    assert_eq!(run("GET nothing"), Value::Nil);
-    assert_eq!(run("INCRBY number 7"), int(7));
-    assert_eq!(run("get number"), bulk("7"));
-    assert_eq!(
-        run("LPUSH k v"),
-        error("WRONGTYPE Operation against a key holding the wrong kind of value")
+fn who_holds_the_lock_by_this_fence_gets_the_reply_of_the_command() {
+    Session::play(
+        &Server::start(),
+        "
+        # whole
+        LOCK.ACQUIRE l alice 60000 -> A
+        LOCK.GUARD l alice A SET k v; LOCK.GUARD l alice A GET k -> OK; v
+        LOCK.GUARD l alice A GET nothing; LOCK.GUARD l alice A INCRBY n 7 -> nil; 7
+        LOCK.GUARD l alice A get n; LOCK.GUARD l alice A MGET k nothing -> 7; v nil
+        LOCK.GUARD l alice A LPUSH k v -> -WRONGTYPE Operation against a key holding the wrong kind of value
+        LOCK.GUARD l alice A XADD s 1-1 a 1; LOCK.GUARD l alice A XADD s 2-1 b 2 -> 1-1; 2-1
+        LOCK.GUARD l alice A XRANGE s - + -> [1-1 [a 1]] [2-1 [b 2]]
+        # each of several holders by its own fence
+        LOCK.ACQUIRE l alice 60000 SHARE 2; LOCK.ACQUIRE l bob 60000 SHARE 2 -> A; B
+        LOCK.GUARD l alice A INCR n; LOCK.GUARD l bob B INCR n -> 1; 2
+        LOCK.GUARD l alice B INCR n; LOCK.GUARD l bob A INCR n -> -NOTHOLDER; -NOTHOLDER
+        LOCK.RELEASE l alice; LOCK.GUARD l alice A INCR n; LOCK.GUARD l bob B INCR n -> 1; -NOTHOLDER; 3
+        # a foreign lock by its value and the fence 0
+        SET l alice PX 60000; LOCK.GUARD l alice 0 SET k v; LOCK.GUARD l alice 1 SET k w -> OK; OK; -NOTHOLDER
+        # a raised fence is the one that counts
+        LOCK.ACQUIRE l alice 60000 -> A
+        LOCK.RAISE l alice A+9 -> B
+        LOCK.GUARD l alice A SET k v; LOCK.GUARD l alice B SET k v -> -NOTHOLDER; OK
+        ",
     );
-    assert_eq!(run("MGET k nothing"), Value::Array(vec![bulk("v"), Value::Nil]));
-}
-
-#[test]
-fn lists_in_lists_come_whole() {
-    let (_server, mut client, fence) = held();
-    for command in ["XADD s 1-1 a 1", "XADD s 2-1 b 2"] {
-        client.cmd(guarded(fence, command));
-    }
-    let guarded = client.cmd(guarded(fence, "XRANGE s - +"));
-    assert_eq!(guarded, client.cmd("XRANGE s - +"));
-    let Value::Array(entries) = guarded else { panic!("{guarded:?}") };
-    assert!(matches!(&entries[..], [Value::Array(_), Value::Array(_)]), "{entries:?}");
 }
 
 #[test]
@@ -54,23 +54,20 @@ fn a_client_that_speaks_resp3_gets_maps_doubles_sets_and_nulls() {
 #[test]
 fn who_does_not_hold_the_lock_by_this_fence_runs_nothing() {
     let server = Server::builder().aof().start();
-    let mut client = server.client();
-    let former = client.grant("the-lock", "alice", LONG);
-    client.release("the-lock", "alice");
-    let fence = client.grant("the-lock", "alice", LONG);
-    let requests = [
-        guarded(former, "SET k v"),
-        guarded(fence + 1, "SET k v"),
-        guarded(0, "SET k v"),
-        format!("LOCK.GUARD the-lock bob {fence} SET k v"),
-        format!("LOCK.GUARD another-lock alice {fence} SET k v"),
-    ];
-    for request in requests {
-        assert_eq!(unchanged(&server, || client.cmd(&*request)), error(NOT_HOLDER), "{request}");
+    let mut session = Session::of(&server, 0);
+    session.step("LOCK.ACQUIRE l alice 60000; LOCK.RELEASE l alice", "A; 1");
+    session.step("LOCK.ACQUIRE l alice 60000", "B");
+    for request in [
+        "LOCK.GUARD l alice A SET k v",
+        "LOCK.GUARD l alice B+1 SET k v",
+        "LOCK.GUARD l alice 0 SET k v",
+        "LOCK.GUARD l bob B SET k v",
+        "LOCK.GUARD another alice B SET k v",
+    ] {
+        unchanged(&server, || session.step(request, &format!("-{NOT_HOLDER}")));
     }
-    assert_eq!(client.cmd(guarded(fence, "SET k v")), Value::Okay);
-    client.release("the-lock", "alice");
-    assert_eq!(unchanged(&server, || client.cmd(guarded(fence, "SET k w"))), error(NOT_HOLDER));
+    session.step("LOCK.GUARD l alice B SET k v; LOCK.RELEASE l alice", "OK; 1");
+    unchanged(&server, || session.step("LOCK.GUARD l alice B SET k w", "-NOTHOLDER"));
 }
 
 /// However close to the end: while the command is run the lock is held, and what is late is not run.
@@ -106,39 +103,4 @@ fn a_lease_that_ends_in_this_very_millisecond_is_over_or_is_not() {
         }
     }
     panic!("{ran} ran, {ended} ended");
-}
-
-#[test]
-fn each_of_several_holders_is_held_to_its_own_fence() {
-    let server = Server::start();
-    let mut client = server.client();
-    let alice = super::number(&client.cmd("LOCK.ACQUIRE the-lock alice 60000 SHARE 2"));
-    let bob = super::number(&client.cmd("LOCK.ACQUIRE the-lock bob 60000 SHARE 2"));
-    let mut run = |owner: &str, fence: u64| {
-        client.cmd(format!("LOCK.GUARD the-lock {owner} {fence} INCR runs"))
-    };
-    assert_eq!((run("alice", alice), run("bob", bob)), (int(1), int(2)));
-    assert_eq!((run("alice", bob), run("bob", alice)), (error(NOT_HOLDER), error(NOT_HOLDER)));
-    client.release("the-lock", "alice");
-    let mut run = |owner: &str, fence: u64| {
-        client.cmd(format!("LOCK.GUARD the-lock {owner} {fence} INCR runs"))
-    };
-    assert_eq!((run("alice", alice), run("bob", bob)), (error(NOT_HOLDER), int(3)));
-}
-
-#[test]
-fn a_foreign_lock_is_held_by_its_value_and_has_the_fence_0() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.cmd("SET the-lock alice PX 60000");
-    assert_eq!(client.cmd(guarded(0, "SET k v")), Value::Okay);
-    assert_eq!(client.cmd(guarded(1, "SET k w")), error(NOT_HOLDER));
-}
-
-#[test]
-fn a_raised_fence_is_the_one_that_counts() {
-    let (_server, mut client, former) = held();
-    let raised = super::number(&client.cmd(format!("LOCK.RAISE the-lock alice {}", former + 9)));
-    assert_eq!(client.cmd(guarded(former, "SET k v")), error(NOT_HOLDER));
-    assert_eq!(client.cmd(guarded(raised, "SET k v")), Value::Okay);
 }

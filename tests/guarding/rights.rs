@@ -2,7 +2,7 @@
 
 use super::{guarded, held, held_on};
 use redis::Value;
-use testkit::{Client, Server, bulk, error, int, is_older_than, lacks};
+use testkit::{Client, Server, Session, error, int, is_older_than, lacks};
 
 const NEEDS_ALL: &str = "NOPERM LOCK.GUARD needs a user with +@all on this server, which does not tell modules what a user may do";
 
@@ -26,56 +26,28 @@ fn a_user_runs_what_it_may_run_bare() {
     if lacks((7, 0), "what a user may do") {
         return;
     }
-    let (server, mut owner, fence) = held();
-    let mut client = worker(&server, "+lock.guard +get +set +publish +multi +exec +eval");
-    let mut run = |command: &str| client.cmd(guarded(fence, command));
-    assert_eq!(run("SET mine v"), Value::Okay);
-    assert_eq!(run("GET mine"), bulk("v"));
-    assert_eq!(run("PUBLISH mine message"), int(0));
-    for denied in ["INCR mine", "DEL mine", "SET theirs v", "GET theirs", "PUBLISH theirs message"]
-    {
-        assert_denied(&run(denied));
-    }
-    let replies = client.transaction(&[&guarded(fence, "SET mine w"), &guarded(fence, "DEL mine")]);
-    assert_eq!(replies[0], Value::Okay);
-    assert_denied(&replies[1]);
-    assert_eq!(owner.cmd("MGET mine theirs"), Value::Array(vec![bulk("w"), Value::Nil]));
-}
-
-#[test]
-fn the_right_to_read_the_lock_is_enough_to_guard_by_it() {
-    if lacks((7, 0), "rights to read and to write in the ACL") {
-        return;
-    }
-    let (server, mut owner, fence) = held();
-    let rules =
-        "ACL SETUSER reader reset on >secret %R~the-lock ~mine +lock.guard +lock.release +set";
-    assert_eq!(server.cmd(rules), Value::Okay);
-    let mut client = server.client();
-    assert_eq!(client.cmd("AUTH reader secret"), Value::Okay);
-    assert_eq!(client.cmd(guarded(fence, "SET mine v")), Value::Okay);
-    for command in ["LOCK.RELEASE the-lock alice", "SET the-lock v"] {
-        assert_denied(&client.cmd(guarded(fence, command)));
-    }
-    assert_eq!(owner.check("the-lock", "alice"), Some(fence));
-}
-
-#[test]
-fn in_a_script_it_obeys_the_acl_of_who_runs_the_script() {
-    if lacks((7, 0), "what a user may do") {
-        return;
-    }
-    let (server, mut owner, fence) = held();
-    let mut client = worker(&server, "+lock.guard +set +eval");
-    let fence = fence.to_string();
-    for (command, may) in [("SET", true), ("APPEND", false)] {
-        let script = format!(
-            "return redis.pcall('LOCK.GUARD', KEYS[1], 'alice', ARGV[1], '{command}', KEYS[2], 'v')"
-        );
-        let reply = client.cmd(["EVAL", &*script, "2", "the-lock", "mine", &fence]);
-        assert_eq!(reply == Value::Okay, may, "{reply:?}");
-    }
-    assert_eq!(owner.cmd("GET mine"), bulk("v"));
+    let call = "return redis.pcall('LOCK.GUARD', KEYS[1], 'alice', ARGV[1], ARGV[2], KEYS[2], 'v')";
+    let may = "~l ~mine* resetchannels &mine +lock.guard +get +set +publish +multi +exec +eval";
+    let text = "
+        # commands, keys and channels, also in a transaction and in a script
+        LOCK.ACQUIRE l alice 60000; ACL SETUSER worker reset on >secret MAY -> A; OK
+        worker: AUTH worker secret; LOCK.GUARD l alice A SET mine v -> OK; OK
+        worker: LOCK.GUARD l alice A GET mine; LOCK.GUARD l alice A PUBLISH mine message -> v; 0
+        worker: LOCK.GUARD l alice A INCR mine; LOCK.GUARD l alice A DEL mine -> -NOPERM; -NOPERM
+        worker: LOCK.GUARD l alice A SET theirs v; LOCK.GUARD l alice A GET theirs -> -NOPERM; -NOPERM
+        worker: LOCK.GUARD l alice A PUBLISH theirs message -> -NOPERM
+        worker: MULTI; LOCK.GUARD l alice A SET mine w; LOCK.GUARD l alice A DEL mine -> OK; QUEUED; QUEUED
+        worker: EXEC -> …OK -NOPERM
+        worker: EVAL \"CALL\" 2 l mine A SET; EVAL \"CALL\" 2 l mine A APPEND -> OK; …NOPERM
+        MGET mine theirs -> v nil
+        # the right to read the lock is enough to guard by it
+        LOCK.ACQUIRE l alice 60000 -> A
+        ACL SETUSER reader reset on >secret %R~l ~mine +lock.guard +lock.release +set -> OK
+        reader: AUTH reader secret; LOCK.GUARD l alice A SET mine v -> OK; OK
+        reader: LOCK.GUARD l alice A LOCK.RELEASE l alice; LOCK.GUARD l alice A SET l v -> -NOPERM; -NOPERM
+        LOCK.CHECK l alice -> A
+    ";
+    Session::play(&Server::start(), &text.replace("CALL", call).replace("MAY", may));
 }
 
 #[test]
@@ -91,18 +63,6 @@ fn the_right_to_guard_is_no_right_to_anything_else() {
     assert_denied(&other.cmd(guarded(fence, "GET mine")));
     assert_eq!(owner.cmd("GET mine"), Value::Nil);
     assert!(owner.info("the-lock").is_some());
-}
-
-#[test]
-fn a_refusal_is_in_the_servers_log_of_refusals() {
-    if lacks((7, 0), "what a user may do") {
-        return;
-    }
-    let (server, mut owner, fence) = held();
-    let mut client = worker(&server, "+lock.guard");
-    client.cmd(guarded(fence, "SET mine v"));
-    let log = format!("{:?}", owner.cmd("ACL LOG 1"));
-    assert!(log.contains("worker"), "{log}");
 }
 
 #[test]

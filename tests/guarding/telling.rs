@@ -1,10 +1,7 @@
 //! Replicas and the append-only file are told what the command did, once, and nothing of the guard.
 
 use super::{LONG, NOT_HOLDER, guarded};
-use redis::Value;
-use testkit::{
-    ReplicationStream, Server, Snapshot, error, is_older_than, start_pair, wait_until_in_sync,
-};
+use testkit::{ReplicationStream, Server, error, is_older_than};
 
 /// What is replicated without the brackets of transactions, in which Redis 6.2 puts what each call does.
 fn effects(stream: &mut ReplicationStream, server: &Server) -> Vec<String> {
@@ -66,45 +63,4 @@ fn in_a_transaction_and_in_a_script_they_are_part_of_that() {
         return redis.call('INCR', KEYS[3])";
     client.cmd(["EVAL", script, "3", "the-lock", "n", "m", &fence.to_string()]);
     assert_eq!(stream.commands(&server), ["MULTI", "INCR n", "INCR m", "EXEC"]);
-}
-
-#[test]
-fn replicas_without_the_module_and_the_file_agree_with_the_primary() {
-    let (mut primary, replica) =
-        start_pair(Server::builder().aof(), Server::builder().without_module());
-    let mut client = primary.client();
-    let fence = client.grant("the-lock", "alice", LONG);
-    let commands = [
-        "SET s 5",
-        "APPEND s 6",
-        "INCR s",
-        "HSET h a 1 b 2",
-        "HDEL h a",
-        "RPUSH l a b c",
-        "LPOP l",
-        "SADD u a b",
-        "SPOP u",
-        "ZADD z 1 a",
-        "XADD x * f v",
-        "SET e v PXAT 9000000000000",
-        "PEXPIREAT h 9000000000000",
-        "GETDEL s",
-        "LOCK.ACQUIRE other bob 60000",
-        "LOCK.EXTEND the-lock alice 80000",
-        "BLPOP l 0",
-        "GETEX e PXAT 9000000000001",
-        "COPY l l2",
-        "RENAME l2 l3",
-    ];
-    for command in commands {
-        let reply = client.cmd(guarded(fence, command));
-        assert!(!matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
-    }
-    wait_until_in_sync(&primary, &replica);
-    let live = Snapshot::of(&primary);
-    assert_eq!(Snapshot::of(&replica), live);
-    drop(client);
-    primary.stop();
-    primary.start_again();
-    assert_eq!(Snapshot::of(&primary), live);
 }

@@ -1,56 +1,141 @@
-//! `INFO leasehold`: each field moves when the manual says so, once, and no other does.
+//! `INFO leasehold` and the key events: each deed of a holder moves its figures once, and no other, and is published.
 
-use super::{fresh, let_run_out};
+use super::{Figures, play};
 use crate::waiting::LONG;
 use redis::Value;
-use testkit::int;
+use testkit::Server;
 
 #[test]
 fn nothing_is_counted_before_anything_happens() {
-    let (_server, _client, mut figures) = fresh();
+    let server = Server::start();
+    let mut figures = Figures::of(&server);
     assert!(figures.last.len() > 30);
     figures.assert_nothing_counted();
     figures.moved(&[]);
 }
 
-#[test]
-fn a_grant_its_retries_its_extensions_and_its_release_are_counted_once_each() {
-    let (_server, mut client, mut figures) = fresh();
-    let fence = client.grant("k", "alice", LONG);
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    client.grant("k", "alice", 1);
-    figures.moved(&[("retries", 1)]);
-    client.grant("k", "alice", 2 * LONG);
-    figures.moved(&[("retries", 1)]);
-    assert!(client.extend("k", "alice", 3 * LONG));
-    figures.moved(&[("extends", 1)]);
-    assert!(client.extend("k", "alice", LONG), "shorter");
-    figures.moved(&[("extends", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.EXTEND k alice {LONG} {fence}")), int(1));
-    figures.moved(&[("extends", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {fence}")), int(1));
-    figures.moved(&[("releases", 1), ("held", -1)]);
-    client.grant("k", "alice", LONG);
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    assert!(client.release("k", "alice"));
-    figures.moved(&[("releases", 1), ("held", -1)]);
-}
+const DEEDS: &str = r#"
+# a grant, its retries, its extensions and its release
+LOCK.ACQUIRE k alice 60000 -> A | grants+1 held+1 | acquired
+LOCK.ACQUIRE k alice 1 -> A | retries+1 | -
+LOCK.ACQUIRE k alice 120000 -> A | retries+1 | extended
+LOCK.EXTEND k alice 180000 -> 1 | extends+1 | extended
+LOCK.EXTEND k alice 60000 -> 1 | extends+1 | extended
+LOCK.EXTEND k alice 70000 A -> 1 | extends+1 | extended
+LOCK.RELEASE k alice A -> 1 | releases+1 held-1 | released
+LOCK.ACQUIRE k alice 60000 BLOCK 0 -> B | grants+1 held+1 | acquired
+LOCK.ACQUIRE k alice 1 BLOCK 0 -> B | retries+1 | -
+LOCK.RELEASE k alice -> 1 | releases+1 held-1 | released
+LOCK.ACQUIRE minted * 60000 -> | grants+1 held+1 | acquired(minted)
+# what a stranger is refused is not late
+LOCK.RELEASE k bob -> 0 | releases_refused+1 | -
+LOCK.EXTEND k bob 60000 -> 0 | extends_refused+1 | -
+LOCK.ACQUIRE k alice 60000 -> A | grants+1 held+1 | acquired
+LOCK.ACQUIRE k bob 60000 -> nil | tries_refused+1 | -
+LOCK.ACQUIRE k bob 60000 BLOCK 20 -> nil | waits_started+1 waits_started_after_try+1 waits_timed_out+1 waiters_most+1 | -
+LOCK.RELEASE k bob -> 0 | releases_refused+1 | -
+LOCK.EXTEND k bob 60000 -> 0 | extends_refused+1 | -
+LOCK.RELEASE k bob A -> 0 | releases_refused+1 | -
+LOCK.RELEASE k alice A-1 -> 0 | releases_refused+1 | -
+LOCK.EXTEND k alice 60000 A+1 -> 0 | extends_refused+1 | -
+# a foreign lock is asked for, extended and released by its value
+SET k uuid NX PX 60000 -> OK | - | set
+LOCK.ACQUIRE k alice 60000 -> nil | tries_refused+1 | -
+LOCK.ACQUIRE k uuid 120000 -> 0 | retries+1 | extended
+LOCK.EXTEND k uuid 60000 -> 1 | extends+1 | extended
+LOCK.RELEASE k alice -> 0 | releases_refused+1 | -
+LOCK.RELEASE k uuid 0 -> 1 | releases+1 | released
+INFO leasehold_hold_us_max -> 0
+LOCK.RELEASE k uuid -> 0 | releases_refused+1 | -
+# a foreign lock is not lost when its client deletes it
+SET k uuid NX PX 60000 -> OK | - | set
+bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits | waits_started+1 waiters+1 waiters_most+1 | -
+DEL k -> 1
+bob: -> B | held+1 HANDED_OFF | del handed-off
+LOCK.RELEASE k bob -> 1 | releases+1 held-1 | released
+SET k uuid NX PX 60000 -> OK
+carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
+LOCK.RELEASE k uuid -> 1
+carol: -> C | waits_started+1 waiters+1 releases+1 held+1 HANDED_OFF | set released handed-off
+SET other uuid NX PX 40 -> OK
+bob: LOCK.ACQUIRE other bob 60000 BLOCK 0 -> D
+INFO leasehold_expiries_with_waiters -> 1
+INFO leasehold_log_len -> 0
+# who only looks is not counted
+LOCK.ACQUIRE k alice 60000 -> A | grants+1 held+1 | acquired
+LOCK.CHECK k alice; LOCK.CHECK k bob; LOCK.CHECK free bob -> A; nil; nil | - | -
+LOCK.INFO k; LOCK.INFO free; LOCK.WAITERS k -> …alice; nil; (empty) | - | -
+LOCK.TOP; LOCK.TOP RESET; LOCK.LOG -1; LOCK.LOG RESET -> (empty); OK; (empty); OK | - | -
+LOCK.HELP; GET k; INFO -> …LOCK; …alice; …redis_version | - | -
+# a request with a mistake or without the right is not counted
+LOCK.ACQUIRE k alice 60000; RPUSH list x -> A; 1
+ACL SETUSER worker on nopass ~mine* +lock.check -> OK | grants+1 held+1 | acquired rpush(list)
+LOCK.ACQUIRE k bob; LOCK.ACQUIRE k bob 0; LOCK.ACQUIRE k bob 86400001 -> -ERR; -ERR; -ERR | - | -
+LOCK.ACQUIRE k bob 60000 BLOCK; LOCK.ACQUIRE k bob 60000 BLOCK -1 -> -ERR; -ERR | - | -
+LOCK.ACQUIRE k bob 60000 WAIT 5; LOCK.ACQUIRE k "" 60000 -> -ERR; -ERR | - | -
+LOCK.ACQUIRE list bob 60000 -> -WRONGTYPE | - | -
+LOCK.ACQUIRE list bob 60000 BLOCK 0 -> -WRONGTYPE | - | -
+LOCK.RELEASE k; LOCK.RELEASE k ""; LOCK.RELEASE k alice -1 -> -ERR; -ERR; -ERR | - | -
+LOCK.RELEASE list bob; LOCK.EXTEND list alice 60000 -> -WRONGTYPE; -WRONGTYPE | - | -
+LOCK.EXTEND k alice 0; LOCK.EXTEND k alice; LOCK.CHECK list alice -> -ERR; -ERR; -WRONGTYPE | - | -
+LOCK.TOP 0; LOCK.LOG x; LOCK.UNHEARD-OF k -> -ERR; -ERR; -ERR | - | -
+worker: AUTH worker x -> OK
+worker: LOCK.ACQUIRE mine worker 60000; LOCK.ACQUIRE k worker 60000 -> -NOPERM; -NOPERM | - | -
+worker: LOCK.RELEASE k alice; LOCK.EXTEND k alice 60000 -> -NOPERM; -NOPERM | - | -
+# what the server refuses for want of memory is not counted
+LOCK.ACQUIRE k alice 60000; CONFIG SET maxmemory 1 -> A; OK | grants+1 held+1 | acquired
+LOCK.ACQUIRE free bob 60000; LOCK.ACQUIRE k bob 60000 BLOCK 0 -> -OOM; -OOM | - | -
+LOCK.EXTEND k alice 90000; LOCK.RELEASE k alice -> 1; 1 | extends+1 releases+1 held-1
+# what is done in a transaction is counted once and when it is done
+MULTI; LOCK.ACQUIRE k alice 60000; LOCK.RELEASE k alice -> OK; QUEUED; QUEUED | - | -
+DISCARD -> OK | - | -
+MULTI; LOCK.ACQUIRE k alice 60000; LOCK.ACQUIRE k alice 60000 -> OK; QUEUED; QUEUED
+LOCK.ACQUIRE k bob 60000; LOCK.ACQUIRE k bob 60000 BLOCK 0 -> QUEUED; QUEUED
+LOCK.EXTEND k alice 60000; LOCK.RELEASE k bob -> QUEUED; QUEUED
+LOCK.RELEASE k alice; LOCK.ACQUIRE k bob 0 -> QUEUED; QUEUED | - | -
+EXEC -> … nil nil 1 0 1 -ERR | grants+1 retries+1 tries_refused+2 extends+1 releases_refused+1 releases+1
+WATCH k -> OK
+other: SET k stranger -> OK
+MULTI; LOCK.ACQUIRE k alice 60000; EXEC -> OK; QUEUED; nil | -
+# what a script does is counted once
+EVAL "DO_ALL" 1 k -> 1 | grants+1 retries+1 tries_refused+1 extends+1 extends_refused+1 releases+1
+# in a transaction each is published in its turn
+LOCK.ACQUIRE k alice 60000 -> A
+bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits | | acquired
+MULTI; SET a 1; LOCK.RELEASE k alice; SET b 1; LOCK.ACQUIRE c alice 60000; EXEC ->
+bob: -> B | | set(a) released handed-off set(b) acquired(c)
+# in a script, too
+LOCK.ACQUIRE k alice 60000 -> A
+bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits | | acquired
+EVAL "SET_AND_RELEASE" 0 -> nil
+bob: -> B | | set(a) released handed-off set(b) acquired(c)
+# what is held falls when leases run out and when a loss is noticed
+LOCK.ACQUIRE short alice 5; LOCK.ACQUIRE deleted alice 60000 -> A; B
+LOCK.ACQUIRE kept alice 60000; LOCK.INFO short -> C; …
+LOCK.INFO short -> until nil | grants+3 held+2
+DEL deleted -> 1 | -
+LOCK.RELEASE deleted alice -> 0 | releases_refused+1 log_len+1 held-1
+SELECT 3; LOCK.ACQUIRE kept alice 60000 -> OK; D | grants+1 held+1
+"#;
 
 #[test]
-fn a_grant_to_one_who_would_have_waited_is_a_grant_and_no_wait() {
-    let (_server, mut client, mut figures) = fresh();
-    assert!(matches!(client.cmd("LOCK.ACQUIRE k alice 60000 BLOCK 0"), Value::Int(_)));
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    assert!(matches!(client.cmd("LOCK.ACQUIRE k alice 60000 BLOCK 0"), Value::Int(_)));
-    figures.moved(&[("retries", 1)]);
-    assert!(matches!(client.cmd("LOCK.ACQUIRE minted * 60000"), Value::Array(_)));
-    figures.moved(&[("grants", 1), ("held", 1)]);
+fn each_deed_is_counted_and_published_once_and_nothing_else_is() {
+    let all = "local call, k = redis.call, KEYS[1] \
+        call('LOCK.ACQUIRE', k, 'alice', 60000) call('LOCK.ACQUIRE', k, 'alice', 60000) \
+        call('LOCK.ACQUIRE', k, 'bob', 60000, 'BLOCK', 0) \
+        call('LOCK.EXTEND', k, 'alice', 60000) call('LOCK.EXTEND', k, 'bob', 60000) \
+        return call('LOCK.RELEASE', k, 'alice')";
+    let in_turn = "redis.call('SET', 'a', 1) redis.call('LOCK.RELEASE', 'k', 'alice') \
+        redis.call('SET', 'b', 1) redis.call('LOCK.ACQUIRE', 'c', 'alice', 60000)";
+    let deeds = DEEDS.replace("DO_ALL", all).replace("SET_AND_RELEASE", in_turn);
+    play("", "", &deeds);
 }
 
 /// The alert for contention compares the two: who tries first and then waits is not meant.
 #[test]
 fn a_wait_behind_a_refused_try_is_told_from_a_wait_without_one() {
-    let (server, mut client, mut figures) = fresh();
+    let server = Server::start();
+    let (mut client, mut figures) = (server.client(), Figures::of(&server));
     client.grant("k", "alice", LONG);
     figures.moved(&[("grants", 1), ("held", 1)]);
     let ended = [("waits_timed_out", 1), ("waits_started", 1)];
@@ -75,218 +160,4 @@ fn a_wait_behind_a_refused_try_is_told_from_a_wait_without_one() {
     wait("dave");
     wait("bob");
     figures.moved(&[("waits_timed_out", 2), ("waits_started", 2), ("waits_started_after_try", 2)]);
-}
-
-#[test]
-fn what_a_stranger_is_refused_is_counted_as_that_and_is_not_late() {
-    let (_server, mut client, mut figures) = fresh();
-    assert!(!client.release("k", "bob"), "nobody ever held it");
-    figures.moved(&[("releases_refused", 1)]);
-    assert!(!client.extend("k", "bob", LONG));
-    figures.moved(&[("extends_refused", 1)]);
-    let fence = client.grant("k", "alice", LONG);
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    assert_eq!(client.acquire("k", "bob", LONG), None);
-    figures.moved(&[("tries_refused", 1)]);
-    assert!(!client.release("k", "bob"));
-    figures.moved(&[("releases_refused", 1)]);
-    assert!(!client.extend("k", "bob", LONG));
-    figures.moved(&[("extends_refused", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.RELEASE k bob {fence}")), int(0));
-    figures.moved(&[("releases_refused", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {}", fence - 1)), int(0));
-    figures.moved(&[("releases_refused", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.EXTEND k alice {LONG} {}", fence + 1)), int(0));
-    figures.moved(&[("extends_refused", 1)]);
-}
-
-#[test]
-fn a_foreign_lock_is_counted_when_it_is_asked_for_extended_or_released_by_its_value() {
-    let (_server, mut client, mut figures) = fresh();
-    client.cmd("SET k uuid NX PX 60000");
-    figures.moved(&[]);
-    assert_eq!(client.acquire("k", "alice", LONG), None);
-    figures.moved(&[("tries_refused", 1)]);
-    assert_eq!(client.acquire("k", "uuid", LONG), Some(0));
-    figures.moved(&[("retries", 1)]);
-    assert!(client.extend("k", "uuid", LONG));
-    figures.moved(&[("extends", 1)]);
-    assert!(!client.release("k", "alice"));
-    figures.moved(&[("releases_refused", 1)]);
-    assert_eq!(client.cmd("LOCK.RELEASE k uuid 0"), int(1));
-    figures.moved(&[("releases", 1)]);
-    // No fence says when it was granted.
-    assert_eq!((figures.get("hold_us_max"), figures.get("hold_us_p50")), (0, 0));
-    assert!(!client.release("k", "uuid"));
-    figures.moved(&[("releases_refused", 1)]);
-}
-
-#[test]
-fn who_only_looks_is_not_counted() {
-    let (_server, mut client, mut figures) = fresh();
-    client.grant("k", "alice", LONG);
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    for look in [
-        "LOCK.CHECK k alice",
-        "LOCK.CHECK k bob",
-        "LOCK.CHECK free bob",
-        "LOCK.INFO k",
-        "LOCK.INFO free",
-        "LOCK.WAITERS k",
-        "LOCK.TOP",
-        "LOCK.TOP RESET",
-        "LOCK.LOG -1",
-        "LOCK.LOG RESET",
-        "LOCK.HELP",
-        "GET k",
-        "INFO",
-    ] {
-        let reply = client.cmd(look);
-        assert!(!matches!(reply, Value::ServerError(_)), "{look}: {reply:?}");
-        figures.moved(&[]);
-    }
-}
-
-#[test]
-fn a_request_with_a_mistake_is_not_counted() {
-    let (server, mut client, mut figures) = fresh();
-    client.grant("k", "alice", LONG);
-    client.cmd("RPUSH list x");
-    client.cmd("ACL SETUSER worker on nopass ~mine* +lock.check");
-    let mut worker = server.client();
-    worker.cmd("AUTH worker x");
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    for (client, mistakes) in [
-        (
-            &mut client,
-            &[
-                "LOCK.ACQUIRE k bob",
-                "LOCK.ACQUIRE k bob 0",
-                "LOCK.ACQUIRE k bob 86400001",
-                "LOCK.ACQUIRE k bob 60000 BLOCK",
-                "LOCK.ACQUIRE k bob 60000 BLOCK -1",
-                "LOCK.ACQUIRE k bob 60000 WAIT 5",
-                "LOCK.ACQUIRE k \"\" 60000",
-                "LOCK.ACQUIRE list bob 60000",
-                "LOCK.ACQUIRE list bob 60000 BLOCK 0",
-                "LOCK.RELEASE k",
-                "LOCK.RELEASE k \"\"",
-                "LOCK.RELEASE k alice -1",
-                "LOCK.RELEASE list bob",
-                "LOCK.EXTEND k alice 0",
-                "LOCK.EXTEND k alice",
-                "LOCK.EXTEND list alice 60000",
-                "LOCK.CHECK list alice",
-                "LOCK.TOP 0",
-                "LOCK.LOG x",
-                "LOCK.UNHEARD-OF k",
-            ][..],
-        ),
-        (
-            &mut worker,
-            &[
-                "LOCK.ACQUIRE mine worker 60000",
-                "LOCK.ACQUIRE k worker 60000",
-                "LOCK.RELEASE k alice",
-                "LOCK.EXTEND k alice 60000",
-            ][..],
-        ),
-    ] {
-        for mistake in mistakes {
-            let reply = client.cmd(*mistake);
-            assert!(matches!(reply, Value::ServerError(_)), "{mistake}: {reply:?}");
-            figures.moved(&[]);
-        }
-    }
-}
-
-#[test]
-fn what_the_server_refuses_for_want_of_memory_is_not_counted() {
-    let (_server, mut client, mut figures) = fresh();
-    client.grant("k", "alice", LONG);
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    client.cmd("CONFIG SET maxmemory 1");
-    for request in ["LOCK.ACQUIRE free bob 60000", "LOCK.ACQUIRE k bob 60000 BLOCK 0"] {
-        let reply = client.cmd(request);
-        assert!(matches!(&reply, Value::ServerError(error) if error.code() == "OOM"), "{reply:?}");
-        figures.moved(&[]);
-    }
-    assert!(client.extend("k", "alice", LONG));
-    assert!(client.release("k", "alice"));
-    figures.moved(&[("extends", 1), ("releases", 1), ("held", -1)]);
-}
-
-#[test]
-fn what_is_done_in_a_transaction_is_counted_once_and_when_it_is_done() {
-    let (server, mut client, mut figures) = fresh();
-    client.cmd("MULTI");
-    for command in ["ACQUIRE k alice 60000", "RELEASE k alice"] {
-        client.cmd(format!("LOCK.{command}"));
-    }
-    figures.moved(&[]);
-    client.cmd("DISCARD");
-    figures.moved(&[]);
-    let replies = client.transaction(&[
-        "LOCK.ACQUIRE k alice 60000",
-        "LOCK.ACQUIRE k alice 60000",
-        "LOCK.ACQUIRE k bob 60000",
-        "LOCK.ACQUIRE k bob 60000 BLOCK 0",
-        "LOCK.EXTEND k alice 60000",
-        "LOCK.RELEASE k bob",
-        "LOCK.RELEASE k alice",
-        "LOCK.ACQUIRE k bob 0",
-    ]);
-    assert!(matches!(replies[0], Value::Int(_)), "{replies:?}");
-    figures.moved(&[
-        ("grants", 1),
-        ("retries", 1),
-        ("tries_refused", 2),
-        ("extends", 1),
-        ("releases_refused", 1),
-        ("releases", 1),
-    ]);
-    client.cmd("WATCH k");
-    server.cmd("SET k stranger");
-    let aborted = client.pipeline(&["MULTI", "LOCK.ACQUIRE k alice 60000", "EXEC"]);
-    assert_eq!(aborted[2], Value::Nil);
-    figures.moved(&[]);
-}
-
-#[test]
-fn what_a_script_does_is_counted_once() {
-    let (_server, mut client, mut figures) = fresh();
-    let script = "local call, k = redis.call, KEYS[1]
-        call('LOCK.ACQUIRE', k, 'alice', 60000)
-        call('LOCK.ACQUIRE', k, 'alice', 60000)
-        call('LOCK.ACQUIRE', k, 'bob', 60000, 'BLOCK', 0)
-        call('LOCK.EXTEND', k, 'alice', 60000)
-        call('LOCK.EXTEND', k, 'bob', 60000)
-        return call('LOCK.RELEASE', k, 'alice')";
-    assert_eq!(client.cmd(["EVAL", script, "1", "k"]), int(1));
-    figures.moved(&[
-        ("grants", 1),
-        ("retries", 1),
-        ("tries_refused", 1),
-        ("extends", 1),
-        ("extends_refused", 1),
-        ("releases", 1),
-    ]);
-}
-
-#[test]
-fn what_is_held_falls_when_leases_run_out_and_when_a_loss_is_noticed() {
-    let (_server, mut client, mut figures) = fresh();
-    for (key, ttl) in [("short", 5), ("deleted", LONG), ("kept", LONG)] {
-        client.grant(key, "alice", ttl);
-    }
-    let_run_out(&mut client, "short");
-    figures.moved(&[("grants", 3), ("held", 2)]);
-    client.cmd("DEL deleted");
-    // Nobody has noticed: no key is watched that nobody waits for.
-    figures.moved(&[]);
-    assert!(!client.release("deleted", "alice"));
-    figures.moved(&[("releases_refused", 1), ("log_len", 1), ("held", -1)]);
-    client.cmd("SELECT 3");
-    client.grant("kept", "alice", LONG);
-    figures.moved(&[("grants", 1), ("held", 1)]);
 }

@@ -1,161 +1,46 @@
 //! Who comes too late, as `INFO leasehold` counts it; and what is not claimed, because it is not known.
 
-use super::{Figures, fresh, let_run_out};
+use super::{Figures, let_run_out, play};
 use crate::waiting::LONG;
 use redis::Value;
-use testkit::{Client, Server, error, int, start_pair, wait_until_in_sync};
+use testkit::{Client, Server, error, start_pair, wait_until_in_sync};
+
+const LATE: &str = "
+# a release that is repeated is refused and is not late
+LOCK.ACQUIRE k alice 60000; LOCK.RELEASE k alice -> A; 1 | grants+1 releases+1
+LOCK.RELEASE k alice A; LOCK.EXTEND k alice 60000 A -> 0; 0 | releases_refused+1 extends_refused+1
+LOCK.ACQUIRE k bob 60000 -> B | grants+1 held+1
+LOCK.RELEASE k alice A; LOCK.EXTEND k alice 60000 A -> 0; 0 | releases_refused+1 extends_refused+1
+LOCK.RELEASE k bob; LOCK.ACQUIRE k alice 60000 -> 1; C | releases+1 grants+1
+LOCK.RELEASE k alice A; LOCK.EXTEND k alice 60000 A -> 0; 0 | releases_refused+1 extends_refused+1
+# a late release is counted as often as it comes, and noted once
+LOCK.ACQUIRE k alice 5 -> A
+LOCK.INFO k -> until nil | grants+1
+LOCK.RELEASE k alice -> 0 | releases_refused+1 releases_late+1 log_len+1
+LOCK.RELEASE k alice; LOCK.RELEASE k alice A -> 0; 0 | releases_refused+2 releases_late+2
+LOCK.EXTEND k alice 60000 -> 0 | extends_refused+1 extends_late+1
+# who is late after others had the lock is late all the same
+LOCK.ACQUIRE k alice 5 -> A
+LOCK.INFO k -> until nil
+LOCK.ACQUIRE k bob 60000 -> B | grants+2 held+1
+LOCK.RELEASE k alice A+1 -> 0 | releases_refused+1
+LOCK.RELEASE k alice A -> 0 | releases_refused+1 releases_late+1 log_len+1
+LOCK.EXTEND k alice 60000 -> 0 | extends_refused+1 extends_late+1
+LOCK.RELEASE k bob; LOCK.ACQUIRE k carol 60000 -> 1; C | releases+1 grants+1
+LOCK.RELEASE k alice -> 0 | releases_refused+1 releases_late+1
+# who is late after an old client took the lock is late all the same
+LOCK.ACQUIRE k alice 5 -> A
+LOCK.INFO k -> until nil | grants+1
+SET k stranger NX PX 60000 -> OK
+LOCK.RELEASE k alice -> 0 | releases_refused+1 releases_late+1 log_len+1
+# after a flush holders that come back are not late
+LOCK.ACQUIRE k alice 60000; FLUSHALL -> A; OK | grants+1 held+1
+LOCK.RELEASE k alice -> 0 | releases_refused+1 log_len+1 held-1
+";
 
 #[test]
-fn a_release_that_is_repeated_is_refused_and_is_not_late() {
-    let (_server, mut client, mut figures) = fresh();
-    let fence = client.grant("k", "alice", LONG);
-    assert!(client.release("k", "alice"));
-    figures.moved(&[("grants", 1), ("releases", 1)]);
-    for holder in [None, Some("bob"), Some("alice")] {
-        if let Some(holder) = holder {
-            client.grant("k", holder, LONG);
-            figures.moved(&[("grants", 1), ("held", 1)]);
-        }
-        assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {fence}")), int(0));
-        figures.moved(&[("releases_refused", 1)]);
-        assert_eq!(client.cmd(format!("LOCK.EXTEND k alice {LONG} {fence}")), int(0));
-        figures.moved(&[("extends_refused", 1)]);
-        if let Some(holder) = holder {
-            assert!(client.release("k", holder));
-            figures.moved(&[("releases", 1), ("held", -1)]);
-        }
-    }
-}
-
-#[test]
-fn a_late_release_is_counted_as_often_as_it_comes_and_logged_once() {
-    let (_server, mut client, mut figures) = fresh();
-    let fence = client.grant("k", "alice", 5);
-    let_run_out(&mut client, "k");
-    figures.moved(&[("grants", 1)]);
-    assert!(!client.release("k", "alice"));
-    figures.moved(&[("releases_refused", 1), ("releases_late", 1), ("log_len", 1)]);
-    for repeated in ["LOCK.RELEASE k alice".to_owned(), format!("LOCK.RELEASE k alice {fence}")] {
-        assert_eq!(client.cmd(repeated), int(0));
-        figures.moved(&[("releases_refused", 1), ("releases_late", 1)]);
-    }
-    assert!(!client.extend("k", "alice", LONG));
-    figures.moved(&[("extends_refused", 1), ("extends_late", 1)]);
-}
-
-#[test]
-fn a_late_extension_is_counted_as_often_as_it_comes_and_logged_once() {
-    let (_server, mut client, mut figures) = fresh();
-    let fence = client.grant("k", "alice", 5);
-    let_run_out(&mut client, "k");
-    figures.moved(&[("grants", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.EXTEND k alice {LONG} {}", fence + 1)), int(0));
-    figures.moved(&[("extends_refused", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.EXTEND k alice {LONG} {fence}")), int(0));
-    figures.moved(&[("extends_refused", 1), ("extends_late", 1), ("log_len", 1)]);
-    assert!(!client.extend("k", "alice", LONG));
-    figures.moved(&[("extends_refused", 1), ("extends_late", 1)]);
-    assert!(!client.release("k", "alice"));
-    figures.moved(&[("releases_refused", 1), ("releases_late", 1)]);
-}
-
-#[test]
-fn who_is_late_after_another_was_granted_the_lock_is_late_all_the_same() {
-    let (_server, mut client, mut figures) = fresh();
-    let first = client.grant("k", "alice", 5);
-    let_run_out(&mut client, "k");
-    client.grant("k", "bob", LONG);
-    figures.moved(&[("grants", 2), ("held", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {}", first + 1)), int(0));
-    figures.moved(&[("releases_refused", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {first}")), int(0));
-    figures.moved(&[("releases_refused", 1), ("releases_late", 1), ("log_len", 1)]);
-    assert!(!client.extend("k", "alice", LONG));
-    figures.moved(&[("extends_refused", 1), ("extends_late", 1)]);
-    assert!(client.release("k", "bob"));
-    figures.moved(&[("releases", 1), ("held", -1)]);
-    assert!(!client.release("k", "alice"));
-    figures.moved(&[("releases_refused", 1), ("releases_late", 1)]);
-}
-
-#[test]
-fn a_holder_that_is_late_with_its_former_grant_still_has_the_new_one() {
-    let (_server, mut client, mut figures) = fresh();
-    let first = client.grant("k", "alice", 5);
-    let_run_out(&mut client, "k");
-    client.grant("k", "alice", LONG);
-    figures.moved(&[("grants", 2), ("held", 1)]);
-    assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {first}")), int(0));
-    figures.moved(&[("releases_refused", 1), ("releases_late", 1), ("log_len", 1)]);
-    assert!(client.release("k", "alice"));
-    figures.moved(&[("releases", 1), ("held", -1)]);
-}
-
-#[test]
-fn who_is_late_after_an_old_client_took_the_lock_is_late_all_the_same() {
-    let (_server, mut client, mut figures) = fresh();
-    client.grant("k", "alice", 5);
-    let_run_out(&mut client, "k");
-    figures.moved(&[("grants", 1)]);
-    client.cmd("SET k stranger NX PX 60000");
-    assert!(!client.release("k", "alice"));
-    figures.moved(&[("releases_refused", 1), ("releases_late", 1), ("log_len", 1)]);
-}
-
-#[test]
-fn an_extended_lease_is_late_only_after_its_new_end() {
-    let (_server, mut client, mut figures) = fresh();
-    client.grant("k", "alice", LONG);
-    assert!(client.extend("k", "alice", 5));
-    let_run_out(&mut client, "k");
-    figures.moved(&[("grants", 1), ("extends", 1)]);
-    assert!(!client.release("k", "alice"));
-    figures.moved(&[("releases_refused", 1), ("releases_late", 1), ("log_len", 1)]);
-    let fence = client.grant("k", "alice", 5);
-    assert_eq!(client.grant("k", "alice", LONG), fence, "and so does a retry move the end");
-    figures.moved(&[("grants", 1), ("retries", 1), ("held", 1)]);
-    assert!(client.release("k", "alice"));
-    figures.moved(&[("releases", 1), ("held", -1)]);
-}
-
-#[test]
-fn who_is_late_after_others_had_the_lock_and_released_it_is_late_all_the_same() {
-    let (_server, mut client, mut figures) = fresh();
-    client.grant("k", "alice", 5);
-    let_run_out(&mut client, "k");
-    client.grant("k", "bob", LONG);
-    assert!(client.release("k", "bob"));
-    client.grant("k", "carol", LONG);
-    figures.moved(&[("grants", 3), ("releases", 1), ("held", 1)]);
-    assert!(!client.release("k", "alice"));
-    figures.moved(&[("releases_refused", 1), ("releases_late", 1), ("log_len", 1)]);
-}
-
-#[test]
-fn a_release_that_is_repeated_is_not_taken_for_a_late_one_of_an_earlier_grant() {
-    let (_server, mut client, mut figures) = fresh();
-    let first = client.grant("k", "alice", 5);
-    let_run_out(&mut client, "k");
-    client.grant("k", "alice", LONG);
-    assert!(client.release("k", "alice"));
-    figures.moved(&[("grants", 2), ("releases", 1)]);
-    assert!(!client.release("k", "alice"));
-    figures.moved(&[("releases_refused", 1)]);
-    client.grant("k", "bob", LONG);
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    assert!(!client.release("k", "alice"));
-    assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {}", first + 1)), int(0));
-    figures.moved(&[("releases_refused", 2)]);
-}
-
-#[test]
-fn after_a_flush_holders_that_come_back_are_not_late() {
-    let (_server, mut client, mut figures) = fresh();
-    client.grant("k", "alice", LONG);
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    client.cmd("FLUSHALL");
-    assert!(!client.release("k", "alice"));
-    figures.moved(&[("releases_refused", 1), ("log_len", 1), ("held", -1)]);
+fn who_is_late_is_told_from_who_is_refused() {
+    play("", "", LATE);
 }
 
 /// Alice held `k` and `late`, whose lease has run out, and everything was forgotten: it is not claimed that she is
@@ -181,7 +66,8 @@ fn hold_and_be_late(client: &mut Client) {
 
 #[test]
 fn after_a_reload_of_the_data_nothing_is_claimed_of_grants_before() {
-    let (_server, mut client, mut figures) = fresh();
+    let server = Server::start();
+    let (mut client, mut figures) = (server.client(), Figures::of(&server));
     hold_and_be_late(&mut client);
     figures.moved(&[("grants", 2), ("held", 1)]);
     assert_eq!(client.cmd("DEBUG RELOAD"), Value::Okay);

@@ -19,7 +19,7 @@ use crate::waiting::short_of_memory;
 use redis::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use testkit::{Client, Clock, Server, eventually, field};
+use testkit::{Client, Clock, Server, Session, Setup, eventually, field, stories};
 
 /// The figures of `INFO leasehold`, and which of them have moved since the last look.
 pub(crate) struct Figures {
@@ -77,11 +77,50 @@ impl Figures {
     }
 }
 
-/// A server, one connection, and its figures before anything was done.
-fn fresh() -> (Server, Client, Figures) {
-    let server = Server::start();
-    let (client, figures) = (server.client(), Figures::of(&server));
-    (server, client, figures)
+/// A server that publishes all events there are, but those of misses.
+fn telling() -> Setup {
+    Server::builder().config("notify-keyspace-events", "KEA")
+}
+
+/// What servers publish of their own accord, some of them at times of their own.
+const NEWS: [&str; 5] = ["new", "overwritten", "type_changed", "expire", "expired"];
+
+/// The figures of a hand-off to somebody who waits.
+const HANDED_OFF: &str = "grants+1 hand_offs+1 waits_granted+1 waiters-1";
+
+/// Plays each story on a server of its own, after the rows of `opening`. Behind the reply, a row may tell which figures
+/// have moved since a row last told of them, and what was published, in the order of that. `-` is nothing.
+#[track_caller]
+pub(crate) fn play(args: &str, opening: &str, text: &str) {
+    for (heading, rows) in stories(&text.replace("HANDED_OFF", HANDED_OFF)) {
+        println!("# {heading}");
+        let server = telling().module_args(args).start();
+        let mut session = Session::of(&server, 0);
+        for line in opening.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (request, reply) = line.split_once(" -> ").unwrap();
+            session.step(request, reply);
+        }
+        let (mut figures, mut listener) = (Figures::of(&server), Listener::on(&server));
+        for row in rows {
+            session.step(row.request, row.told[0]);
+            if let Some(moved) = row.told.get(1).filter(|moved| !moved.is_empty()) {
+                figures.moved(&moves(moved));
+            }
+            if let Some(published) = row.told.get(2) {
+                assert_eq!(listener.heard_of_locks(), *published);
+            }
+        }
+    }
+}
+
+/// `waiters-1` of each word. What is named twice moves by the sum.
+fn moves(text: &str) -> Vec<(&str, i64)> {
+    let mut moves: BTreeMap<&str, i64> = BTreeMap::new();
+    for word in text.split(' ').filter(|word| *word != "-") {
+        let (name, by) = word.split_at(word.find(['+', '-']).unwrap());
+        *moves.entry(name).or_default() += by.parse::<i64>().unwrap();
+    }
+    moves.into_iter().filter(|(_, by)| *by != 0).collect()
 }
 
 /// Every field, without the name of the module in front.

@@ -38,7 +38,8 @@ struct Worker<'s> {
 impl Worker<'_> {
     fn round(&mut self) {
         let key = *self.seed.pick(&KEYS);
-        let owner = self.name();
+        self.names += 1;
+        let owner = format!("w{}-{}", self.number, self.names);
         match self.seed.below(10) {
             0 | 1 => self.tries(key, &owner, ""),
             2 | 3 => self.tries(key, &owner, " BLOCK 0"),
@@ -52,11 +53,6 @@ impl Worker<'_> {
             8 => self.loses_its_connection(key, &owner),
             _ => self.asks_on_two_connections(key, &owner),
         }
-    }
-
-    fn name(&mut self) -> String {
-        self.names += 1;
-        format!("w{}-{}", self.number, self.names)
     }
 
     /// The fence, if this reply is a grant.
@@ -265,18 +261,9 @@ fn in_ordinary_use_nothing_is_noted_and_the_figures_add_up() {
     for late in ["releases_late", "extends_late", "log_len", "panics_caught"] {
         assert_eq!(get(late), 0, "{late}");
     }
-    for happened in [
-        "retries",
-        "tries_refused",
-        "waits_timed_out",
-        "waits_abandoned",
-        "waits_refused",
-        "hand_offs",
-        "releases_refused",
-        "extends",
-        "extends_refused",
-        "expiries_with_waiters",
-    ] {
+    let happened = "retries tries_refused waits_timed_out waits_abandoned waits_refused hand_offs \
+        releases_refused extends extends_refused expiries_with_waiters";
+    for happened in happened.split(' ') {
         assert!(get(happened) > 0, "{happened} is 0: too little was tried");
     }
     let ended = ["waits_granted", "waits_timed_out", "waits_abandoned", "waits_refused"];

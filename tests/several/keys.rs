@@ -1,9 +1,9 @@
 //! Which words are keys: what the server says of it, what the ACL allows, and what a cluster asks.
 
-use super::{LONG, asks, takes, waits};
+use super::{LONG, asks, takes};
 use redis::Value;
 use testkit::errors::wrong_arity;
-use testkit::{Client, Server, error, int, lacks, lacks_notify, strings, unchanged};
+use testkit::{Client, Server, error, int, lacks_notify, strings, unchanged};
 
 #[test]
 fn the_server_finds_every_key_whatever_owners_and_values_are_called() {
@@ -119,48 +119,4 @@ fn a_channel_that_the_server_takes_for_the_option_gives_no_right_to_any_key() {
     client.grant("mine:a", "bob", LONG);
     let request = "LOCK.ACQUIRE mine:a alice 5000 TICKET 5 NOTIFY x\0ALSO ALSO 1 mine:b";
     assert_eq!(worker.cmd(request), Value::Nil);
-}
-
-#[test]
-fn the_rights_to_the_other_keys_are_those_to_the_first() {
-    if lacks((7, 0), "COMMAND GETKEYSANDFLAGS") {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    for command in [
-        "LOCK.ACQUIRE a o 5 ALSO 2 b c",
-        "LOCK.RELEASE a o ALSO 2 b c",
-        "LOCK.EXTEND a o 5 ALSO 2 b c",
-    ] {
-        let reply = client.cmd(format!("COMMAND GETKEYSANDFLAGS {command}"));
-        let Value::Array(keys) = &reply else { panic!("{reply:?}") };
-        let rights: Vec<_> = keys
-            .iter()
-            .map(|key| match key {
-                Value::Array(pair) => format!("{:?}", pair[1]),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(rights, vec![rights[0].clone(); 3], "{command}");
-    }
-}
-
-#[test]
-fn who_waits_and_loses_the_right_to_one_of_the_keys_is_as_it_is_with_one_lock() {
-    if lacks((7, 0), "ACL that closes connections") {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    takes(&mut client, "alice", &["mine:a", "mine:b"]).unwrap();
-    let connection = worker(&server, "~mine:*");
-    let request = format!("{} BLOCK 0", asks("bob", &["mine:a", "mine:b"]));
-    let waiter = testkit::Waiter::sends_on(connection, &server, &request);
-    let mut next = waits(&server, "carol", &["mine:b", "mine:a"]);
-    assert_eq!(client.cmd("ACL DELUSER worker"), int(1));
-    assert_eq!(client.cmd("LOCK.RELEASE mine:a alice ALSO 1 mine:b"), int(2));
-    let fence = next.fence();
-    super::holds_all(&mut client, "carol", &["mine:a", "mine:b"], fence);
-    drop(waiter);
 }

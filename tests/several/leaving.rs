@@ -1,82 +1,60 @@
 //! Those who leave, leave all queues; a grant that nobody has heard of goes back as a whole.
 
-use super::{asks, holds_all, takes, until_waiting, waiting, waits};
+use super::{takes, waiting, waits};
 use redis::Value;
-use testkit::{Server, eventually, int};
+use testkit::{Server, Session, lacks};
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
+const OPENING: &str = "
+    LOCK.ACQUIRE a alice 60000 ALSO 2 b c -> A
+    bob: LOCK.ACQUIRE a bob 60000 ALSO 2 b c BLOCK 0 -> waits
+";
+
+const LEAVES: &str = "
+# whoever is killed leaves all queues and those behind it go on
+OPENING
+r0: LOCK.ACQUIRE a r0 60000 BLOCK 0 -> waits
+r1: LOCK.ACQUIRE b r1 60000 ALSO 1 c BLOCK 0 -> waits
+CLIENT KILL ID {bob} -> 1
+LOCK.WAITERS a; LOCK.WAITERS b; LOCK.WAITERS c -> r0; r1; r1
+LOCK.RELEASE a alice ALSO 2 b c -> 3
+r0: ->
+r1: ->
+# a grant to one who is killed in the same step goes back as a whole
+OPENING
+carol: LOCK.ACQUIRE c carol 60000 ALSO 2 b a BLOCK 0 -> waits
+LOCK.RELEASE a alice ALSO 2 b c; CLIENT KILL ID {bob} -> 3; 1
+carol: -> C
+LOCK.CHECK a carol; LOCK.CHECK b carol; LOCK.CHECK c carol -> C; C; C
+# a part of it is nobody's when a command comes first
+OPENING
+LOCK.RELEASE a alice ALSO 2 b c; CLIENT KILL ID {bob}; LOCK.CHECK b bob; LOCK.ACQUIRE b carol 60000 -> 3; 1; nil; B
+LOCK.ACQUIRE a bob 60000 ALSO 1 c -> C
+LOCK.CHECK b carol; LOCK.CHECK a bob; LOCK.CHECK c bob -> B; C; C
+# who comes back with the same request is not told of the grant that it missed
+OPENING
+LOCK.RELEASE a alice ALSO 2 b c; CLIENT KILL ID {bob}; LOCK.CHECK a bob -> 3; 1; nil
+LOCK.ACQUIRE a bob 60000 ALSO 2 b c -> B
+LOCK.CHECK a bob; LOCK.CHECK b bob; LOCK.CHECK c bob -> B; B; B
+";
+
+const UNBLOCKED: &str = "
+# who is unblocked, too
+OPENING
+r0: LOCK.ACQUIRE a r0 60000 BLOCK 0 -> waits
+CLIENT UNBLOCK {bob} -> 1
+bob: -> nil
+LOCK.WAITERS a; LOCK.WAITERS b; LOCK.RELEASE a alice ALSO 2 b c -> r0; (empty); 3
+r0: ->
+";
+
 #[test]
-fn whoever_is_killed_leaves_all_queues_and_those_behind_it_go_on() {
-    for kill in ["CLIENT KILL ID", "CLIENT UNBLOCK"] {
-        if kill == "CLIENT UNBLOCK" && testkit::lacks((7, 4), "CLIENT UNBLOCK of waiters") {
-            continue;
-        }
-        let server = Server::start();
-        let mut client = server.client();
-        takes(&mut client, "alice", &KEYS).unwrap();
-        let first = waits(&server, "bob", &KEYS);
-        let mut behind = KEYS.map(|key| waits(&server, &format!("next-{key}"), &[key]));
-        assert_eq!(client.cmd(format!("{kill} {}", first.id)), int(1));
-        until_waiting(&mut client, &KEYS, 1);
-        assert_eq!(client.cmd("LOCK.RELEASE a alice ALSO 2 b c"), int(3));
-        for waiter in &mut behind {
-            waiter.fence();
-        }
+fn whoever_leaves_leaves_all_queues_and_a_grant_that_nobody_has_heard_of_goes_back_as_a_whole() {
+    Session::play(&Server::start(), &LEAVES.replace("OPENING", OPENING));
+    if !lacks((7, 4), "CLIENT UNBLOCK of waiters") {
+        Session::play(&Server::start(), &UNBLOCKED.replace("OPENING", OPENING));
     }
-}
-
-#[test]
-fn a_grant_to_one_who_is_killed_in_the_same_step_goes_back_as_a_whole() {
-    let server = Server::start();
-    let mut client = server.client();
-    takes(&mut client, "alice", &KEYS).unwrap();
-    let first = waits(&server, "bob", &KEYS);
-    let mut next = waits(&server, "carol", &["c", "b", "a"]);
-    let kill = format!("CLIENT KILL ID {}", first.id);
-    client.transaction(&["LOCK.RELEASE a alice ALSO 2 b c", &kill]);
-    let fence = next.fence();
-    holds_all(&mut client, "carol", &KEYS, fence);
-}
-
-#[test]
-fn a_part_of_a_grant_that_nobody_has_heard_of_is_nobody_s_when_a_command_comes_first() {
-    let server = Server::start();
-    let mut client = server.client();
-    takes(&mut client, "alice", &KEYS).unwrap();
-    let first = waits(&server, "bob", &KEYS);
-    let kill = format!("CLIENT KILL ID {}", first.id);
-    let replies = client.pipeline(&[
-        "LOCK.RELEASE a alice ALSO 2 b c",
-        &kill,
-        "LOCK.CHECK b bob",
-        "LOCK.ACQUIRE b carol 60000",
-        "LOCK.ACQUIRE a bob 60000 ALSO 1 c",
-    ]);
-    assert_eq!(replies[..3], [int(3), int(1), Value::Nil]);
-    let (Value::Int(carol), Value::Int(bob)) = (&replies[3], &replies[4]) else {
-        panic!("{replies:?}")
-    };
-    assert!(bob > carol);
-    eventually("nothing else is taken back", || {
-        let held = super::fences(&mut server.client(), "bob", &["a", "c"]);
-        if held == [Some(bob.cast_unsigned()); 2] { Ok(()) } else { Err(held) }
-    });
-}
-
-#[test]
-fn who_comes_back_with_the_same_request_is_not_told_of_the_grant_that_it_missed() {
-    let server = Server::start();
-    let mut client = server.client();
-    takes(&mut client, "alice", &KEYS).unwrap();
-    let first = waits(&server, "bob", &KEYS);
-    let kill = format!("CLIENT KILL ID {}", first.id);
-    let again = asks("bob", &KEYS);
-    let replies =
-        client.pipeline(&["LOCK.RELEASE a alice ALSO 2 b c", &kill, "LOCK.CHECK a bob", &again]);
-    assert_eq!(replies[2], Value::Nil);
-    let Value::Int(fence) = replies[3] else { panic!("{replies:?}") };
-    holds_all(&mut client, "bob", &KEYS, fence.cast_unsigned());
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod telling;
 mod waiting;
 
 use redis::Value;
-use testkit::{Client, Server, Waiter, eventually};
+use testkit::{Client, Server, Waiter};
 
 const LONG: u64 = 60_000;
 
@@ -53,11 +53,6 @@ fn holds_all(client: &mut Client, owner: &str, keys: &[&str], fence: u64) {
     assert_eq!(fences(client, owner, keys), vec![Some(fence); keys.len()], "{owner} of {keys:?}");
 }
 
-#[track_caller]
-fn holds_none(client: &mut Client, owner: &str, keys: &[&str]) {
-    assert_eq!(fences(client, owner, keys), vec![None; keys.len()], "{owner} of {keys:?}");
-}
-
 /// How many wait for each of the locks.
 fn waiting(client: &mut Client, keys: &[&str]) -> Vec<usize> {
     let mut waiting_for = |key: &&str| match client.cmd(["LOCK.WAITERS", key]) {
@@ -65,15 +60,6 @@ fn waiting(client: &mut Client, keys: &[&str]) -> Vec<usize> {
         other => panic!("no list of waiters: {other:?}"),
     };
     keys.iter().map(&mut waiting_for).collect()
-}
-
-/// Waits until so many wait for each of the locks.
-#[track_caller]
-fn until_waiting(client: &mut Client, keys: &[&str], count: usize) {
-    eventually("as many wait", || match waiting(client, keys) {
-        counts if counts.iter().all(|found| *found == count) => Ok(()),
-        counts => Err(counts),
-    });
 }
 
 /// The names `k0`, `k1` and so on.

@@ -3,7 +3,7 @@
 use super::{LONG, asks, behind, holds_all, takes, waiting, waits};
 use redis::Value;
 use testkit::{
-    Client, Cluster, Server, SlotMove, Snapshot, aof, code, eventually, int, is_older_than,
+    Cluster, Server, SlotMove, Snapshot, aof, code, eventually, int, is_older_than,
     lacks_moves_at_once, start_pair, wait_until_in_sync,
 };
 
@@ -27,21 +27,6 @@ fn a_grant_is_told_to_replicas_and_the_file_lock_by_lock_and_all_of_it() {
     let mut client = primary.client();
     holds_all(&mut client, "alice", &["b"], fence);
     holds_all(&mut client, "bob", &["a", "c"], handed_on);
-}
-
-#[test]
-fn a_replica_that_is_promoted_goes_on_above_it() {
-    let (primary, replica) = start_pair(Server::builder(), Server::builder());
-    let mut client = primary.client();
-    let fence = takes(&mut client, "alice", &["a", "b"]).unwrap();
-    wait_until_in_sync(&primary, &replica);
-    drop(primary);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    let mut client = replica.client();
-    holds_all(&mut client, "alice", &["a", "b"], fence);
-    let mut waiter = waits(&replica, "bob", &["b", "a"]);
-    assert_eq!(client.cmd("LOCK.RELEASE a alice ALSO 1 b"), int(2));
-    assert!(waiter.fence() > fence);
 }
 
 #[test]
@@ -89,18 +74,13 @@ fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
 }
 
 #[test]
-fn whoever_waits_is_sent_on_when_the_slot_moves_key_by_key() {
+fn whoever_waits_is_sent_on_when_the_slot_moves() {
     let cluster = Cluster::of(2, 0);
     goes_on_over(&cluster, |step| step.by_hand(&cluster));
-}
-
-#[test]
-fn whoever_waits_is_sent_on_when_the_slot_moves_at_once() {
-    if lacks_moves_at_once() {
-        return;
+    if !lacks_moves_at_once() {
+        let cluster = Cluster::of(2, 0);
+        goes_on_over(&cluster, |step| step.at_once(&cluster));
     }
-    let cluster = Cluster::of(2, 0);
-    goes_on_over(&cluster, |step| step.at_once(&cluster));
 }
 
 #[test]
@@ -130,11 +110,7 @@ fn while_a_slot_is_on_its_way_several_locks_are_to_be_asked_for_again_and_none_i
         other => Err(other),
     });
     assert_eq!(released, 1);
-    granted(&mut to, &keys);
+    let fence = takes(&mut to, "carol", &keys).unwrap();
+    holds_all(&mut to, "carol", &keys, fence);
     assert_eq!(waiting(&mut to, &keys), [0, 0, 0]);
-}
-
-fn granted(client: &mut Client, keys: &[&str]) {
-    let fence = takes(client, "carol", keys).unwrap();
-    holds_all(client, "carol", keys, fence);
 }

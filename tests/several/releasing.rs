@@ -1,45 +1,41 @@
 //! `LOCK.RELEASE … ALSO` releases those that are held, `LOCK.EXTEND … ALSO` extends all or none.
 
-use super::{LONG, behind, fences, holds_all, takes, waits};
+use super::{LONG, behind, takes};
 use redis::Value;
-use testkit::{Client, Server, deadline, int, unchanged};
+use testkit::{Client, Server, Session, deadline, int};
 
 #[test]
-fn a_release_tells_how_many_were_held_and_leaves_those_of_others() {
-    let server = Server::start();
-    let mut client = server.client();
-    let fence = takes(&mut client, "alice", &["a", "b", "c"]).unwrap();
-    client.cmd("DEL b");
-    client.grant("d", "bob", LONG);
-    let release = "LOCK.RELEASE a alice ALSO 4 b c d e";
-    assert_eq!(client.cmd(release), int(2));
-    assert_eq!(client.cmd(release), int(0));
-    assert!(client.check("d", "bob").unwrap() > fence);
-}
-
-#[test]
-fn a_release_by_fence_leaves_later_grants_of_the_same_owner() {
-    let server = Server::start();
-    let mut client = server.client();
-    let fence = takes(&mut client, "alice", &["a", "b"]).unwrap();
-    assert!(client.release("b", "alice"));
-    let later = client.grant("b", "alice", LONG);
-    assert_eq!(client.cmd(format!("LOCK.RELEASE a alice {fence} ALSO 1 b")), int(1));
-    assert_eq!(fences(&mut client, "alice", &["a", "b"]), [None, Some(later)]);
-}
-
-#[test]
-fn those_held_by_several_grants_are_released_and_extended_together() {
-    let server = Server::start();
-    let mut client = server.client();
-    for key in ["a", "b", "c"] {
-        client.grant(key, "alice", LONG);
-    }
-    assert_eq!(
-        client.cmd(format!("LOCK.EXTEND a alice {}{}", 2 * LONG, behind(&["b", "c"]))),
-        int(1)
+fn a_release_is_of_those_that_are_held_by_the_proof_and_goes_to_who_waits_for_each() {
+    Session::play(
+        &Server::start(),
+        "
+        # it tells how many were held and leaves those of others
+        LOCK.ACQUIRE a alice 60000 ALSO 2 b c; DEL b; LOCK.ACQUIRE d bob 60000 -> A; 1; B
+        LOCK.RELEASE a alice ALSO 4 b c d e; LOCK.RELEASE a alice ALSO 4 b c d e -> 2; 0
+        LOCK.CHECK d bob -> B
+        # by a fence it leaves later grants of the same owner
+        LOCK.ACQUIRE a alice 60000 ALSO 1 b; LOCK.RELEASE b alice; LOCK.ACQUIRE b alice 60000 -> A; 1; B
+        LOCK.RELEASE a alice A ALSO 1 b; LOCK.CHECK a alice; LOCK.CHECK b alice -> 1; nil; B
+        # those of several grants are released and extended together
+        LOCK.ACQUIRE a alice 60000; LOCK.ACQUIRE b alice 60000; LOCK.ACQUIRE c alice 60000 -> A; B; C
+        LOCK.EXTEND a alice 120000 ALSO 2 b c; LOCK.RELEASE a alice ALSO 2 b c -> 1; 3
+        # each of a grant can be released, extended and checked by itself
+        LOCK.ACQUIRE a alice 60000 ALSO 2 b c -> A
+        LOCK.EXTEND b alice 120000; LOCK.CHECK c alice A; LOCK.RELEASE a alice -> 1; A; 1
+        LOCK.CHECK b alice; LOCK.CHECK c alice; LOCK.ACQUIRE a bob 60000 -> A; A; B
+        LOCK.RELEASE a alice ALSO 2 b c; LOCK.CHECK a bob -> 2; B
+        # each that is released goes to the one who waits for it
+        LOCK.ACQUIRE a alice 60000 ALSO 2 b c -> A
+        r0: LOCK.ACQUIRE a r0 60000 BLOCK 0 -> waits
+        r1: LOCK.ACQUIRE b r1 60000 ALSO 1 c BLOCK 0 -> waits
+        r2: LOCK.ACQUIRE c r2 60000 BLOCK 0 -> waits
+        LOCK.RELEASE c alice ALSO 2 a b -> 3
+        r0: ->
+        r1: -> B
+        r2: -> waits
+        LOCK.CHECK b r1; LOCK.CHECK c r1 -> B; B
+        ",
     );
-    assert_eq!(client.cmd("LOCK.RELEASE a alice ALSO 2 b c"), int(3));
 }
 
 fn ends(client: &mut Client, keys: &[&str]) -> Vec<i64> {
@@ -51,7 +47,9 @@ fn an_extension_moves_the_ends_of_all_leases_to_the_same_moment() {
     let server = Server::start();
     let mut client = server.client();
     let fence = takes(&mut client, "alice", &["a", "b", "c"]).unwrap();
-    let before = ends(&mut client, &["a"])[0];
+    let granted = ends(&mut client, &["a", "b", "c"]);
+    let before = granted[0];
+    assert_eq!(granted, [before; 3], "those of the grant, too");
     for proof in ["", &format!(" {fence}")] {
         let request = format!("LOCK.EXTEND c alice {}{proof}{}", 2 * LONG, behind(&["b", "a"]));
         assert_eq!(client.cmd(request), int(1));
@@ -64,56 +62,4 @@ fn an_extension_moves_the_ends_of_all_leases_to_the_same_moment() {
         Value::Int(0) => Ok(()),
         other => Err(other),
     });
-}
-
-#[test]
-fn an_extension_of_which_one_is_not_held_extends_none() {
-    let server = Server::builder().aof().start();
-    let mut client = server.client();
-    let fence = takes(&mut client, "alice", &["a", "b", "c"]).unwrap();
-    client.cmd("DEL b");
-    client.grant("d", "bob", LONG);
-    let later = format!("{}", fence + 1);
-    for request in [
-        "LOCK.EXTEND a alice 90000 ALSO 2 b c".to_owned(),
-        "LOCK.EXTEND b alice 90000 ALSO 2 a c".to_owned(),
-        "LOCK.EXTEND a alice 90000 ALSO 2 c b".to_owned(),
-        "LOCK.EXTEND a alice 90000 ALSO 1 d".to_owned(),
-        "LOCK.EXTEND a bob 90000 ALSO 1 d".to_owned(),
-        format!("LOCK.EXTEND a alice 90000 {later} ALSO 1 c"),
-    ] {
-        assert_eq!(unchanged(&server, || client.cmd(&*request)), int(0), "{request}");
-    }
-    assert_eq!(client.cmd("LOCK.EXTEND a alice 90000 ALSO 1 c"), int(1));
-}
-
-#[test]
-fn each_lock_of_a_grant_can_be_released_extended_and_checked_by_itself() {
-    let server = Server::start();
-    let mut client = server.client();
-    let fence = takes(&mut client, "alice", &["a", "b", "c"]).unwrap();
-    assert!(client.extend("b", "alice", 2 * LONG));
-    assert_eq!(client.cmd(format!("LOCK.CHECK c alice {fence}")), int(fence));
-    assert!(client.release("a", "alice"));
-    holds_all(&mut client, "alice", &["b", "c"], fence);
-    client.grant("a", "bob", LONG);
-    assert_eq!(client.cmd("LOCK.RELEASE a alice ALSO 2 b c"), int(2));
-    assert!(client.check("a", "bob").is_some());
-}
-
-#[test]
-fn each_lock_that_is_released_goes_to_the_one_who_waits_for_it() {
-    let server = Server::start();
-    let mut client = server.client();
-    takes(&mut client, "alice", &["a", "b", "c"]).unwrap();
-    let mut waiters = [
-        waits(&server, "r0", &["a"]),
-        waits(&server, "r1", &["b", "c"]),
-        waits(&server, "r2", &["c"]),
-    ];
-    assert_eq!(client.cmd("LOCK.RELEASE c alice ALSO 2 a b"), int(3));
-    waiters[0].fence();
-    let fence = waiters[1].fence();
-    waiters[2].assert_waits(&server);
-    holds_all(&mut client, "r1", &["b", "c"], fence);
 }

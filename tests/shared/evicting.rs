@@ -2,7 +2,6 @@
 
 use super::{LONG, Scene, holds, share, waits};
 use crate::eviction::{EVICT, evict_and, is_back, tells_too_late};
-use crate::waiting::short_of_memory::evict;
 use redis::Value;
 use testkit::{Waiter, eventually, int};
 
@@ -44,29 +43,6 @@ fn all_who_hold_a_lock_hold_it_as_before_after_its_eviction() {
     let after = holds(&mut client, "k");
     assert_eq!(after[..2], [before[0].clone(), before[2].clone()]);
     assert_eq!((after.len(), after[2].fence), (3, fence));
-    scene.agree();
-}
-
-#[test]
-fn a_shared_lock_that_is_evicted_is_not_given_to_who_waits_for_it() {
-    let scene = evicting();
-    let mut client = scene.client();
-    for owner in ["r1", "r2"] {
-        share(&mut client, owner, LONG, 0).unwrap();
-    }
-    let before = holds(&mut client, "k");
-    let mut writer = Waiter::of(&scene.primary, "k", "w");
-    let mut reader = waits(&scene.primary, "r3", 0);
-    evict(&mut client);
-    eventually("the lock is put back", || client.info("k").ok_or(()));
-    assert_eq!(holds(&mut client, "k"), before);
-    assert_ne!(client.counter("evictions_restored"), 0);
-    writer.assert_waits(&scene.primary);
-    assert!(client.release("k", "r1") && client.release("k", "r2"));
-    writer.fence();
-    assert!(client.release("k", "w"));
-    reader.fence();
-    client.cmd("DEL filler");
     scene.agree();
 }
 

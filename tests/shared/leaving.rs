@@ -30,28 +30,16 @@ fn lets_those_behind_it_in(leaves: impl FnOnce(&Scene, Waiter)) {
 }
 
 #[test]
-fn those_behind_a_head_whose_patience_ends_are_admitted_at_once() {
+fn those_behind_a_head_that_leaves_in_any_way_are_admitted_at_once() {
+    // This request takes the place of the former one, and is less patient.
     lets_those_behind_it_in(|scene, _former| {
-        // This request takes the place of the former one, and is less patient.
         assert_eq!(scene.client().cmd("LOCK.ACQUIRE k w 60000 BLOCK 30"), Value::Nil);
     });
-}
-
-#[test]
-fn those_behind_a_head_that_closes_its_connection_are_admitted_at_once() {
     lets_those_behind_it_in(|_, writer| drop(writer));
-}
-
-#[test]
-fn those_behind_a_head_that_is_killed_are_admitted_at_once() {
     lets_those_behind_it_in(|scene, mut writer| {
         assert_eq!(scene.client().cmd(format!("CLIENT KILL ID {}", writer.id)), int(1));
         writer.client.assert_closed();
     });
-}
-
-#[test]
-fn those_behind_a_head_that_is_unblocked_are_admitted_at_once() {
     if !can_be_unblocked() {
         testkit::announce("skipped: CLIENT UNBLOCK of a client of a module");
         return;
@@ -64,26 +52,4 @@ fn those_behind_a_head_that_is_unblocked_are_admitted_at_once() {
             assert_eq!(writer.reply(), told);
         });
     }
-}
-
-#[test]
-fn nobody_is_admitted_when_one_leaves_who_was_not_alone_in_the_way() {
-    let scene = Scene::start();
-    let mut client = scene.client();
-    share(&mut client, "r1", LONG, 0).unwrap();
-    let first = Waiter::of(&scene.primary, "k", "w1");
-    let mut second = Waiter::of(&scene.primary, "k", "w2");
-    let reader = waits(&scene.primary, "r2", 0);
-    // Neither the second of two writers nor one that waits behind all is in anybody's way.
-    for leaving in [Waiter::of(&scene.primary, "k", "w3"), first] {
-        assert_eq!(client.cmd(format!("CLIENT KILL ID {}", leaving.id)), int(1));
-        second.assert_waits(&scene.primary);
-        reader.assert_waits(&scene.primary);
-        assert_eq!(holders(&mut client), ["r1"]);
-    }
-    assert!(client.release("k", "r1"));
-    second.fence();
-    reader.assert_waits(&scene.primary);
-    assert_eq!(holders(&mut client), ["w2"]);
-    scene.agree();
 }

@@ -1,21 +1,18 @@
 //! Locks that several hold at a time: `LOCK.ACQUIRE … SHARE`, `LOCK.HOLDERS`, and what all else says of them.
 
-mod admitting;
-mod changing;
 mod crowds;
 mod ending;
 mod evicting;
 mod leaving;
 mod limits;
 mod moving;
-mod owners;
-mod pool;
 mod promoting;
+mod sharing;
 mod strangers;
 mod telling;
 
 use redis::Value;
-use testkit::{Client, Server, Snapshot, Waiter, field, start_pair, wait_until_in_sync};
+use testkit::{Client, Server, Session, Snapshot, Waiter, field, start_pair, wait_until_in_sync};
 
 const LONG: u64 = 60_000;
 
@@ -49,10 +46,10 @@ impl Scene {
     /// was killed and has read again which commands changed something.
     #[track_caller]
     fn agree(mut self) {
-        let truth = (Snapshot::of(&self.primary), holds(&mut self.client(), "k"));
+        let truth = (Snapshot::of(&self.primary), all_holds(&self.primary));
         self.sync();
         assert_eq!(Snapshot::of(&self.without), truth.0);
-        let seen = |server: &Server| (Snapshot::of(server), holds(&mut server.client(), "k"));
+        let seen = |server: &Server| (Snapshot::of(server), all_holds(server));
         assert_eq!(seen(&self.replica), truth);
         assert_eq!(self.primary.cmd("DEBUG RELOAD"), Value::Okay);
         assert_eq!(seen(&self.primary), truth);
@@ -60,6 +57,24 @@ impl Scene {
         self.primary.start_again();
         assert_eq!(seen(&self.primary), truth);
     }
+
+    /// Plays stories at the primary, and checks that the others agree then.
+    #[track_caller]
+    fn play(text: &str) {
+        let scene = Self::start();
+        Session::play(&scene.primary, text);
+        scene.agree();
+    }
+}
+
+/// Who holds `k` in each database.
+fn all_holds(server: &Server) -> Vec<Vec<Hold>> {
+    let mut client = server.client();
+    let mut holds_in = |database: u32| {
+        client.cmd(format!("SELECT {database}"));
+        holds(&mut client, "k")
+    };
+    (0..16).map(&mut holds_in).collect()
 }
 
 /// One row of `LOCK.HOLDERS`, without what is left of the lease.
@@ -126,9 +141,4 @@ fn shorten(client: &mut Client, owner: &str, millis: u64) -> i64 {
     let replies = client.transaction(&[&extend, "LOCK.HOLDERS k COUNT -1"]);
     let hold = rows(&replies[1]).into_iter().find(|hold| hold.owner == owner.as_bytes());
     hold.unwrap_or_else(|| panic!("{owner} does not hold it: {replies:?}")).deadline
-}
-
-/// A line of a value, as the module writes it.
-fn line(fence: u64, deadline: i64, share: u32, owner: &str) -> String {
-    format!("{fence:016} {deadline:014} {share:05} {:03}:{owner}\n", owner.len())
 }

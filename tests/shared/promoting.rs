@@ -1,10 +1,9 @@
 //! A replica takes over a lock that several hold: with the module or without, and by whatever clock.
 
-use super::{LONG, Scene, holders, holds, line, share, waits};
+use super::{LONG, Scene, holders, holds, share};
 use redis::Value;
 use testkit::{
-    Clock, Server, Waiter, clock::HOUR, deadline, eventually, misplaces_clients, module,
-    start_pair, wait_until_in_sync,
+    Clock, Server, clock::HOUR, misplaces_clients, module, start_pair, wait_until_in_sync,
 };
 
 #[track_caller]
@@ -19,29 +18,6 @@ fn late_replica() -> (Server, Server, Clock) {
     late.step_back(HOUR);
     let (primary, replica) = start_pair(setup(), setup().clock(&late));
     (primary, replica, late)
-}
-
-#[test]
-fn a_replica_that_is_promoted_has_everybody_hold_the_lock_and_lets_others_in_above_them() {
-    let scene = Scene::start();
-    let mut client = scene.client();
-    let far = share(&mut client, "r0", LONG, 0).unwrap() + 3_600_000_000;
-    drop(client.cmd(format!("LOCK.RAISE k r0 {far}")));
-    let last = (1..40).map(|number| share(&mut client, &format!("r{number}"), LONG, 0).unwrap());
-    let last = last.max().unwrap();
-    assert!(last > far);
-    let before = holds(&mut client, "k");
-    scene.sync();
-    promote(&scene.replica);
-    let mut client = scene.replica.client();
-    assert_eq!(holds(&mut client, "k"), before);
-    let mut writer = Waiter::of(&scene.replica, "k", "w");
-    let mut reader = waits(&scene.replica, "next", 0);
-    (0..40).for_each(|number| assert!(client.release("k", format!("r{number}"))));
-    let fence = writer.fence();
-    assert!(fence > last);
-    assert!(client.release("k", "w"));
-    assert!(reader.fence() > fence);
 }
 
 #[test]
@@ -69,72 +45,28 @@ fn a_replica_whose_clock_is_late_goes_on_above_those_who_joined_just_before_its_
     }
 }
 
+/// They come in a file, or in a value that a client writes.
 #[test]
-fn a_replica_whose_clock_is_late_goes_on_above_those_whom_it_received_in_a_file() {
-    let primary = Server::builder().module_args("fence-margin 0").tcp().start();
+fn a_server_whose_clock_is_late_goes_on_above_those_whom_it_received_all_at_once() {
+    let setup = || Server::builder().module_args("fence-margin 0");
+    let primary = setup().tcp().start();
     let mut client = primary.client();
-    let joined = (0..40).map(|number| share(&mut client, &format!("r{number}"), LONG, 0).unwrap());
-    let last = joined.last().unwrap();
-    let mut late = Clock::new();
-    late.step_back(HOUR);
-    let replica = Server::builder().module_args("fence-margin 0").clock(&late);
-    let replica = replica.replica_of(&primary).start();
-    wait_until_in_sync(&primary, &replica);
-    promote(&replica);
-    let mut client = replica.client();
-    assert_eq!(holders(&mut client).len(), 40);
-    assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
-}
-
-#[test]
-fn a_server_whose_clock_is_late_goes_on_above_those_in_a_value_that_it_was_given() {
-    let server = Server::builder().module_args("fence-margin 0").start();
-    let mut client = server.client();
     let joined = (0..40).map(|number| share(&mut client, &format!("r{number}"), LONG, 0).unwrap());
     let last = joined.last().unwrap();
     let Value::BulkString(value) = client.cmd("GET k") else { panic!("no value") };
     let mut late = Clock::new();
     late.step_back(HOUR);
-    let server = Server::builder().module_args("fence-margin 0").clock(&late).start();
-    let mut client = server.client();
-    let words: [&[u8]; 5] = [b"SET", b"k", &value, b"PX", b"60000"];
-    assert_eq!(client.cmd(words), Value::Okay);
-    assert_eq!(holders(&mut client).len(), 40);
-    assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
-}
-
-#[test]
-fn a_line_from_nowhere_hides_no_fence_from_a_replica_that_is_promoted() {
-    if misplaces_clients() {
-        return;
-    }
-    let (primary, replica, _late) = late_replica();
-    let mut client = primary.client();
-    share(&mut client, "r1", LONG, 0).unwrap();
-    let line = line(9_007_199_254_740_991, client.now() + 60_000, 0, "r2");
-    let words: [&[u8]; 3] = [b"APPEND", b"k", line.as_bytes()];
-    drop(client.cmd(words));
-    let last = share(&mut client, "r3", LONG, 0).unwrap();
+    let replica = setup().clock(&late).replica_of(&primary).start();
     wait_until_in_sync(&primary, &replica);
     promote(&replica);
-    assert!(replica.client().grant("another", "next", LONG) > last);
-}
-
-#[test]
-fn a_server_without_the_module_that_is_promoted_keeps_the_lock_until_the_last_hold_ends() {
-    let scene = Scene::start();
-    let mut client = scene.client();
-    share(&mut client, "r1", 50, 0).unwrap();
-    share(&mut client, "r2", 400, 0).unwrap();
-    let end = deadline(&mut client, b"k");
-    scene.sync();
-    promote(&scene.without);
-    let mut client = scene.without.client();
-    eventually("an old client has the lock", || match client.cmd("SET k old NX PX 60000") {
-        Value::Okay => Ok(()),
-        other => Err(other),
-    });
-    assert!(client.now() >= end);
+    let other = setup().clock(&late).start();
+    let words: [&[u8]; 5] = [b"SET", b"k", &value, b"PX", b"60000"];
+    assert_eq!(other.client().cmd(words), Value::Okay);
+    for server in [replica, other] {
+        let mut client = server.client();
+        assert_eq!(holders(&mut client).len(), 40);
+        assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
+    }
 }
 
 #[test]

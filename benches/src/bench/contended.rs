@@ -2,7 +2,6 @@
 
 use super::Effort;
 use super::fairness::{Section, fairness, overtakings};
-use super::plot;
 use super::report::{Report, Target};
 use super::statistics::{Spread, quantile};
 use super::table::Table;
@@ -30,26 +29,16 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let sections = [Duration::ZERO, Duration::from_millis(1)];
     let all = sections.iter().flat_map(|&section| WORKERS.map(|workers| Case { workers, section }));
     let cases = effort.pick(vec![BASE], vec![BASE], all.collect());
-    let mut rows = Rows::new();
-    let mut waits: Vec<Vec<(f64, f64)>> = vec![Vec::new(); ways.len()];
+    let mut page = table();
     for case in cases {
         let measured = measure(&server, &ways, case, effort);
-        rows.add(case, &ways, &measured);
+        add(&mut page, case, &ways, &measured);
         if case == BASE {
             targets(&ways, &measured, report);
         }
-        if case.section.is_zero() {
-            for (points, measured) in waits.iter_mut().zip(&measured) {
-                points.push((case.workers as f64, measured.longest() * 1e3));
-            }
-        }
     }
-    report.table("contended", &rows.page, &["longest-wait"]);
-    report.file("contended", &rows.file);
-    let lines: Vec<_> = ways.iter().map(|way| way.name).zip(waits).collect();
-    let title = format!("The longest wait for a lock that is never idle, {}", report.server());
-    let axes = plot::Axes { across: "workers", up: "milliseconds", up_by_powers: true };
-    plot::lines(&report.path("longest-wait", "svg"), &title, &axes, &lines);
+    report.table("contended", &page, &[]);
+    report.file("contended", &page);
 }
 
 /// The runs of one way.
@@ -213,81 +202,37 @@ fn percent(share: f64) -> String {
     if share == 0.0 { "0".to_owned() } else { format!("{:.3} %", share * 100.0) }
 }
 
-/// The figures, for the page and for the file.
-struct Rows {
-    page: Table,
-    file: Table,
+fn table() -> Table {
+    Table::new(&[
+        "Held for",
+        "Workers",
+        "By",
+        "a second",
+        "half wait up to",
+        "99 % up to",
+        "longest wait",
+        "fairness",
+        "out of turn",
+        "commands each",
+    ])
 }
 
-impl Rows {
-    fn new() -> Self {
-        Self {
-            page: Table::new(&[
-                "Held for",
-                "Workers",
-                "By",
-                "a second",
-                "half wait up to",
-                "99 % up to",
-                "longest wait",
-                "fairness",
-                "out of turn",
-                "commands each",
-            ]),
-            file: Table::new(&[
-                "held_ms",
-                "workers",
-                "by",
-                "per_second",
-                "per_second_low",
-                "per_second_high",
-                "wait_p50_ms",
-                "wait_p99_ms",
-                "wait_longest_ms",
-                "fairness",
-                "out_of_turn",
-                "commands",
-            ]),
-        }
-    }
-
-    fn add(&mut self, case: Case, ways: &[Way], measured: &[Measured]) {
-        for (number, (way, one)) in ways.iter().zip(measured).enumerate() {
-            let first = |text: String| if number == 0 { text } else { String::new() };
-            let milliseconds = case.section.as_millis();
-            let rate = Spread::of(one.each(|run| run.per_second));
-            let fairness = one.median(|run| run.fairness);
-            let overtaking = one.median(|run| run.overtaking);
-            let commands = one.median(|run| run.commands);
-            let waits = [one.wait(0.5), one.wait(0.99), one.longest()].map(|wait| wait * 1e3);
-            let [half, most, longest] = waits.map(|wait| format!("{wait:.2} ms"));
-            self.page.row(vec![
-                first(format!("{milliseconds} ms")),
-                first(case.workers.to_string()),
-                way.name.to_owned(),
-                format!("{:.0}", rate.median),
-                half,
-                most,
-                longest,
-                format!("{fairness:.3}"),
-                percent(overtaking),
-                format!("{commands:.1}"),
-            ]);
-            let [half, most, longest] = waits.map(|wait| format!("{wait:.4}"));
-            self.file.row(vec![
-                milliseconds.to_string(),
-                case.workers.to_string(),
-                way.name.to_owned(),
-                format!("{:.1}", rate.median),
-                format!("{:.1}", rate.low),
-                format!("{:.1}", rate.high),
-                half,
-                most,
-                longest,
-                format!("{fairness:.4}"),
-                format!("{overtaking:.5}"),
-                format!("{commands:.2}"),
-            ]);
-        }
+fn add(table: &mut Table, case: Case, ways: &[Way], measured: &[Measured]) {
+    for (number, (way, one)) in ways.iter().zip(measured).enumerate() {
+        let first = |text: String| if number == 0 { text } else { String::new() };
+        let waits = [one.wait(0.5), one.wait(0.99), one.longest()];
+        let [half, most, longest] = waits.map(|wait| format!("{:.2} ms", wait * 1e3));
+        table.row(vec![
+            first(format!("{} ms", case.section.as_millis())),
+            first(case.workers.to_string()),
+            way.name.to_owned(),
+            format!("{:.0}", one.median(|run| run.per_second)),
+            half,
+            most,
+            longest,
+            format!("{:.3}", one.median(|run| run.fairness)),
+            percent(one.median(|run| run.overtaking)),
+            format!("{:.1}", one.median(|run| run.commands)),
+        ]);
     }
 }

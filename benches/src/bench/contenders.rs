@@ -16,31 +16,12 @@ const ACQUIRE: &str = "\
 pub(crate) const RELEASE: &str = "\
     if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// Acquires the lock as Redisson's does: a hash of holders, each with the number of times that it has the lock.
-const ACQUIRE_AS_REDISSON: &str = "\
-    if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then \
-    redis.call('HINCRBY', KEYS[1], ARGV[2], 1) redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
-    return nil end return redis.call('PTTL', KEYS[1])";
-
-/// Releases it once, tells those who wait, and leaves a note under which a repeated request finds what it came to.
-const RELEASE_AS_REDISSON: &str = "\
-    local before = redis.call('GET', KEYS[3]) if before then return tonumber(before) end \
-    if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end \
-    if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then \
-    redis.call('PEXPIRE', KEYS[1], ARGV[1]) redis.call('SET', KEYS[3], 0, 'PX', ARGV[1]) return 0 end \
-    redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[2], '0') \
-    redis.call('SET', KEYS[3], 1, 'PX', ARGV[1]) return 1";
-
 #[derive(Clone, Copy)]
 pub(crate) enum Word {
     Text(&'static str),
     Key,
     /// The key of the counter from which some get a fence.
     Counter,
-    /// The channel on which some tell that the lock is free.
-    Channel,
-    /// The key under which some note what a release came to.
-    Note,
     Owner,
     /// The digest of the script with this place in the list.
     Script(usize),
@@ -98,7 +79,7 @@ impl Lock {
     }
 }
 
-use Word::{Channel, Counter, Key, Note, Owner, Script, Text};
+use Word::{Counter, Key, Owner, Script, Text};
 
 const SET: Command = (&[Text("SET"), Key, Owner, Text("NX"), Text("PX"), Text(TTL)], OKAY);
 const INCR: Command = (&[Text("INCR"), Counter], Reply::Number);
@@ -109,7 +90,6 @@ const DELEX: Command = (&[Text("DELEX"), Key, Text("IFEQ"), Owner], ONE);
 pub(crate) const LEASEHOLD: &str = "Leasehold";
 pub(crate) const EVALSHA: &str = "EVALSHA";
 pub(crate) const BARE: &str = "SET NX PX, DEL";
-const REDISSON: &str = "scripts as Redisson";
 
 /// The command with which the server deletes a key only if it has a certain value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -200,27 +180,6 @@ impl Contender {
         contender
     }
 
-    /// The client deletes the note when it has the reply.
-    fn as_redisson(server: &Server) -> Self {
-        let scripts = [ACQUIRE_AS_REDISSON, RELEASE_AS_REDISSON];
-        let mut contender = Self::new(
-            REDISSON,
-            &[(
-                &[Text("EVALSHA"), Script(0), Text("1"), Key, Text(TTL), Owner],
-                Reply::Exactly(b"$-1"),
-            )],
-            &[
-                (
-                    &[Text("EVALSHA"), Script(1), Text("3"), Key, Channel, Note, Text(TTL), Owner],
-                    ONE,
-                ),
-                (&[Text("DEL"), Note], ONE),
-            ],
-        );
-        contender.scripts = scripts.map(|script| load_script(server, script)).into();
-        contender
-    }
-
     /// The same scripts as functions, where the server has functions.
     fn functions(server: &Server) -> Option<Self> {
         if !knows(server, "FCALL") {
@@ -248,7 +207,7 @@ impl Contender {
         let compared = Compared::of(server);
         let trio = Self::new(compared.native_trio(), &[SET, INCR], compared.release());
         let all = [Some(Self::leasehold()), Some(Self::scripts(server)), Self::functions(server)];
-        let all = all.into_iter().flatten().chain([Self::as_redisson(server), trio, Self::bare()]);
+        let all = all.into_iter().flatten().chain([trio, Self::bare()]);
         all.collect()
     }
 
@@ -258,8 +217,6 @@ impl Contender {
                 Text(text) => text.into(),
                 Key => lock.key.clone().into(),
                 Counter => lock.counter.clone().into(),
-                Channel => format!("{}:free", lock.key).into(),
-                Note => format!("{}:released", lock.key).into(),
                 Owner => lock.owner.clone().into(),
                 Script(number) => self.scripts[number].clone().into(),
             }

@@ -2,7 +2,6 @@
 
 use super::Effort;
 use super::contenders::ONE;
-use super::plot;
 use super::report::{Report, Target};
 use super::statistics::Spread;
 use super::table::Table;
@@ -32,7 +31,6 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     }
     let spreads: Vec<_> = times.iter().map(|times| Spread::of(times.iter().copied())).collect();
     let mut page = Table::new(&["Waiters", "hand-off", "half are between", "against 10 waiters"]);
-    let mut file = Table::new(&["waiters", "median_us", "low_us", "high_us"]);
     let base = spreads[1].median;
     for ((waiters, _), spread) in sizes.iter().zip(&spreads) {
         let [low, median, high] = [spread.low, spread.median, spread.high].map(|time| time * 1e6);
@@ -42,15 +40,9 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             format!("{low:.1}–{high:.1} µs"),
             format!("{:.2} ×", spread.median / base),
         ]);
-        file.row(vec![
-            waiters.to_string(),
-            format!("{median:.2}"),
-            format!("{low:.2}"),
-            format!("{high:.2}"),
-        ]);
     }
-    report.table("hand-off", &page, &["hand-off"]);
-    report.file("hand-off", &file);
+    report.table("hand-off", &page, &[]);
+    report.file("hand-off", &page);
     if let Some(most) = spreads.get(4) {
         let ratio = most.median / base;
         report.target(Target {
@@ -61,18 +53,6 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             met: ratio <= 1.2,
         });
     }
-    let line = |name, figure: fn(&Spread) -> f64| {
-        let points = sizes.iter().zip(&spreads);
-        (name, points.map(|(size, spread)| (size.0 as f64, figure(spread) * 1e6)).collect())
-    };
-    let lines = [
-        line("median", |spread| spread.median),
-        line("a quarter take less", |spread| spread.low),
-        line("a quarter take more", |spread| spread.high),
-    ];
-    let title = format!("From a release to the grant of the next, {}", report.server());
-    let axes = plot::Axes { across: "waiters", up: "microseconds", up_by_powers: false };
-    plot::lines(&report.path("hand-off", "svg"), &title, &axes, &lines);
 }
 
 /// A server on which so many clients may wait, besides its other clients.

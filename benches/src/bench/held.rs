@@ -2,7 +2,6 @@
 
 use super::contenders::{Contender, Lock, Part};
 use super::load::{Load, Shape, Work};
-use super::plot;
 use super::report::{Report, Target};
 use super::statistics::Spread;
 use super::table::Table;
@@ -60,42 +59,19 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     }
     let mut page =
         Table::new(&["Locks held", "By", "each", "half are between", "against the fewest"]);
-    let mut file = Table::new(&[
-        "held",
-        "by",
-        "median_us",
-        "low_us",
-        "high_us",
-        "ratio",
-        "ratio_low",
-        "ratio_high",
-    ]);
-    let mut lines: Vec<(&str, Vec<(f64, f64)>)> =
-        names.iter().flatten().map(|name| (*name, Vec::new())).collect();
     for place in &places {
         let figures = place.times.iter().flatten().zip(places[0].times.iter().flatten());
-        for ((times, fewest), (name, points)) in figures.zip(&mut lines) {
+        for ((times, fewest), name) in figures.zip(names.iter().flatten()) {
             let spread = Spread::of(times.iter().copied());
             let [low, median, high] =
                 [spread.low, spread.median, spread.high].map(|time| time * 1e6);
             let ratio = Spread::of_ratios(times, fewest);
-            points.push((place.held as f64, median));
             page.row(vec![
                 place.held.to_string(),
                 (*name).to_owned(),
                 format!("{median:.3} µs"),
                 format!("{low:.3}–{high:.3} µs"),
                 format!("{:.2} ({:.2}–{:.2}) ×", ratio.median, ratio.low, ratio.high),
-            ]);
-            file.row(vec![
-                place.held.to_string(),
-                (*name).to_owned(),
-                format!("{median:.4}"),
-                format!("{low:.4}"),
-                format!("{high:.4}"),
-                format!("{:.3}", ratio.median),
-                format!("{:.3}", ratio.low),
-                format!("{:.3}", ratio.high),
             ]);
         }
     }
@@ -104,11 +80,8 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     {
         target(few, many, report);
     }
-    report.table("held", &page, &["held"]);
-    report.file("held", &file);
-    let title = format!("What a command takes while others are held, {}", report.server());
-    let axes = plot::Axes { across: "locks held", up: "microseconds", up_by_powers: false };
-    plot::lines(&report.path("held", "svg"), &title, &axes, &lines);
+    report.table("held", &page, &[]);
+    report.file("held", &page);
 }
 
 /// How much longer it takes to acquire a lock among many than among few, against how much longer `SET` takes.

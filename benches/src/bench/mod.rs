@@ -11,16 +11,14 @@
 //!   hand_off    a lock with many waiters, against one with few
 //!   held        a lock among many held locks, against one among few
 //!   memory      the memory of a lock and of a waiter
-//!   large       a million locks, a million leases that end in one second, 100,000 contended locks
-//!   leaving     many waiters leave at once: how long other clients get no reply
 //!   named       others name contended locks all the time: what that costs either
-//!   crowds      what idle and hostile clients take from everybody else
+//!   crowds      what waiters cost an idle server, and how late they make the next grant
 //!   innocent    what the module costs clients that use no locks
 //! ```
 //!
 //! All that is compared takes turns, and is compared within each round. A machine that is slower
 //! for a while slows all of it. `contenders` and `ways` are compared, `load` and `crowd` drive
-//! them, `report` writes the figures, and `plot` draws them.
+//! them, and `report` writes the figures.
 
 mod contended;
 mod contenders;
@@ -32,15 +30,12 @@ mod guarded;
 mod hand_off;
 mod held;
 mod innocent;
-mod large;
-mod leaving;
 mod load;
 pub(crate) mod machine;
 mod memory;
 mod named;
 pub(crate) mod overview;
 mod pings;
-mod plot;
 pub(crate) mod report;
 mod same_work;
 mod several;
@@ -75,7 +70,7 @@ impl Effort {
 
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
-pub(crate) const SECTIONS: [Section; 15] = [
+pub(crate) const SECTIONS: [Section; 13] = [
     ("same-work", same_work::run),
     ("contended", contended::run),
     ("shared", shared::run),
@@ -86,8 +81,6 @@ pub(crate) const SECTIONS: [Section; 15] = [
     ("hand-off", hand_off::run),
     ("held", held::run),
     ("memory", memory::run),
-    ("large", large::run),
-    ("leaving", leaving::run),
     ("named", named::run),
     ("crowds", crowds::run),
     ("innocent", innocent::run),

@@ -86,7 +86,6 @@ fn hand_offs(effort: Effort, report: &mut Report) {
     }
     let mut page =
         Table::new(&["Freed by", "Meanwhile named by", "median", "19 of 20 within", "longest"]);
-    let mut file = Table::new(&["cause", "traffic", "median_ms", "p95_ms", "longest_ms"]);
     let mut most = 0.0_f64;
     for (number, times) in times.iter_mut().enumerate() {
         times.sort_by(f64::total_cmp);
@@ -95,15 +94,11 @@ fn hand_offs(effort: Effort, report: &mut Report) {
             most = most.max(quantile(times, 0.95));
         }
         let names = [CAUSES[number / TRAFFIC.len()], TRAFFIC[number % TRAFFIC.len()]];
-        let row = |unit: &str| {
-            let figures = figures.map(|figure| format!("{figure:.2}{unit}"));
-            names.map(str::to_owned).into_iter().chain(figures).collect()
-        };
-        page.row(row(" ms"));
-        file.row(row(""));
+        let figures = figures.map(|figure| format!("{figure:.2} ms"));
+        page.row(names.map(str::to_owned).into_iter().chain(figures).collect());
     }
     report.table("named", &page, &[]);
-    report.file("named", &file);
+    report.file("named", &page);
     report.target(Target {
         what: format!("hand-off while {CONTENDED} other contended locks are named"),
         against: "19 of 20".to_owned(),

@@ -1,5 +1,5 @@
-//! Writes the figures: tables on the terminal and on the page of each server in `docs/benchmarks/`,
-//! files of comma-separated values, and drawings. `docs/benchmarks.md` gets the overview.
+//! Writes the figures to a folder in `target/`: a page of tables for each server, files of
+//! comma-separated values, drawings, and the overview, of which `docs/benchmarks.md` has an excerpt.
 
 use super::table::Table;
 use super::{Effort, machine, overview};
@@ -8,7 +8,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-const PAGE: &str = "docs/benchmarks.md";
 
 /// A target and the figure.
 pub(crate) struct Target {
@@ -20,13 +19,12 @@ pub(crate) struct Target {
 }
 
 pub(crate) struct Report {
-    effort: Effort,
-    /// The server's name in file names and marks, such as `redis-8.6`.
+    /// The server's name in file names, such as `redis-8.6`.
     server: String,
-    /// The origin of the figures, which is below each table.
-    origin: String,
     /// The folder of the files.
     folder: PathBuf,
+    /// The page of the server, as far as it is written.
+    page: String,
     targets: Vec<Target>,
 }
 
@@ -36,7 +34,7 @@ impl Report {
         let target = std::env::var_os("CARGO_TARGET_DIR");
         let target = target.map_or_else(|| Path::new(ROOT).join("target"), PathBuf::from);
         let folder = match effort {
-            Effort::Full => Path::new(ROOT).join("docs/benchmarks"),
+            Effort::Full => target.join("benchmarks"),
             Effort::Quick => target.join("bench"),
             Effort::Smoke => target.join("bench-smoke"),
         };
@@ -45,19 +43,18 @@ impl Report {
         let command = effort.pick("cargo test", "make bench QUICK=1", "make bench");
         let origin = format!("{version} on {machine}; {date}, `{command}`");
         println!("{origin}");
-        Self { effort, server, origin, folder, targets: Vec::new() }
+        let page = format!("# {server}\n\n{origin}\n");
+        Self { server, folder, page, targets: Vec::new() }
     }
 
-    /// Prints a table, and puts it on the page with its drawings if the page has a place for it.
-    pub(crate) fn table(&self, name: &str, table: &Table, drawings: &[&str]) {
+    /// Prints a table, and puts it on the page with its drawings.
+    pub(crate) fn table(&mut self, name: &str, table: &Table, drawings: &[&str]) {
         println!("\n{name}, {}\n\n{}", self.server, table.markdown());
-        let mut text = table.markdown();
+        write!(self.page, "\n## {name}\n\n{}", table.markdown()).unwrap();
         for drawing in drawings {
             let file = format!("{}-{drawing}.svg", self.server);
-            write!(text, "\n![{drawing}, {}]({file})\n", self.server).unwrap();
+            write!(self.page, "\n![{drawing}]({file})\n").unwrap();
         }
-        write!(text, "\n{}\n", self.origin).unwrap();
-        self.publish(&self.folder.join(format!("{}.md", self.server)), name, &text);
     }
 
     /// Writes a table as a file for programs.
@@ -70,17 +67,13 @@ impl Report {
         self.folder.join(format!("{}-{name}.{extension}", self.server))
     }
 
-    /// The server's name for titles.
-    pub(crate) fn server(&self) -> &str {
-        &self.server
-    }
-
     pub(crate) fn target(&mut self, target: Target) {
         self.targets.push(target);
     }
 
-    /// Prints the targets and figures of this run. Only those of a whole run are kept.
-    pub(crate) fn finish(self, whole: bool) {
+    /// Writes the page, and prints the targets and figures of this run. Only those of a whole run are
+    /// kept.
+    pub(crate) fn finish(mut self, whole: bool) {
         let mut table = Table::new(&["What", "Against", "Wanted", "Measured", "Met"]);
         for target in &self.targets {
             let met = if target.met { "yes" } else { "**no**" };
@@ -96,25 +89,11 @@ impl Report {
             self.table("targets", &table, &[]);
             self.file("targets", &table);
             let overview = overview::of(&self.folder).markdown();
-            self.publish(&Path::new(ROOT).join(PAGE), "targets", &overview);
+            fs::write(self.folder.join("overview.md"), overview).unwrap();
         } else {
             println!("\n{}", table.markdown());
         }
+        fs::write(self.folder.join(format!("{}.md", self.server)), &self.page).unwrap();
         println!("written to {}", self.folder.display());
-    }
-
-    /// Replaces the text between `<!-- NAME -->` and `<!-- end -->` on a page.
-    fn publish(&self, page: &Path, name: &str, text: &str) {
-        if self.effort != Effort::Full {
-            return;
-        }
-        let mark = format!("<!-- {name} -->\n");
-        let before = fs::read_to_string(page).unwrap_or_default();
-        let Some((head, rest)) = before.split_once(&mark) else {
-            println!("{} has no place for it: no line {}", page.display(), mark.trim_end());
-            return;
-        };
-        let (_, tail) = rest.split_once("<!-- end -->").expect("an end of the place");
-        fs::write(page, format!("{head}{mark}\n{text}\n<!-- end -->{tail}")).unwrap();
     }
 }

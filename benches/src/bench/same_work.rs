@@ -3,7 +3,6 @@
 use super::Effort;
 use super::contenders::{BARE, Compared, Contender, EVALSHA, LEASEHOLD, Lock, Part};
 use super::load::{Load, Sample, Shape, Work};
-use super::plot;
 use super::report::{Report, Target};
 use super::statistics::Spread;
 use super::table::Table;
@@ -104,12 +103,11 @@ impl Case {
 }
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
-    let mut rows = Rows::new();
-    let mut bars = Vec::new();
+    let mut page = table();
     let cases = &CASES[..effort.pick(CASES.len(), BASE, CASES.len())];
     for (number, case) in cases.iter().enumerate() {
         let measured = measure(case, Part::Both, effort, &Contender::all);
-        rows.add("acquire + release", case, &measured);
+        add(&mut page, "acquire + release", case, &measured);
         if number < BASE && case.is_pipelined() {
             pair_targets(case, &measured, report);
         }
@@ -119,21 +117,15 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             let what = "acquire + release, 64 connections, io-threads 4";
             report.target(wanted(what, ours, floor, case.wanted().acquire));
         }
-        let floor = find(&measured, BARE).unwrap();
-        let speeds = measured.iter().map(|one| (one.name, one.ratio(floor).median));
-        bars.push((case.name, speeds.collect::<Vec<_>>()));
     }
     for case in &CASES[..BASE] {
         let [taken, given] = halves(case, effort);
-        rows.add("acquire", case, &taken);
-        rows.add("release", case, &given);
+        add(&mut page, "acquire", case, &taken);
+        add(&mut page, "release", case, &given);
         single_targets(case, &taken, &given, report);
     }
-    report.table("same-work", &rows.page, &["throughput"]);
-    report.file("same-work", &rows.file);
-    let title = format!("Locks acquired and released in a second, {}", report.server());
-    let unit = "bare SET NX PX and DEL = 1";
-    plot::bars(&report.path("throughput", "svg"), &title, unit, &bars);
+    report.table("same-work", &page, &[]);
+    report.file("same-work", &page);
 }
 
 /// The samples of one contender, by round.
@@ -304,68 +296,31 @@ fn single_targets(case: &Case, taken: &[Measured], given: &[Measured], report: &
     report.target(wanted(&format!("release, {how}"), &given[0], bare(given), least.release));
 }
 
-/// The figures, for the page and for the file.
-struct Rows {
-    page: Table,
-    file: Table,
+fn table() -> Table {
+    Table::new(&[
+        "Work",
+        "Case",
+        "By",
+        "a second",
+        "µs of the server's processor",
+        "server busy",
+        "Leasehold against it",
+    ])
 }
 
-impl Rows {
-    fn new() -> Self {
-        Self {
-            page: Table::new(&[
-                "Work",
-                "Case",
-                "By",
-                "a second",
-                "µs of the server's processor",
-                "server busy",
-                "Leasehold against it",
-            ]),
-            file: Table::new(&[
-                "work",
-                "case",
-                "by",
-                "per_second",
-                "per_second_low",
-                "per_second_high",
-                "processor_us",
-                "busy",
-                "leasehold_ratio",
-                "leasehold_ratio_low",
-                "leasehold_ratio_high",
-            ]),
-        }
-    }
-
-    fn add(&mut self, work: &str, case: &Case, measured: &[Measured]) {
-        for (number, one) in measured.iter().enumerate() {
-            let (wall, busy) = (one.wall(), one.processor());
-            let processor = Spread::of(one.samples.iter().map(|sample| sample.processor)).median;
-            let ratio = measured[0].ratio(one);
-            let first = |text: &str| if number == 0 { text.to_owned() } else { String::new() };
-            self.page.row(vec![
-                first(work),
-                first(case.name),
-                one.name.to_owned(),
-                format!("{:.0}", 1.0 / wall.median),
-                format!("{:.2}", processor * 1e6),
-                format!("{:.0} %", busy * 100.0),
-                if number == 0 { "–".to_owned() } else { format!("{} ×", times(ratio)) },
-            ]);
-            self.file.row(vec![
-                work.to_owned(),
-                case.name.to_owned(),
-                one.name.to_owned(),
-                format!("{:.0}", 1.0 / wall.median),
-                format!("{:.0}", 1.0 / wall.high),
-                format!("{:.0}", 1.0 / wall.low),
-                format!("{:.3}", processor * 1e6),
-                format!("{busy:.3}"),
-                format!("{:.3}", ratio.median),
-                format!("{:.3}", ratio.low),
-                format!("{:.3}", ratio.high),
-            ]);
-        }
+fn add(table: &mut Table, work: &str, case: &Case, measured: &[Measured]) {
+    for (number, one) in measured.iter().enumerate() {
+        let processor = Spread::of(one.samples.iter().map(|sample| sample.processor)).median;
+        let first = |text: &str| if number == 0 { text.to_owned() } else { String::new() };
+        let ratio = times(measured[0].ratio(one));
+        table.row(vec![
+            first(work),
+            first(case.name),
+            one.name.to_owned(),
+            format!("{:.0}", 1.0 / one.wall().median),
+            format!("{:.2}", processor * 1e6),
+            format!("{:.0} %", one.processor() * 100.0),
+            if number == 0 { "–".to_owned() } else { format!("{ratio} ×") },
+        ]);
     }
 }

@@ -6,7 +6,6 @@
 use super::Effort;
 use super::contenders::{Batch, ONE, Reply, TTL, load_script};
 use super::load::{Load, Shape, Work, sent_to_replicas};
-use super::plot;
 use super::report::{Report, Target};
 use super::statistics::Spread;
 use super::table::Table;
@@ -24,7 +23,6 @@ const TURNS: usize = 2_048;
 const SHARED: &str = "Leasehold, SHARE";
 const EXCLUSIVE: &str = "Leasehold, exclusive";
 const SORTED_SET: &str = "Lua, a sorted set";
-const READ_LOCK: &str = "as Redisson's read lock";
 const PERMITS: &str = "a key per permit";
 
 /// The semaphore that one finds in most recipes: its holders by the ends of their leases.
@@ -36,31 +34,6 @@ const SORTED_SET_ACQUIRE: &str = "\
     redis.call('PEXPIRE', KEYS[1], ARGV[3]) return 1 end return 0";
 
 const SORTED_SET_RELEASE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
-
-/// What Redisson keeps of a read lock: a hash that counts how often each reader has it, and a key for each of these times,
-/// which ends with its lease.
-const READ_LOCK_ACQUIRE: &str = "\
-    local mode = redis.call('HGET', KEYS[1], 'mode') \
-    if mode and mode ~= 'read' then return redis.call('PTTL', KEYS[1]) end \
-    if not mode then redis.call('HSET', KEYS[1], 'mode', 'read') end \
-    local times = redis.call('HINCRBY', KEYS[1], ARGV[1], 1) \
-    redis.call('SET', KEYS[2] .. ':' .. times, 1, 'PX', ARGV[2]) \
-    local left = redis.call('PTTL', KEYS[1]) \
-    redis.call('PEXPIRE', KEYS[1], math.max(left, tonumber(ARGV[2]))) return 1";
-
-/// Who leaves looks at the leases of all others, for the lock lasts as long as the longest of them.
-const READ_LOCK_RELEASE: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end \
-    local times = redis.call('HINCRBY', KEYS[1], ARGV[1], -1) \
-    if times == 0 then redis.call('HDEL', KEYS[1], ARGV[1]) end \
-    redis.call('DEL', KEYS[2] .. ':' .. times + 1) \
-    if redis.call('HLEN', KEYS[1]) > 1 then local longest = -3 \
-    for _, reader in ipairs(redis.call('HKEYS', KEYS[1])) do \
-    local count = tonumber(redis.call('HGET', KEYS[1], reader)) if count then \
-    for time = count, 1, -1 do longest = math.max(longest, \
-    redis.call('PTTL', ARGV[2] .. reader .. ':' .. time)) end end end \
-    if longest > 0 then redis.call('PEXPIRE', KEYS[1], longest) return 1 end end \
-    redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[1], 0) return 1";
 
 const PERMIT_RELEASE: &str = super::contenders::RELEASE;
 
@@ -114,18 +87,6 @@ impl Way {
             acquired: ONE,
             release: Box::new(move |turn| words(["EVALSHA", &release, "1", "set", &owner(turn)])),
         };
-        let (acquire, release) = (script(READ_LOCK_ACQUIRE), script(READ_LOCK_RELEASE));
-        let lease = |turn| format!("read:{}", owner(turn));
-        let read_lock = Self {
-            name: READ_LOCK,
-            acquire: Box::new(move |turn| {
-                words(["EVALSHA", &acquire, "2", "hash", &lease(turn), &owner(turn), TTL])
-            }),
-            acquired: ONE,
-            release: Box::new(move |turn| {
-                words(["EVALSHA", &release, "2", "hash", &lease(turn), &owner(turn), "read:"])
-            }),
-        };
         let release = script(PERMIT_RELEASE);
         let permit = move |turn| format!("permit:{}", turn % most);
         let permits = Self {
@@ -138,7 +99,7 @@ impl Way {
                 words(["EVALSHA", &release, "1", &permit(turn), &owner(turn)])
             }),
         };
-        vec![shared, exclusive, sorted_set, read_lock, permits]
+        vec![shared, exclusive, sorted_set, permits]
     }
 
     /// The first holders take it, and stay until the ring has gone round.
@@ -207,10 +168,6 @@ fn measure(holders: usize, effort: Effort) -> Vec<Measured> {
     for round in 0..effort.pick(1, 20, 60) {
         for turn in 0..ways.len() {
             let one = (round + turn) % ways.len();
-            // This one looks at each other reader, and each sample takes a second and more.
-            if ways[one].name == READ_LOCK && holders >= 100 && round % 10 != 0 {
-                continue;
-            }
             let sample = load.measure(&work[one], 2 * turns);
             measured[one].processor.push(sample.processor);
             measured[one].wall.push(sample.wall);
@@ -251,20 +208,10 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         "Leasehold against it",
         "bytes to a replica a command",
     ]);
-    let mut file = Table::new(&[
-        "holders",
-        "by",
-        "processor_us",
-        "processor_us_low",
-        "processor_us_high",
-        "wall_us",
-        "bytes",
-    ]);
     for group in &all {
         let ours = Spread::of(group[0].processor.iter().copied()).median;
         for (number, one) in group.iter().enumerate() {
-            let [processor, wall] =
-                [&one.processor, &one.wall].map(|all| Spread::of(all.iter().map(|t| t * 1e6)));
+            let processor = Spread::of(one.processor.iter().map(|time| time * 1e6));
             let first = if number == 0 { one.holders.to_string() } else { String::new() };
             page.row(vec![
                 first,
@@ -278,32 +225,11 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
                 },
                 format!("{:.0}", one.bytes),
             ]);
-            file.row(vec![
-                one.holders.to_string(),
-                one.name.to_owned(),
-                format!("{:.3}", processor.median),
-                format!("{:.3}", processor.low),
-                format!("{:.3}", processor.high),
-                format!("{:.3}", wall.median),
-                format!("{:.1}", one.bytes),
-            ]);
         }
         targets(group, report);
     }
-    report.table("shared", &page, &["shared"]);
-    report.file("shared", &file);
-    let line = |number: usize| {
-        let point = |group: &Vec<Measured>| {
-            let one = &group[number];
-            (one.holders as f64, Spread::of(one.processor.iter().copied()).median * 1e6)
-        };
-        (all[0][number].name, all.iter().map(point).collect())
-    };
-    let lines: Vec<_> = (0..all[0].len()).map(line).collect();
-    let title = format!("One joins and one leaves, {}", report.server());
-    let up = "µs of the server's processor a command";
-    let axes = plot::Axes { across: "holders who stay", up, up_by_powers: true };
-    plot::lines(&report.path("shared", "svg"), &title, &axes, &lines);
+    report.table("shared", &page, &[]);
+    report.file("shared", &page);
 }
 
 fn targets(group: &[Measured], report: &mut Report) {

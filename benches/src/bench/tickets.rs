@@ -1,21 +1,18 @@
-//! Tickets: the memory of one, how long it takes to ask again, and how soon one hears of its grant.
+//! Tickets: the memory of one, and how soon one hears of its grant.
 
 use super::Effort;
-use super::contenders::{Batch, Lock, ONE, Reply, TTL};
-use super::load::{Load, Shape, Work};
+use super::contenders::{Lock, ONE, Reply, TTL};
 use super::memory::settled;
 use super::report::{Report, Target};
-use super::statistics::{Spread, quantile};
+use super::statistics::quantile;
 use super::table::Table;
 use std::time::Instant;
 use testkit::{LineClient, Server, encoded};
 
-const SHAPE: Shape = Shape { connections: 1, depth: 32 };
-
 /// Longer than any measurement.
 const LASTS: &str = "3600000";
 
-pub(super) const NIL: Reply = Reply::Exactly(b"$-1");
+const NIL: Reply = Reply::Exactly(b"$-1");
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
     let count = effort.pick(1_000, 100_000, 100_000);
@@ -25,9 +22,6 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let of_many = memory(effort, count, |number| Lock::numbered(number).key);
     row("memory of a ticket, all of one lock", format!("{of_one_lock:.0} bytes"));
     row("memory of a ticket, each of a lock of its own", format!("{of_many:.0} bytes"));
-    let (again, refused) = ask_again(effort);
-    let ratio = Spread::of_ratios(&again, &refused);
-    row("to ask again, against a try that is refused", format!("{:.2} ×", ratio.median));
     let Heard { mut after, drained } = hear(effort, count);
     after.sort_by(f64::total_cmp);
     let [half, most, longest] = [0.5, 0.99, 1.0].map(|share| quantile(&after, share) * 1e3);
@@ -47,13 +41,6 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         });
     }
     report.target(Target {
-        what: "a ticket is asked for again".to_owned(),
-        against: "a try that is refused".to_owned(),
-        wanted: "≤ 1.20 ×".to_owned(),
-        measured: format!("{:.2} ×", ratio.median),
-        met: ratio.median <= 1.2,
-    });
-    report.target(Target {
         what: "from the release to the message of the grant, the longest".to_owned(),
         against: String::new(),
         wanted: "≤ 2 ms".to_owned(),
@@ -67,23 +54,25 @@ pub(super) fn server() -> Server {
     Server::builder().module_args("max-tickets 1000000").start()
 }
 
-pub(super) fn by_ticket(key: &str, owner: &str) -> String {
+fn by_ticket(key: &str, owner: &str) -> String {
     format!("LOCK.ACQUIRE {key} {owner} {TTL} TICKET {LASTS}")
 }
 
-/// All that these lines ask, and what each must be answered.
-fn batches(lines: &[String], reply: Reply) -> Vec<Batch> {
-    let batch = |lines: &[String]| Batch {
-        bytes: lines.iter().flat_map(|line| encoded(line.as_str())).collect(),
-        replies: vec![reply; lines.len()],
-    };
-    lines.chunks(SHAPE.depth).map(batch).collect()
+/// Holds all of these locks, and asks for a ticket for each.
+pub(super) fn contend(server: &Server, count: usize) {
+    let mut line = server.line_client();
+    let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
+    let held = |lock: &Lock| format!("LOCK.ACQUIRE {} {} 86400000", lock.key, lock.owner);
+    send(&mut line, &locks.iter().map(held).collect::<Vec<_>>(), Reply::Number);
+    let asked = |lock: &Lock| by_ticket(&lock.key, "waiter");
+    send(&mut line, &locks.iter().map(asked).collect::<Vec<_>>(), NIL);
 }
 
+/// Asks all of these, and checks that each is answered this.
 pub(super) fn send(line: &mut LineClient, lines: &[String], reply: Reply) {
-    for batch in batches(lines, reply) {
-        line.send(&batch.bytes);
-        batch.replies.iter().for_each(|reply| reply.check(line.line()));
+    for lines in lines.chunks(32) {
+        line.send(&lines.iter().flat_map(|line| encoded(line.as_str())).collect::<Vec<u8>>());
+        lines.iter().for_each(|_| reply.check(line.line()));
     }
 }
 
@@ -107,28 +96,6 @@ fn memory(effort: Effort, count: usize, key: impl Fn(usize) -> String) -> f64 {
     let before = settled(effort, &mut client);
     send(&mut line, &asked, NIL);
     (settled(effort, &mut client) - before) / count as f64
-}
-
-/// Of the server's processor: to ask again for one of many tickets, and to be refused the same lock.
-fn ask_again(effort: Effort) -> (Vec<f64>, Vec<f64>) {
-    let (server, count) = (server(), 4_096);
-    let mut line = server.line_client();
-    send(&mut line, &["LOCK.ACQUIRE k holder 86400000".to_owned()], Reply::Number);
-    let owner = |number| Lock::numbered(number).owner;
-    let again: Vec<_> = (0..count).map(|number| by_ticket("k", &owner(number))).collect();
-    let refused: Vec<_> = (0..count)
-        .map(|number| format!("LOCK.ACQUIRE k {} {TTL}", owner(count + number)))
-        .collect();
-    let [again, refused] =
-        [again, refused].map(|lines| Work::shared(SHAPE, &lines, |lines| batches(lines, NIL)));
-    let mut load = Load::on(&server, SHAPE);
-    load.measure(&again, count);
-    let rounds = 0..effort.pick(1, 20, 60);
-    let measured = rounds.map(|_| {
-        let of = |work: &Work, load: &mut Load| load.measure(work, count).wall;
-        (of(&again, &mut load), of(&refused, &mut load))
-    });
-    measured.unzip()
 }
 
 struct Heard {

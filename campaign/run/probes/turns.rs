@@ -3,16 +3,11 @@
 use super::{EVER, LONG, Probe, is_granted};
 use crate::claims::Excuse;
 use crate::connection::{Lost, micros};
-use crate::runner::now;
-use leasehold_campaign::Span;
 use redis::Value;
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 use testkit::field;
-
-/// What ends within some milliseconds has ended by then.
-pub(super) const DONE: Duration = Duration::from_millis(30);
 
 /// How many tries of others follow: for longer than the shortest lease.
 const THIEVES: usize = 600;
@@ -155,67 +150,6 @@ fn lasts(probe: &mut Probe<'_>, lock: &str, owner: &str, since: u64) -> Result<(
     Ok(())
 }
 
-/// A lease ends while the server is busy, so that the module has not looked at the lock when it is
-/// tried.
-pub(super) fn unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
-    let lock = probe.fresh();
-    probe.grant(&lock, "m", LONG)?;
-    probe.queue(&lock, 0, "w", EVER)?;
-    let all = [
-        format!("LOCK.EXTEND {lock} m 1"),
-        word("DEBUG SLEEP 0.004"),
-        format!("LOCK.ACQUIRE {lock} thief 1000"),
-    ];
-    let replies = probe.main.all(&all)?;
-    if replies[0] != Value::Int(1) {
-        // A fault had deleted the lock.
-        return Err(Lost);
-    }
-    if let Some(fence) = is_granted(&replies[2]) {
-        let what = format!("a try of {lock} was granted {fence}, while another waits for it");
-        probe.claim("L4", Excuse::Freed, what);
-        return Err(Lost);
-    }
-    probe.reply_soon(0, &format!("who waited has {lock}, whose lease has ended"))?;
-    probe.release(&lock, "w")
-}
-
-/// Ways in which a lock that `m` holds becomes free, now or before [`DONE`].
-pub(super) fn unseen_ways(lock: &str) -> [String; 7] {
-    [
-        format!("DEL {lock}"),
-        format!("GETDEL {lock}"),
-        format!("PEXPIRE {lock} 5"),
-        format!("RENAME {lock} {lock}-elsewhere"),
-        format!("MOVE {lock} 9"),
-        format!("LOCK.EXTEND {lock} m 10"),
-        format!("EVAL \"return redis.call('DEL', KEYS[1])\" 1 {lock}"),
-    ]
-}
-
-/// A lock becomes free, or patience ends, and no later command names the lock. Such a command would
-/// make the module look at it.
-pub(crate) fn handed_on_unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
-    let lock = probe.fresh();
-    probe.grant(&lock, "m", LONG)?;
-    let gives_up = probe.seed.below(4) == 0;
-    probe.queue(&lock, 0, "w", if gives_up { 30 } else { EVER })?;
-    let way = probe.seed.pick(&unseen_ways(&lock)).clone();
-    let what = if gives_up {
-        format!("whose patience for {lock} is over is told so")
-    } else {
-        probe.main.ask(&way)?;
-        format!("who waits for {lock} after {way} has it")
-    };
-    thread::sleep(DONE);
-    let reply = probe.reply_soon(0, &what)?;
-    if is_granted(&reply).is_some() == gives_up {
-        probe.claim("L5", Excuse::Stop, format!("{what}, and was told {reply:?}"));
-        return Err(Lost);
-    }
-    Ok(())
-}
-
 /// Many locks are handed on at once, each with one waiter.
 pub(super) fn hand_offs(probe: &mut Probe<'_>) -> Result<(), Lost> {
     for _ in 0..20 {
@@ -251,47 +185,6 @@ pub(super) fn hand_offs(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
-/// An owner that asks again on another connection keeps the place of its first request.
-pub(super) fn twice(probe: &mut Probe<'_>) -> Result<(), Lost> {
-    let lock = probe.fresh();
-    probe.grant(&lock, "m", LONG)?;
-    probe.queue(&lock, 0, "twice", EVER)?;
-    probe.queue(&lock, 1, "other", EVER)?;
-    probe.waiters[2].send(&[format!("LOCK.ACQUIRE {lock} twice {LONG} BLOCK {EVER}")])?;
-    // The last waiter asks behind it, so that its request has been read by then.
-    probe.queue(&lock, 3, "last", EVER)?;
-    probe.soon(Excuse::Freed, "the second request has the place of the first", |probe| {
-        let owners = probe.owners(&lock)?;
-        Ok((owners == ["twice", "other", "last"]).then_some(()))
-    })?;
-    probe.release(&lock, "m")?;
-    for (waiter, owner) in [(2, "twice"), (1, "other"), (3, "last")] {
-        probe.reply_soon(waiter, &format!("{owner} has {lock}"))?;
-        probe.release(&lock, owner)?;
-    }
-    probe.renew(0)
-}
-
-/// A waiter whose patience ends is told so, and no other waiter loses any patience.
-pub(super) fn patience(probe: &mut Probe<'_>) -> Result<(), Lost> {
-    let lock = probe.fresh();
-    probe.grant(&lock, "m", LONG)?;
-    let short = *probe.seed.pick(&[5_u64, 20]);
-    probe.queue(&lock, 0, "short", short)?;
-    probe.waiters[1].send(&[format!("LOCK.ACQUIRE {lock} long {LONG} BLOCK {EVER}")])?;
-    let seen = probe.main.time()?;
-    while probe.main.time()? < seen + short * 1_000 {}
-    let reply = probe.reply_soon(0, "whose patience is over is told so")?;
-    if let Some(fence) = is_granted(&reply) {
-        let what = format!("{lock} is held, and {fence} was granted to one who gave up");
-        probe.claim("L1", Excuse::Freed, what);
-        return Err(Lost);
-    }
-    probe.release(&lock, "m")?;
-    probe.reply_soon(1, "who waits longer has the lock")?;
-    probe.release(&lock, "long")
-}
-
 /// A deletion is queued in a transaction before anybody waits, so that nobody hears of it, and executed when somebody does.
 pub(super) fn queued_before(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
@@ -305,46 +198,5 @@ pub(super) fn queued_before(probe: &mut Probe<'_>) -> Result<(), Lost> {
         return Err(Lost);
     }
     probe.reply_soon(0, "who waits for a lock whose deletion was queued before has it")?;
-    probe.release(&lock, "w")
-}
-
-/// While writes are paused, the module writes nothing.
-pub(super) fn paused(probe: &mut Probe<'_>) -> Result<(), Lost> {
-    let lock = probe.fresh();
-    probe.grant(&lock, "m", LONG)?;
-    probe.queue(&lock, 0, "w", EVER)?;
-    let from = now();
-    let pause = 30 + probe.seed.below(30) as u64;
-    let commands =
-        [format!("LOCK.EXTEND {lock} m 5"), word("TIME"), format!("CLIENT PAUSE {pause} WRITE")];
-    let replies = probe.main.all(&commands);
-    // Noted even if the reply was lost.
-    probe.claims.pause(Span { from, to: now() + pause * 1_000 });
-    let replies = replies?;
-    if replies[0] != Value::Int(1) {
-        // A fault had deleted the lock, and it was handed on before the pause.
-        return Err(Lost);
-    }
-    let begun = micros(&replies[1])?;
-    let mut at = begun;
-    while at < begun + (pause - 2) * 1_000 && !probe.waiters[0].has_reply()? {
-        thread::sleep(Duration::from_micros(300));
-        at = probe.main.time()?;
-    }
-    let granted = probe.waiters[0].has_reply()?.then(|| probe.waiters[0].receive());
-    // The time is asked after the reply was there.
-    let at = probe.main.time()?;
-    while probe.main.time()? < begun + pause * 1_000 {}
-    match granted {
-        Some(reply) if at < begun + pause * 1_000 => {
-            if is_granted(&reply?).is_some() {
-                let after = (at - begun) / 1_000;
-                let what = format!("{lock} granted {after} ms into a pause of {pause} ms");
-                probe.claims.add("L7", Excuse::None, from, what);
-            }
-        }
-        Some(_) => {}
-        None => drop(probe.reply_soon(0, "who waited in the pause has the lock")?),
-    }
     probe.release(&lock, "w")
 }

@@ -2,7 +2,7 @@
 //! millisecond.
 
 use super::lossless;
-use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_probed};
+use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_with};
 use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub(crate) fn mirror(seed: u64, length: Duration) -> Totals {
     while begin.elapsed() < length && totals.wrong.is_empty() {
         let place = (primary.port(), 10, "l");
         let round = (seed.number(), Duration::from_millis(700));
-        let of_round = run_rounds_probed(place, &lossless(), &probing, round, |faults, seed, _| {
+        let of_round = run_rounds_with(&probing, place, &lossless(), round, |faults, seed, _| {
             thread::sleep(Duration::from_millis(seed.below(100) as u64));
             // A database that is swapped away must not come back.
             let swap = ["SWAPDB 0 1", "SELECT 1", "FLUSHDB", "SELECT 0"];

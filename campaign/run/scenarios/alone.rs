@@ -2,7 +2,7 @@
 //! can do to it.
 
 use super::lossless;
-use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, run_rounds_probed};
+use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, run_rounds_with};
 use std::thread;
 use std::time::Duration;
 use testkit::{Client, Seed, Server, eventually};
@@ -15,7 +15,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     // Some servers check only `hz` times a second whether a pause is over.
     let probing = Probing { probes: 3, calm_micros: 250_000, ..WHEN_QUIET };
     let place = (server.port(), locks, "l");
-    run_rounds_probed(place, &lossless(), &probing, (seed, length), |faults, seed, _| {
+    run_rounds_with(&probing, place, &lossless(), (seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_micros(seed.below(30_000) as u64));
         match seed.below(56) {
             0 => stop(faults, seed, &mut client),

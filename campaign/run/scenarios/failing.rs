@@ -1,7 +1,7 @@
 //! Scenarios `restarts`, `losing` and `replica`: servers that die.
 
 use super::{lossless, millis};
-use crate::runner::{Totals, WHEN_QUIET, run_rounds, run_rounds_of};
+use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds, run_rounds_with};
 use crate::shares::{self, Shares};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -11,7 +11,7 @@ use testkit::{Proxy, Seed, Server, Setup, Way, wait_until_in_sync, wait_until_it
 pub(crate) fn restarts(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
     let mut server = setup.start();
-    run_rounds((server.port(), 10, "l"), &lossless(), seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &lossless(), (seed, length), |faults, seed, _| {
         thread::sleep(millis(50 + seed.below(300)));
         if seed.below(4) == 0 {
             faults.still("frozen for a while", || {
@@ -38,7 +38,7 @@ pub(crate) fn losing(seed: u64, length: Duration) -> Totals {
         setup
     };
     let mut server = setup.start();
-    run_rounds((server.port(), 10, "l"), &lossless(), seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &lossless(), (seed, length), |faults, seed, _| {
         thread::sleep(millis(50 + seed.below(300)));
         faults.lossy("kill -9, and start without all of it", millis(2_000), || {
             server.kill();
@@ -64,7 +64,8 @@ fn replaced(shares: Shares, seed: u64, length: Duration) -> Totals {
     let mut replica = plain().replica_through(link.port()).start();
     wait_until_in_sync(&primary, &replica);
     let (place, time) = ((primary.port(), 10, "l"), (seed, length));
-    run_rounds_of(shares, place, &lossless(), &WHEN_QUIET, time, |faults, seed, shared| {
+    let probing = Probing { shares, ..WHEN_QUIET };
+    run_rounds_with(&probing, place, &lossless(), time, |faults, seed, shared| {
         thread::sleep(millis(30 + seed.below(150)));
         match seed.below(6) {
             0 => {

@@ -70,7 +70,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
     let rules = lossless();
     let mut settled = now();
     let (port, prefix) = (pair.cluster.node(0).port(), slot.key("l"));
-    run_rounds((port, 10, &prefix), &rules, seed, length, |faults, seed, shared| {
+    run_rounds((port, 10, &prefix), &rules, (seed, length), |faults, seed, shared| {
         shared.roams.store(true, SeqCst);
         thread::sleep(millis(50 + seed.below(300)));
         let led = pair.primary;

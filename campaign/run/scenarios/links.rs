@@ -2,7 +2,7 @@
 
 use super::lossless;
 use crate::clients::PATIENCE;
-use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_probed};
+use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_with};
 use std::thread;
 use std::time::Duration;
 use testkit::{Proxy, Server, Way};
@@ -18,7 +18,7 @@ pub(crate) fn links(seed: u64, length: Duration) -> Totals {
     // was one.
     let probing = Probing { idle_micros: 0, aside: Some(server.port()), ..WHEN_QUIET };
     let place = (link.port(), 10, "l");
-    run_rounds_probed(place, &rules, &probing, (seed, length), |faults, seed, _| {
+    run_rounds_with(&probing, place, &rules, (seed, length), |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
         thread::sleep(moment(100));
         // Sometimes longer than the patience of clients.

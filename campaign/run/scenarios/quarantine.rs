@@ -43,7 +43,7 @@ pub(crate) fn quarantine(seed: u64, length: Duration) -> Totals {
     });
     let rules = lossless();
     let mut put_right: fn(&mut Clock) = |_| ();
-    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, shared| {
+    run_rounds((server.port(), 10, "l"), &rules, (seed, length), |faults, seed, shared| {
         // Sometimes the server is killed again before it grants anything.
         let at_work = *seed.pick(&[300, 1_500]);
         thread::sleep(Duration::from_millis(500 + seed.below(at_work) as u64));

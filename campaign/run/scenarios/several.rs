@@ -2,7 +2,9 @@
 
 use super::{LAG, beside, lossless, millis};
 use crate::clients::PATIENCE;
-use crate::runner::{Faults, Shared, Totals, WHEN_QUIET, now, run_rounds, run_rounds_of};
+use crate::runner::{
+    Faults, Probing, Shared, Totals, WHEN_QUIET, now, run_rounds, run_rounds_with,
+};
 use crate::shares::{self, Shares};
 use leasehold_campaign::Rules;
 use redis::Value;
@@ -21,7 +23,7 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Totals {
     let rules = lossless();
     let mut settled = now();
     let port = sentinels.server(primary).port();
-    let mut totals = run_rounds((port, 10, "l"), &rules, seed, length, |faults, seed, shared| {
+    let mut totals = run_rounds((port, 10, "l"), &rules, (seed, length), |faults, seed, shared| {
         thread::sleep(millis(200 + seed.below(800)));
         follow(&sentinels, &mut primary, settled, faults, shared);
         let former = primary;
@@ -92,7 +94,8 @@ fn moved(shares: Shares, seed: u64, length: Duration) -> Totals {
     let rules = Rules { late_millis: 500, ..Rules::default() };
     let (port, prefix) = (cluster.node(0).port(), slot.key("l"));
     let (place, time) = ((port, 10, &*prefix), (seed, length));
-    run_rounds_of(shares, place, &rules, &WHEN_QUIET, time, |faults, seed, shared| {
+    let probing = Probing { shares, ..WHEN_QUIET };
+    run_rounds_with(&probing, place, &rules, time, |faults, seed, shared| {
         shared.roams.store(true, SeqCst);
         thread::sleep(millis(20 + seed.below(200)));
         shared.nobody_is_on_the_way();

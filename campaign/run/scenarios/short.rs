@@ -29,7 +29,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
     let locks: Vec<_> = (0..10).map(|lock| format!("l{lock}")).collect();
     let look = format!("EXISTS {}", locks.join(" "));
     let at_once = Duration::ZERO;
-    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &rules, (seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(300) as u64));
         let step = Duration::from_secs(*seed.pick(&STEPS));
         let mut rest = || Duration::from_millis(seed.below(BEHIND.as_millis() as usize) as u64);
@@ -124,7 +124,7 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Totals {
     known.retain(|policy| set("maxmemory-policy", policy) == Value::Okay);
     assert!(known.len() >= 8, "of the policies, the server knows {known:?}");
     let rules = lossless();
-    run_rounds((server.port(), 100, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 100, "l"), &rules, (seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(100) as u64));
         let policy = *seed.pick(&known);
         let used: u64 = client.info_number("memory", "used_memory");
@@ -158,7 +158,7 @@ pub(crate) fn disk(seed: u64, length: Duration) -> Totals {
     // The server never saves by itself, but refuses writes after a failed save.
     let mut server = setup.config("save", "100000 1000000").start();
     let rules = lossless();
-    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &rules, (seed, length), |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
         thread::sleep(moment(300));
         let (rest, full) = (moment(4), moment(300));
@@ -217,7 +217,7 @@ pub(crate) fn disk_always(seed: u64, length: Duration) -> Totals {
     // Otherwise the server rewrites the file by itself, and the new one never reaches the limit.
     let mut server = setup.config("auto-aof-rewrite-percentage", "0").start();
     let rules = lossless();
-    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &rules, (seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_millis(100 + seed.below(300) as u64));
         // The limit may be in the middle of a command.
         let room = *seed.pick(&[0, 1, 30, 70, 500, 5_000]);

@@ -3,7 +3,7 @@
 
 use super::alone::touch;
 use super::{lossless, millis};
-use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, now, run_rounds_probed};
+use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, now, run_rounds_with};
 use leasehold_campaign::Span;
 use std::thread;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) fn storm(seed: u64, length: Duration) -> Totals {
     let place = (storm.link.port(), LOCKS, "l");
     // As in `links`.
     let probing = Probing { idle_micros: 0, aside: Some(storm.server.port()), ..WHEN_QUIET };
-    run_rounds_probed(place, &lossless(), &probing, (seed, length), |faults, seed, _| {
+    run_rounds_with(&probing, place, &lossless(), (seed, length), |faults, seed, _| {
         thread::sleep(millis(seed.below(40)));
         let cut = match seed.below(8) {
             0 => None,

@@ -14,7 +14,7 @@
 //! and needs no rules of its own.
 //!
 //! A lost connection, or a deletion of the key within a span, leaves something unknown. The checker then assumes
-//! whatever explains the replies. So every violation is real. `oracle` counts how many violations are found.
+//! whatever explains the replies. So every violation is real.
 
 mod chain;
 mod closings;

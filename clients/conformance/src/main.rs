@@ -5,7 +5,7 @@
 //!   cargo test -p leasehold-conformance -- --all           all of them
 //!      --client node-redis --scenario renewal              some of them
 //!      --adapter "go=./adapter --quiet"                     a client of one's own, beside or instead of ours
-//!      --table docs/conformance.md                          writes what came of it
+//!      --table target/conformance.md                        writes what came of it
 //!      --rounds 10 --threads 4 --list
 //! ```
 

@@ -9,7 +9,7 @@ const HEAD: &str = "\
 # What each client does
 
 One list of behaviour for all clients. Each line is a scenario that the driver in `clients/conformance` plays with real servers; this page
-was written by a run of it. How to run it, also with a client of your own: [clients/conformance](../../clients/conformance/README.md).
+was written by a run of it. How to run it, also with a client of your own: `clients/conformance/README.md`.
 
 ";
 

@@ -2,7 +2,7 @@
 //! queue holds up the server. `LOCK.INFO` shows the length of the queue.
 
 use super::{Access, Arg, Error, Reply, Spec, args};
-use crate::lock::{Monotonic, Told, Waiter};
+use crate::lock::{KeptWait, Monotonic, Waiter};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.waiters",
@@ -39,9 +39,9 @@ impl Request {
     ) -> Reply<'q> {
         let row = |(waiter, locks): (&'q Waiter<C>, usize)| {
             let patience = waiter.gives_up.map(|end| Reply::number(end.millis_since(now)));
-            let (client, kind) = match &waiter.told {
-                Told::Blocked(blocked) => (client(blocked), "block"),
-                Told::Ticket(ticket) => (ticket.client, "ticket"),
+            let (client, kind) = match &waiter.wait {
+                KeptWait::Blocked(blocked) => (client(blocked), "block"),
+                KeptWait::Ticket(ticket) => (ticket.client, "ticket"),
             };
             Reply::Map(vec![
                 ("owner", Reply::Bytes(waiter.owner.as_owner().as_bytes())),
@@ -73,7 +73,7 @@ mod tests {
             since: START,
             gives_up,
             ephemeral: None,
-            told: Told::Blocked(7),
+            wait: KeptWait::Blocked(7),
         }
     }
 

@@ -25,8 +25,8 @@ const FIRST_LOOK_MILLIS: u64 = 1_000;
 /// Longest time between two looks at a hold without a deadline.
 const ENDLESS_MILLIS: u64 = 60_000;
 
-/// The result of parting a hold from its connection.
-enum Parting {
+/// The result of disconnecting a hold, whose connection has ended.
+enum Disconnecting {
     Done(Effort),
     /// Nothing can be written for this many milliseconds. The hold is still bound.
     PutOff(Binding, u64),
@@ -35,7 +35,7 @@ enum Parting {
 /// Whether the asker's hold was handled because its connection had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Parted {
+pub(super) enum Disconnected {
     Own,
     Nothing,
 }
@@ -194,7 +194,7 @@ impl<C> Engine<C> {
         self.changes_due();
         match host.authority() {
             Authority::Yes => {
-                self.part_due(host);
+                self.disconnect_due(host);
                 self.drop_stale_bindings(host);
                 self.bindings.borrow_mut().tidy();
             }
@@ -203,16 +203,16 @@ impl<C> Engine<C> {
         }
     }
 
-    fn part_due<H: Host<Client = C>>(&self, host: &H) {
+    fn disconnect_due<H: Host<Client = C>>(&self, host: &H) {
         let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
         while !budget.is_used_up(host, effort) {
             let ended = self.bindings.borrow_mut().take_ended();
             let Some((binding, since)) = ended else { return };
             let name = binding.name.clone();
             let Some(lock) = host.lock(name.as_name()) else { continue };
-            match self.part(host, &lock, binding, since) {
-                Parting::Done(done) => effort.add(done),
-                Parting::PutOff(binding, millis) => {
+            match self.disconnect(host, &lock, binding, since) {
+                Disconnecting::Done(done) => effort.add(done),
+                Disconnecting::PutOff(binding, millis) => {
                     return self.put_off(host, binding, since, millis);
                 }
             }
@@ -232,10 +232,10 @@ impl<C> Engine<C> {
         bindings.wait(host.monotonic().plus_millis(millis));
     }
 
-    /// Parts the holds of this lock from connections that have ended, before a command looks at the lock: first the
+    /// Disconnects the holds of this lock from connections that have ended, before a command looks at the lock: first the
     /// hold of the owner who asks, then others, at most `most` in all. Each hold costs a read of the whole value, so if
     /// a thousand holders end at once, most are left to the timer.
-    pub(super) fn part_pending<H: Host<Client = C>>(
+    pub(super) fn disconnect_pending<H: Host<Client = C>>(
         &self,
         host: &H,
         lock: &H::Lock<'_>,
@@ -255,44 +255,46 @@ impl<C> Engine<C> {
                 self.bindings.borrow_mut().put_off(binding, since);
                 continue;
             }
-            match self.part(host, lock, binding, since) {
-                Parting::Done(done) => effort.add(done),
-                Parting::PutOff(binding, millis) => self.put_off(host, binding, since, millis),
+            match self.disconnect(host, lock, binding, since) {
+                Disconnecting::Done(done) => effort.add(done),
+                Disconnecting::PutOff(binding, millis) => {
+                    self.put_off(host, binding, since, millis)
+                }
             }
             is_over = budget.is_used_up(host, effort);
         }
     }
 
-    /// Parts only the hold of the owner who asks, if its connection has ended.
-    pub(super) fn part_own<H: Host<Client = C>>(
+    /// Disconnects only the hold of the owner who asks, if its connection has ended.
+    pub(super) fn disconnect_own<H: Host<Client = C>>(
         &self,
         host: &H,
         lock: &H::Lock<'_>,
         asker: Option<Owner<'_>>,
-    ) -> Parted {
+    ) -> Disconnected {
         let has_ended = |owner| self.bindings.borrow().has_ended_of(lock.name(), owner);
         if !asker.is_some_and(has_ended) {
-            return Parted::Nothing;
+            return Disconnected::Nothing;
         }
-        self.part_pending(host, lock, asker, 1);
-        Parted::Own
+        self.disconnect_pending(host, lock, asker, 1);
+        Disconnected::Own
     }
 
     /// Shortens the lease to what is left of the grace, if that is less. The lock is only marked for its waiters.
     ///
     /// The key is looked at first. The server is asked whether the module may write only if there is something to
     /// write.
-    fn part<H: Host<Client = C>>(
+    fn disconnect<H: Host<Client = C>>(
         &self,
         host: &H,
         lock: &H::Lock<'_>,
         binding: Binding,
         since: Monotonic,
-    ) -> Parting {
+    ) -> Disconnecting {
         match host.authority() {
             Authority::Yes => {}
-            Authority::Replica => return Parting::Done(Effort::ROUND),
-            _ => return Parting::PutOff(binding, PAUSE_MILLIS),
+            Authority::Replica => return Disconnecting::Done(Effort::ROUND),
+            _ => return Disconnecting::PutOff(binding, PAUSE_MILLIS),
         }
         let left = binding.ephemeral.grace.left(since, host.monotonic());
         let is_longer = |end: Option<Deadline>| match (left, end) {
@@ -302,21 +304,21 @@ impl<C> Engine<C> {
         let proof = Proof::of(&binding.owner, binding.fence_number);
         let (end, looked) = self.end_of(host, lock, &proof);
         if !end.is_some_and(is_longer) {
-            return Parting::Done(looked);
+            return Disconnecting::Done(looked);
         }
         match lock.may_write(Initiator::Module) {
             Authority::Yes => {}
-            Authority::NotNow => return Parting::PutOff(binding, PAUSE_MILLIS),
+            Authority::NotNow => return Disconnecting::PutOff(binding, PAUSE_MILLIS),
             Authority::Refused | Authority::ClusterDown => {
-                return Parting::PutOff(binding, REFUSAL_MILLIS);
+                return Disconnecting::PutOff(binding, REFUSAL_MILLIS);
             }
             // Another server decides, and may have bound the hold anew. The lease ends this one.
-            Authority::Replica | Authority::NotOurs => return Parting::Done(Effort::ROUND),
+            Authority::Replica | Authority::NotOurs => return Disconnecting::Done(Effort::ROUND),
         }
         match self.shorten(host, lock, &binding, left) {
-            Ok(effort) => Parting::Done(effort),
+            Ok(effort) => Disconnecting::Done(effort),
             // The server has refused the change. The hold stays bound until it is over.
-            Err(_refused) => Parting::PutOff(binding, REFUSAL_MILLIS),
+            Err(_refused) => Disconnecting::PutOff(binding, REFUSAL_MILLIS),
         }
     }
 

@@ -11,16 +11,16 @@
 //! A request for one lock takes the same path with no other locks: its key is opened once, and nothing is allocated.
 //! Only one key is open at a time. Nobody is told anything before every key is written.
 
-use super::bindings::Parted;
+use super::bindings::Disconnected;
 use super::effort::{Budget, Effort};
 use super::pending::PendingRelease;
 use super::{Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error, MayWait};
 use crate::lock::{
     self, Changed, Checked, Decision, Departed, Ephemeral, FenceClock, Grant, Hold, Joined,
-    KeptName, KeptOwner, KeptTicket, Moment, Monotonic, Name, Names, Outcome, Owner, Ownership,
-    Proof, Queues, Released, Renewed, Seen, Standing, TicketRequest, Told, Wait, WaitKind, Waiter,
-    WaiterId, Wanted, Write,
+    KeptName, KeptOwner, KeptTicket, KeptWait, Moment, Monotonic, Name, Names, Outcome, Owner,
+    Ownership, Proof, Queues, Released, Renewed, Seen, Standing, TicketRequest, Wait, WaitKind,
+    Waiter, WaiterId, Wanted, Write,
 };
 use crate::observe::{Given, WaitEnd};
 use std::{iter, slice};
@@ -344,22 +344,24 @@ impl<C> Engine<C> {
             return Err(Error::NobodyWaitsOnReplicas);
         }
         self.check_room(host, names, owner, wait.kind())?;
-        let told = match wait {
-            Wait::Ticket(ticket) => Told::Ticket(KeptTicket::new(ticket, host.client_id())),
+        let kept = match wait {
+            Wait::Ticket(ticket) => KeptWait::Ticket(KeptTicket::new(ticket, host.client_id())),
             Wait::Block(_) => {
                 let client = host.block(request.is_minted());
-                Told::Blocked(client.inspect_err(|_| self.cannot_wait(names.first))?)
+                KeptWait::Blocked(client.inspect_err(|_| self.cannot_wait(names.first))?)
             }
         };
         let (owner, gives_up) = (KeptOwner::from(owner), wait.gives_up(now));
-        let waiter = Waiter { owner, ttl, share, since: now, gives_up, ephemeral, told };
+        let waiter = Waiter { owner, ttl, share, since: now, gives_up, ephemeral, wait: kept };
         let id = self.join(host, names, waiter);
-        host.waits(id);
         // The locks may not have been looked at for their waiters yet.
         for lock in locks {
             self.settle_if_suspect(host, slice::from_ref(lock), None);
         }
         let is_queued = self.with_queues(|queues| queues.has(id));
+        if is_queued {
+            host.waits(id);
+        }
         match wait {
             // The turn of the ticket has come already. The lease lasts as long as the ticket would have; the owner is
             // here, so it gets the lease that it asked for.
@@ -421,11 +423,11 @@ impl<C> Engine<C> {
                 id
             }
             // The wait continues, perhaps on a connection now.
-            Joined::InPlaceOf(id, Told::Ticket(_)) => {
+            Joined::InPlaceOf(id, KeptWait::Ticket(_)) => {
                 self.with_observer(|observer| observer.wait_on_connections(waiters));
                 return id;
             }
-            Joined::InPlaceOf(id, Told::Blocked(former)) => {
+            Joined::InPlaceOf(id, KeptWait::Blocked(former)) => {
                 self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
                 host.answer(name, former, owner.clone(), Answer::Refused(Error::Replaced));
                 id
@@ -438,10 +440,10 @@ impl<C> Engine<C> {
 
     /// Ends a former wait of an owner that waits for other locks now.
     fn give_up_places<H: Host<Client = C>>(&self, host: &H, name: Name<'_>, former: Waiter<C>) {
-        let Waiter { owner, since, told, .. } = former;
-        match told {
-            Told::Ticket(_) => self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned),
-            Told::Blocked(client) => {
+        let Waiter { owner, since, wait, .. } = former;
+        match wait {
+            KeptWait::Ticket(_) => self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned),
+            KeptWait::Blocked(client) => {
                 self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
                 host.answer(name, client, owner, Answer::Refused(Error::Replaced));
             }
@@ -453,11 +455,11 @@ impl<C> Engine<C> {
     pub fn leave<H: Host<Client = C>>(&self, host: &H, id: WaiterId) -> Option<C> {
         let Departed { name, waiter } = self.with_queues(|queues| queues.leave(id))?;
         self.changes_due();
-        let Waiter { owner, since, told, .. } = waiter;
+        let Waiter { owner, since, wait, .. } = waiter;
         self.wait_ended(host, name.as_name(), &owner, since, WaitEnd::Abandoned);
-        match told {
-            Told::Blocked(client) => Some(client),
-            Told::Ticket(_) => None,
+        match wait {
+            KeptWait::Blocked(client) => Some(client),
+            KeptWait::Ticket(_) => None,
         }
     }
 
@@ -576,7 +578,7 @@ impl<C> Engine<C> {
         let (mut effort, mut waiters) = (Effort::default(), 0);
         for lock in locks {
             self.take_back_pending(host, lock);
-            self.part_pending(host, lock, asker, share);
+            self.disconnect_pending(host, lock, asker, share);
             let settled = self.queues.borrow().waiters_if_settled(lock.name());
             waiters = settled.unwrap_or_else(|| {
                 let is_used_up = || budget.is_some_and(|budget| budget.is_used_up(host, effort));
@@ -584,7 +586,7 @@ impl<C> Engine<C> {
                     effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
                     // The settling may have granted the lock to the asker for an earlier connection of its own, which
                     // has ended since.
-                    if self.part_own(host, lock, asker) == Parted::Own {
+                    if self.disconnect_own(host, lock, asker) == Disconnected::Own {
                         effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
                     }
                 }

@@ -8,8 +8,8 @@ use super::{
     WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Departed, Fence, Holders, KeptNames, KeptOwner, Moment, Monotonic,
-    Name, Outcome, Proof, Told, Ttl, WaitKind, Waiter, Write,
+    self, Checked, Deadline, Departed, Fence, Holders, KeptNames, KeptOwner, KeptWait, Moment,
+    Monotonic, Name, Outcome, Proof, Ttl, WaitKind, Waiter, Write,
 };
 use crate::observe::WaitEnd;
 use std::collections::BTreeSet;
@@ -24,17 +24,17 @@ impl<C> Engine<C> {
         waiter: Waiter<C>,
         answer: Answer,
     ) -> Effort {
-        let Waiter { owner, since, told, .. } = waiter;
-        let end = match (&answer, told.kind()) {
+        let Waiter { owner, since, wait, .. } = waiter;
+        let end = match (&answer, wait.kind()) {
             (Answer::Granted { .. } | Answer::Again { .. }, _) => WaitEnd::Granted,
             (Answer::GaveUp, WaitKind::Blocked) => WaitEnd::TimedOut,
             (Answer::GaveUp, WaitKind::Ticket) => WaitEnd::Abandoned,
             (Answer::Refused(_), _) => WaitEnd::Refused,
         };
         self.wait_ended(host, name, &owner, since, end);
-        let ticket = match told {
-            Told::Ticket(ticket) => ticket,
-            Told::Blocked(client) => {
+        let ticket = match wait {
+            KeptWait::Ticket(ticket) => ticket,
+            KeptWait::Blocked(client) => {
                 if let Answer::Granted { fence, .. } = answer {
                     self.undelivered.borrow_mut().insert(fence.number());
                 }
@@ -43,12 +43,12 @@ impl<C> Engine<C> {
             }
         };
         match (host.announce(name, &ticket, owner.as_owner(), &answer), answer) {
-            (Announced::To { hearers: 0 }, Answer::Granted { names, fence, deadline }) => {
+            (Announced::To { receivers: 0 }, Answer::Granted { names, fence, deadline }) => {
                 let channel = ticket.channel.as_deref().unwrap_or_default();
                 self.keep_unheard(host, names, owner, fence, deadline, channel);
                 Effort::default()
             }
-            (Announced::To { hearers }, _) => Effort::of_telling(hearers),
+            (Announced::To { receivers }, _) => Effort::of_telling(receivers),
             (Announced::Silently, _) => Effort::default(),
         }
     }

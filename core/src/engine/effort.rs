@@ -11,7 +11,7 @@ use crate::lock::{Monotonic, Stored};
 const BYTES_IN_A_ROUND: usize = 8_192;
 
 /// How many subscribers receive a grant in the time that a round takes.
-const HEARERS_IN_A_ROUND: usize = 20;
+const RECEIVERS_IN_A_ROUND: usize = 20;
 
 /// What has been done in a turn, in rounds of the hand-off of an exclusive lock. At [`Host::slice`] other locks have
 /// their turn, and at [`Host::batch`] other clients.
@@ -38,8 +38,8 @@ impl Effort {
     }
 
     /// The effort of publishing a grant to this many subscribers.
-    pub(super) fn of_telling(hearers: usize) -> Self {
-        Self(hearers.div_euclid(HEARERS_IN_A_ROUND))
+    pub(super) fn of_telling(receivers: usize) -> Self {
+        Self(receivers.div_euclid(RECEIVERS_IN_A_ROUND))
     }
 
     /// The effort of a round for a key that holds this.

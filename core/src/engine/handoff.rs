@@ -311,7 +311,7 @@ impl<C> Engine<C> {
             return Err(Answer::GaveUp);
         }
         // The limits may have been lowered while the owner waited.
-        let ttl = waiter.told.lease(waiter.ttl).min(limits.max_ttl);
+        let ttl = waiter.wait.lease(waiter.ttl).min(limits.max_ttl);
         let wanted = Wanted { owner: waiter.owner.as_owner(), ttl, share: waiter.share };
         let decide = |fences: &mut _| lock::acquire(standings, &wanted, now.wall, fences);
         match self.with_fences(|| now.monotonic, decide) {

@@ -60,7 +60,7 @@ pub trait Host {
     /// yet.
     fn block(&self, is_minted: bool) -> Result<Self::Client, Error>;
 
-    /// This waiter is queued from now on.
+    /// This waiter is queued, and its turn has not come at once.
     fn waits(&self, id: WaiterId);
 
     /// The client whose command is being executed, to show. In a script it is of no connection.
@@ -175,7 +175,7 @@ pub enum Announced {
     /// Nobody is told.
     Silently,
     /// A grant was published, and this many subscribers of this server received it.
-    To { hearers: usize },
+    To { receivers: usize },
 }
 
 /// How a wait ended.

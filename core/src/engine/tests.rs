@@ -71,7 +71,10 @@ fn long_values_and_many_hearers_take_longer() {
     let of_round = |value: &[u8]| rounds(Effort::of_round(Stored::Text { value, deadline: None }));
     assert_eq!([0, 8_191, 8_192, 24_575].map(|len| of_round(&text(len))), [1, 1, 2, 3]);
     assert_eq!(rounds(Effort::of_round(Stored::Nothing)), 1);
-    assert_eq!([0, 19, 20, 60].map(|hearers| rounds(Effort::of_telling(hearers))), [0, 0, 1, 3]);
+    assert_eq!(
+        [0, 19, 20, 60].map(|receivers| rounds(Effort::of_telling(receivers))),
+        [0, 0, 1, 3]
+    );
 }
 
 #[test]
@@ -111,7 +114,7 @@ mod turns {
     use super::*;
     use crate::command::Error;
     use crate::lock::{
-        Decision, FenceClock, Holders, KeptTicket, Limits, Share, Standing, Ticket, Told, Ttl,
+        Decision, FenceClock, Holders, KeptTicket, KeptWait, Limits, Share, Standing, Ticket, Ttl,
         Waiter,
     };
 
@@ -129,7 +132,7 @@ mod turns {
             since: START,
             gives_up: None,
             ephemeral: None,
-            told: Told::Blocked(()),
+            wait: KeptWait::Blocked(()),
         }
     }
 
@@ -165,8 +168,8 @@ mod turns {
     fn the_lease_of_a_ticket_is_as_long_as_it_lasts_and_no_longer_than_the_ttl() {
         for (asked, lease) in [(5, 5), (20, 20), (30, 20)] {
             let ticket = KeptTicket::new(Ticket { lasts: ttl(20), channel: None }, 7);
-            let told = Told::Ticket(ticket);
-            assert_lease(&Waiter { ttl: ttl(asked), told, ..waiter() }, LIMITS, lease);
+            let wait = KeptWait::Ticket(ticket);
+            assert_lease(&Waiter { ttl: ttl(asked), wait, ..waiter() }, LIMITS, lease);
         }
     }
 

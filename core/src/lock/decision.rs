@@ -197,8 +197,8 @@ impl<'r> Decision<'r> {
         Some(match *self {
             Self::Granted(grant) => {
                 let former = holders.own().and_then(|own| own.fence);
-                let company = holders.company();
-                Outcome::Acquire(Acquired::Granted { grant, former, company })
+                let others = holders.others();
+                Outcome::Acquire(Acquired::Granted { grant, former, others })
             }
             Self::Again { ref wanted, .. } => {
                 Outcome::Acquire(again(holders.own()?, wanted, Deadline::after(now, wanted.ttl)))

@@ -34,10 +34,10 @@ pub struct Holders<'v> {
 
 /// Whether others held the lock when it was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Company {
-    Nobody,
+pub enum OtherHolders {
+    None,
     /// Others held the lock, and still do.
-    Others,
+    Some,
 }
 
 /// What is known of a value that has a line for each hold.
@@ -135,8 +135,8 @@ impl<'v> Holders<'v> {
     }
 
     /// Whether others hold the lock when the owner who looks is granted it.
-    pub(super) const fn company(&self) -> Company {
-        if self.others > 0 { Company::Others } else { Company::Nobody }
+    pub(super) const fn others(&self) -> OtherHolders {
+        if self.others > 0 { OtherHolders::Some } else { OtherHolders::None }
     }
 
     /// The write that grants the lock to the owner who looks. The grant replaces the owner's hold, if it has one.

@@ -3,7 +3,7 @@
 use super::edit::Write;
 use super::fence::Fence;
 use super::hold::{Grant, Proof};
-use super::holders::{Company, Holders};
+use super::holders::{Holders, OtherHolders};
 use super::lease::Deadline;
 use super::owner::Owner;
 use super::share::Share;
@@ -23,7 +23,7 @@ pub enum Outcome<'r> {
 #[must_use]
 pub enum Acquired<'r> {
     /// The owner holds the lock from now on. `former` is the fence of the owner's hold that this grant replaces.
-    Granted { grant: Grant<'r>, former: Option<Fence>, company: Company },
+    Granted { grant: Grant<'r>, former: Option<Fence>, others: OtherHolders },
     /// The owner had the lock already: a retry, so the grant stays the same. `longer` is the new end of the lease if
     /// the retry moved it, `share` is the share that was asked for.
     Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
@@ -117,7 +117,7 @@ impl<'r> Outcome<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::{Company, Grant, Owner, Share};
+    use crate::lock::{Grant, OtherHolders, Owner, Share};
 
     #[test]
     fn a_grant_that_was_there_before_is_confirmed_when_its_owner_is_told_of_it() {
@@ -126,7 +126,7 @@ mod tests {
         let (deadline, number) = (Deadline::from_millis(9), former.number());
         let granted = |former| {
             let grant = Grant { owner, fence, deadline, share };
-            Outcome::Acquire(Acquired::Granted { grant, former, company: Company::Nobody })
+            Outcome::Acquire(Acquired::Granted { grant, former, others: OtherHolders::None })
         };
         let again = Acquired::Again { owner, fence_number: 7, longer: None, share };
         for (outcome, confirmed) in [

@@ -48,7 +48,7 @@ use super::limits::Limits;
 use super::name::{Name, Names};
 use super::owner::{KeptOwner, Owner};
 use super::share::Share;
-use super::wait::{Told, WaitKind};
+use super::wait::{KeptWait, WaitKind};
 use channels::Channels;
 use contended::Queue;
 use looks::Looks;
@@ -82,7 +82,7 @@ pub struct Waiter<C> {
     pub gives_up: Option<Monotonic>,
     /// The connection that its hold will be bound to, if to any.
     pub ephemeral: Option<Ephemeral>,
-    pub told: Told<C>,
+    pub wait: KeptWait<C>,
 }
 
 /// A waiter, and its places.
@@ -138,7 +138,7 @@ pub struct Queues<C> {
     /// Latest wall time seen; an earlier `now` means the clock was set back.
     latest: Moment,
     /// Latest monotonic time seen.
-    told: Monotonic,
+    latest_monotonic: Monotonic,
 }
 
 /// How long until a contended lock is looked at again, unless very many locks are contended: see [`rechecks`].
@@ -167,7 +167,7 @@ impl<C> Queues<C> {
             channels: Channels::default(),
             next: 0,
             latest: Moment::from_micros(0),
-            told: Monotonic::default(),
+            latest_monotonic: Monotonic::default(),
         }
     }
 
@@ -263,7 +263,7 @@ impl<C> Queues<C> {
             // The clock was set back, and a look that was a second away may now be an hour away.
             self.mark_all(None);
         }
-        (self.latest, self.told) = (now.wall, now.monotonic);
+        (self.latest, self.latest_monotonic) = (now.wall, now.monotonic);
         for _ in 0..Cause::Due.looks_in_a_turn() {
             let Some(id) = self.ends.take_due(now.wall) else { break };
             self.with_queue(id, |queue| queue.end = None);
@@ -313,7 +313,7 @@ impl<C> Queues<C> {
         fences: &mut FenceClock,
     ) -> Look {
         let Some(id) = self.id_of(name) else { return Look::Held { lost: Vec::new() } };
-        self.told = self.told.max(now.monotonic);
+        self.latest_monotonic = self.latest_monotonic.max(now.monotonic);
         let found = self.turn(id, stored, now.wall, limits, fences);
         let is_to_settle = match &found {
             Found::TurnOf(turn) => !turn.is_for_several || !self.waits_for_another(turn.waiter, id),
@@ -340,7 +340,7 @@ impl<C> Queues<C> {
     ) -> Settled<'v> {
         let Some(id) = self.id_of(name) else { return Settled { lost: Vec::new(), turn: None } };
         self.mark_queue(id, Cause::Due); // until it is found held, whatever goes wrong on the way
-        self.told = self.told.max(now.monotonic);
+        self.latest_monotonic = self.latest_monotonic.max(now.monotonic);
         let found = self.turn(id, stored, now.wall, limits, fences);
         let lost = self.lost(id, stored, now.wall);
         match found {
@@ -443,7 +443,7 @@ impl<C> Queues<C> {
         if let Some(queue) = self.queues.get_mut(id.0) {
             self.marks.remove(id, queue.mark.take());
         }
-        self.rechecks.looked(&mut self.queues, id, self.told);
+        self.rechecks.looked(&mut self.queues, id, self.latest_monotonic);
     }
 
     /// The waiter that has this place.
@@ -585,7 +585,7 @@ impl<C> Queues<C> {
         let names = names.into();
         let former = self.id_of(names.first).and_then(|id| self.waiting_as(id, owner.as_bytes()));
         let has_places = |former| {
-            self.waiter(former).is_some_and(|waiter| waiter.told.kind() == kind)
+            self.waiter(former).is_some_and(|waiter| waiter.wait.kind() == kind)
                 && self.is_for(former, names)
         };
         let has_connection = kind == WaitKind::Ticket || self.blocked < room.connections;

@@ -83,7 +83,7 @@ impl KeptTicket {
 
 /// How a waiter learns that its turn has come.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Told<C> {
+pub enum KeptWait<C> {
     /// On its connection, as the caller knows it.
     Blocked(C),
     /// When it asks again.
@@ -97,7 +97,7 @@ pub enum WaitKind {
     Ticket,
 }
 
-impl<C> Told<C> {
+impl<C> KeptWait<C> {
     pub const fn kind(&self) -> WaitKind {
         match self {
             Self::Blocked(_) => WaitKind::Blocked,

@@ -12,8 +12,8 @@ use super::log::{self, Log, Noted};
 use super::recent::{Lateness, Recent, Telling, Vanished};
 use super::tries::{Tried, Tries};
 use crate::lock::{
-    Acquired, Company, Deadline, Extended, Fence, Grant, Holds, Lost, LostBy, Moment, Name,
-    NotHolder, Outcome, Owner, Raised, Released, Seen,
+    Acquired, Deadline, Extended, Fence, Grant, Holds, Lost, LostBy, Moment, Name, NotHolder,
+    OtherHolders, Outcome, Owner, Raised, Released, Seen,
 };
 use std::ffi::CStr;
 
@@ -124,7 +124,7 @@ impl Observer {
     ) -> [Option<Event>; 2] {
         let lost = |loss: Option<Loss>| loss.map(|_| Event::Lost);
         match outcome {
-            Outcome::Acquire(Acquired::Granted { grant, former, company }) => {
+            Outcome::Acquire(Acquired::Granted { grant, former, others }) => {
                 let event = match given {
                     Given::Asked => Event::Acquired,
                     Given::HandedOff => Event::HandedOff,
@@ -132,7 +132,7 @@ impl Observer {
                 if let Some(former) = former {
                     self.recent.released(name.hash(), *former);
                 }
-                [lost(self.granted(name, grant, given, *company, now)), Some(event)]
+                [lost(self.granted(name, grant, given, *others, now)), Some(event)]
             }
             Outcome::Acquire(Acquired::Again { fence_number, longer, .. }) => {
                 self.retried(name, Fence::new(*fence_number), *longer);
@@ -232,7 +232,7 @@ impl Observer {
         lock: Name<'_>,
         grant: &Grant<'_>,
         given: Given,
-        company: Company,
+        others: OtherHolders,
         now: Moment,
     ) -> Option<Loss> {
         count(&mut self.counters.grants);
@@ -243,7 +243,7 @@ impl Observer {
         if number > now.micros().saturating_add(TIMELY_MICROS) {
             self.untimely = number;
         }
-        let Vanished { left_ms } = self.recent.granted(lock.hash(), grant, company, now)?;
+        let Vanished { left_ms } = self.recent.granted(lock.hash(), grant, others, now)?;
         // Only the owner's hash is known.
         self.log.note(now, Noted::Deleted, lock, b"", Some(left_ms));
         Some(Loss::Deleted { left_ms })

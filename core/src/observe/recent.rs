@@ -15,7 +15,7 @@
 //! previous grant, because most late holders come after the lock was granted to another owner.
 
 use super::identity;
-use crate::lock::{Company, Deadline, Fence, Grant, Moment, Proof};
+use crate::lock::{Deadline, Fence, Grant, Moment, OtherHolders, Proof};
 
 /// Bits of the hash that find the entry.
 const INDEX_BITS: u32 = 13;
@@ -112,7 +112,7 @@ impl Recent {
         &mut self,
         lock: u64,
         grant: &Grant<'_>,
-        company: Company,
+        others: OtherHolders,
         now: Moment,
     ) -> Option<Vanished> {
         if self.entries.is_empty() {
@@ -124,7 +124,7 @@ impl Recent {
         }
         let left_ms = entry.current.deadline.millis_left(now);
         // With no time left, the server may have treated the key as expired.
-        let is_early = company == Company::Nobody
+        let is_early = others == OtherHolders::None
             && entry.current.runs(now)
             && left_ms > 0
             && entry.current.fence_number > self.unsure_up_to;

@@ -66,7 +66,7 @@ impl Host for Server {
 
     fn waits(&self, id: WaiterId) {
         let is_blocked = self.engine.with_queues(|queues| {
-            queues.waiter(id).is_some_and(|waiter| waiter.told.kind() == WaitKind::Blocked)
+            queues.waiter(id).is_some_and(|waiter| waiter.wait.kind() == WaitKind::Blocked)
         });
         let state = &mut *self.state.borrow_mut();
         state.parked.extend(state.asking.filter(|_| is_blocked).map(|client| (client, id)));
@@ -117,7 +117,7 @@ impl Host for Server {
         match (&ticket.channel, answer.fence_number()) {
             (Some(channel), Some(_)) => {
                 let is_deaf = self.state.borrow().model.deaf.contains(channel_named(channel));
-                Announced::To { hearers: usize::from(!is_deaf) }
+                Announced::To { receivers: usize::from(!is_deaf) }
             }
             _ => Announced::Silently,
         }

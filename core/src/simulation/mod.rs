@@ -39,7 +39,7 @@ mod tickets;
 mod waiting;
 mod world;
 
-use crate::lock::{Monotonic, Told};
+use crate::lock::{KeptWait, Monotonic};
 use content::Content;
 use model::{Client, Reply};
 use names::lock;
@@ -214,12 +214,12 @@ fn assert_same(server: &Server) {
             for waiting in model.waiters_for(name) {
                 let (waiter, of) = queue.next().expect("as many wait as in the model");
                 let asked = &waiting.asked;
-                let (client, lease) = match &waiter.told {
-                    Told::Blocked(client) => ((*client).into(), waiter.ttl),
-                    Told::Ticket(ticket) => (ticket.client, waiter.ttl.min(ticket.lasts)),
+                let (client, lease) = match &waiter.wait {
+                    KeptWait::Blocked(client) => ((*client).into(), waiter.ttl),
+                    KeptWait::Ticket(ticket) => (ticket.client, waiter.ttl.min(ticket.lasts)),
                 };
                 assert_eq!(client, waiting.client.into(), "{name:?}: who waits, and the model's");
-                assert_eq!(waiter.told.kind(), waiting.kind);
+                assert_eq!(waiter.wait.kind(), waiting.kind);
                 assert_eq!(waiter.owner.as_owner().as_bytes(), asked.owner.as_bytes());
                 assert_eq!(of, asked.names.len());
                 assert_eq!(lease.millis(), asked.ttl);

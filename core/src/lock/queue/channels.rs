@@ -2,7 +2,7 @@
 //! up.
 
 use super::{Departed, Queues, WaiterId};
-use crate::lock::wait::{KeptTicket, Told};
+use crate::lock::wait::{KeptTicket, KeptWait};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -10,12 +10,12 @@ use std::rc::Rc;
 pub(super) struct Channels(BTreeSet<(Rc<[u8]>, WaiterId)>);
 
 impl Channels {
-    pub(super) fn add<C>(&mut self, id: WaiterId, told: &Told<C>) {
-        self.0.extend(entry(id, told));
+    pub(super) fn add<C>(&mut self, id: WaiterId, wait: &KeptWait<C>) {
+        self.0.extend(entry(id, wait));
     }
 
-    pub(super) fn remove<C>(&mut self, id: WaiterId, told: &Told<C>) {
-        if let Some(entry) = entry(id, told) {
+    pub(super) fn remove<C>(&mut self, id: WaiterId, wait: &KeptWait<C>) {
+        if let Some(entry) = entry(id, wait) {
             self.0.remove(&entry);
         }
     }
@@ -26,10 +26,12 @@ impl Channels {
     }
 }
 
-fn entry<C>(id: WaiterId, told: &Told<C>) -> Option<(Rc<[u8]>, WaiterId)> {
-    match told {
-        Told::Ticket(KeptTicket { channel: Some(channel), .. }) => Some((Rc::clone(channel), id)),
-        Told::Ticket(_) | Told::Blocked(_) => None,
+fn entry<C>(id: WaiterId, wait: &KeptWait<C>) -> Option<(Rc<[u8]>, WaiterId)> {
+    match wait {
+        KeptWait::Ticket(KeptTicket { channel: Some(channel), .. }) => {
+            Some((Rc::clone(channel), id))
+        }
+        KeptWait::Ticket(_) | KeptWait::Blocked(_) => None,
     }
 }
 

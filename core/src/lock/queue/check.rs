@@ -4,7 +4,7 @@
 
 use super::{PlaceId, QueueId, Queues, WaiterId, Waiting};
 use crate::lock::name::Name;
-use crate::lock::wait::{KeptTicket, Told, WaitKind};
+use crate::lock::wait::{KeptTicket, KeptWait, WaitKind};
 
 impl<C> Queues<C> {
     /// How many wait, for any lock.
@@ -32,7 +32,7 @@ impl<C> Queues<C> {
             let (gives_up, asked_at) = (waiting.waiter.gives_up, waiting.asked_at);
             patience += asked_at.into_iter().count();
             assert!(asked_at.is_none_or(|end| self.patience.contains(&(
-                waiting.waiter.told.kind(),
+                waiting.waiter.wait.kind(),
                 end,
                 WaiterId(index)
             ))));
@@ -46,7 +46,7 @@ impl<C> Queues<C> {
         let since = |id: &WaiterId| self.waiters[id.0].waiter.since;
         assert!(arrivals.iter().is_sorted_by_key(since), "in the order in which they wait");
         assert_eq!(self.places.len(), waiters, "every place is somebody's");
-        let is_blocked = |waiting: &Waiting<C>| waiting.waiter.told.kind() == WaitKind::Blocked;
+        let is_blocked = |waiting: &Waiting<C>| waiting.waiter.wait.kind() == WaitKind::Blocked;
         let blocked = self.waiters.iter().filter(|(_, waiting)| is_blocked(waiting)).count();
         assert_eq!(self.blocked, blocked, "those who are blocked are counted");
         let of_blocked = self.waiters.iter().filter(|(_, waiting)| is_blocked(waiting));
@@ -73,7 +73,7 @@ impl<C> Queues<C> {
                 assert!(waiting.places.all().contains(&at), "known to the one whose it is");
                 let owner = waiting.waiter.owner.as_owner().as_bytes();
                 assert_eq!(self.place_of(id, owner), Some(at), "found by its owner");
-                of_queue += usize::from(waiting.waiter.told.kind() == WaitKind::Ticket);
+                of_queue += usize::from(waiting.waiter.wait.kind() == WaitKind::Ticket);
                 length += 1;
                 before = next;
                 next = place.behind;
@@ -90,7 +90,7 @@ impl<C> Queues<C> {
         assert_eq!(places, waiters, "every place is in a queue");
         assert_eq!(self.tickets, tickets, "tickets are counted");
         let has_channel = |waiting: &Waiting<C>| {
-            matches!(&waiting.waiter.told, Told::Ticket(KeptTicket { channel: Some(_), .. }))
+            matches!(&waiting.waiter.wait, KeptWait::Ticket(KeptTicket { channel: Some(_), .. }))
         };
         let listening = self.waiters.iter().filter(|(_, waiting)| has_channel(waiting)).count();
         assert_eq!(self.channels.len(), listening, "each is known by its channel");

@@ -227,7 +227,7 @@ impl<C> Queues<C> {
         let id = self.marks.first(cause).or_else(|| match cause {
             Cause::Due | Cause::Suspected => None,
             Cause::Doubted => self.rechecks.next_in_doubt(&self.queues),
-            Cause::Routine => self.rechecks.next_by_routine(&self.queues, self.told),
+            Cause::Routine => self.rechecks.next_by_routine(&self.queues, self.latest_monotonic),
         })?;
         let queue = self.queues.get_mut(id.0)?;
         let ownership = self.rechecks.ownership(queue);

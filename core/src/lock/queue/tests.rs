@@ -63,15 +63,15 @@ fn waiter(owner: &str, connection: Connection) -> Waiter<Connection> {
         since: START,
         gives_up: None,
         ephemeral: None,
-        told: Told::Blocked(connection),
+        wait: KeptWait::Blocked(connection),
     }
 }
 
 /// For a ticket, the connection that asked for it.
 fn connection_of(waiter: &Waiter<Connection>) -> Connection {
-    match &waiter.told {
-        Told::Blocked(connection) => *connection,
-        Told::Ticket(ticket) => u32::try_from(ticket.client).unwrap(),
+    match &waiter.wait {
+        KeptWait::Blocked(connection) => *connection,
+        KeptWait::Ticket(ticket) => u32::try_from(ticket.client).unwrap(),
     }
 }
 
@@ -221,7 +221,7 @@ fn an_owner_that_asks_again_takes_over_its_place_and_has_waited_as_long() {
     let again = Waiter { ttl, since: after_ms(5), ..with_patience(20, waiter("a", 3)) };
     let joined = queues.join(Name::new(0, KEY), again);
     assert!(
-        matches!(joined, Joined::InPlaceOf(id, Told::Blocked(1)) if id == former),
+        matches!(joined, Joined::InPlaceOf(id, KeptWait::Blocked(1)) if id == former),
         "{joined:?}"
     );
     assert_queue(&queues, &[3, 2]);

@@ -9,7 +9,7 @@ use crate::lock::decision::Wanted;
 use crate::lock::lease::Monotonic;
 use crate::lock::name::{KeptName, Name, Names};
 use crate::lock::owner::{KeptOwner, Owner};
-use crate::lock::wait::{TicketRequest, Told, WaitKind};
+use crate::lock::wait::{KeptWait, TicketRequest, WaitKind};
 use std::mem;
 use std::rc::Rc;
 
@@ -45,16 +45,16 @@ impl<C> Queues<C> {
     fn replace(&mut self, former: WaiterId, waiter: Waiter<C>) -> Joined<C> {
         let Some(waiting) = self.waiters.get_mut(former.0) else { return Joined::Queued(former) };
         let since = waiting.waiter.since;
-        let (kind, share) = (waiter.told.kind(), waiter.share);
-        if let Some(asked_at) = waiting.asked_at.take_if(|_| waiting.waiter.told.kind() != kind) {
-            self.patience.remove(&(waiting.waiter.told.kind(), asked_at, former));
+        let (kind, share) = (waiter.wait.kind(), waiter.share);
+        if let Some(asked_at) = waiting.asked_at.take_if(|_| waiting.waiter.wait.kind() != kind) {
+            self.patience.remove(&(waiting.waiter.wait.kind(), asked_at, former));
         }
         let left = mem::replace(&mut waiting.waiter, Waiter { since, ..waiter });
-        self.channels.remove(former, &left.told);
-        self.channels.add(former, &waiting.waiter.told);
+        self.channels.remove(former, &left.wait);
+        self.channels.add(former, &waiting.waiter.wait);
         self.expect_patience(former);
-        if kind != left.told.kind() {
-            self.count(former, left.told.kind(), usize::saturating_sub);
+        if kind != left.wait.kind() {
+            self.count(former, left.wait.kind(), usize::saturating_sub);
             self.count(former, kind, usize::saturating_add);
             if kind == WaitKind::Blocked {
                 self.see_connections(former);
@@ -66,7 +66,7 @@ impl<C> Queues<C> {
                 self.mark_queue(queue, Cause::Due);
             }
         }
-        Joined::InPlaceOf(former, left.told)
+        Joined::InPlaceOf(former, left.wait)
     }
 
     /// Keeps the places of an owner that asks again for its ticket, for the same locks and with the same share, until
@@ -87,23 +87,23 @@ impl<C> Queues<C> {
             return Renewed::No;
         };
         match &mut waiting.waiter {
-            waiter @ Waiter { told: Told::Ticket(_), .. } if waiter.share == wanted.share => {
+            waiter @ Waiter { wait: KeptWait::Ticket(_), .. } if waiter.share == wanted.share => {
                 waiter.ttl = wanted.ttl;
                 waiter.gives_up = Some(request.ticket.ends(now));
                 waiter.ephemeral = request.ephemeral;
-                let channel = match &waiter.told {
-                    Told::Ticket(kept) => kept.channel.as_deref(),
-                    Told::Blocked(_) => None,
+                let channel = match &waiter.wait {
+                    KeptWait::Ticket(kept) => kept.channel.as_deref(),
+                    KeptWait::Blocked(_) => None,
                 };
                 let is_elsewhere = channel != request.ticket.channel;
                 if is_elsewhere {
-                    self.channels.remove(id, &waiter.told);
+                    self.channels.remove(id, &waiter.wait);
                 }
-                if let Told::Ticket(kept) = &mut waiter.told {
+                if let KeptWait::Ticket(kept) = &mut waiter.wait {
                     kept.renew(request.ticket, request.client);
                 }
                 if is_elsewhere {
-                    self.channels.add(id, &waiter.told);
+                    self.channels.add(id, &waiter.wait);
                 }
             }
             _ => return Renewed::No,
@@ -116,7 +116,7 @@ impl<C> Queues<C> {
     }
 
     fn append(&mut self, names: Names<'_>, waiter: Waiter<C>) -> WaiterId {
-        let (kind, since) = (waiter.told.kind(), waiter.since);
+        let (kind, since) = (waiter.wait.kind(), waiter.since);
         let first = Places::One(PlaceId(self.places.vacant_key()));
         let earlier = self.newest;
         let waiting = Waiting { waiter, places: first, asked_at: None, earlier, later: None };
@@ -127,9 +127,9 @@ impl<C> Queues<C> {
         }
         self.newest = Some(id);
         if let Some(waiting) = self.waiters.get(id.0) {
-            self.channels.add(id, &waiting.waiter.told);
+            self.channels.add(id, &waiting.waiter.wait);
         }
-        self.told = self.told.max(since);
+        self.latest_monotonic = self.latest_monotonic.max(since);
         let place = self.take_place(names.first, id);
         if !names.also.is_empty() {
             let also = names.iter().skip(1).map(|name| self.take_place(name, id));
@@ -179,7 +179,7 @@ impl<C> Queues<C> {
         let (db, key) = (name.db, Rc::clone(&name.key));
         let id = QueueId(self.queues.insert(Queue::new(name)));
         self.names.insert(db, key, id);
-        self.rechecks.add(&mut self.queues, id, self.told);
+        self.rechecks.add(&mut self.queues, id, self.latest_monotonic);
         self.mark_queue(id, Cause::Due);
         id
     }
@@ -213,11 +213,11 @@ impl<C> Queues<C> {
             None => self.newest = earlier,
         }
         if let Some(asked_at) = asked_at {
-            self.patience.remove(&(waiter.told.kind(), asked_at, id));
+            self.patience.remove(&(waiter.wait.kind(), asked_at, id));
         }
-        self.channels.remove(id, &waiter.told);
+        self.channels.remove(id, &waiter.wait);
         let name = self.name_at(places.first()?)?.clone();
-        let kind = waiter.told.kind();
+        let kind = waiter.wait.kind();
         if kind == WaitKind::Blocked {
             self.blocked = self.blocked.saturating_sub(1);
             self.blocked_places = self.blocked_places.saturating_sub(places.count());
@@ -260,7 +260,7 @@ impl<C> Queues<C> {
     /// Takes out the owner of a ticket that does not want the lock any more.
     pub fn leave_by_ticket(&mut self, name: Name<'_>, owner: Owner<'_>) -> Option<Departed<C>> {
         let waiter = self.waiting_as(self.id_of(name)?, owner.as_bytes())?;
-        if self.waiter(waiter)?.told.kind() != WaitKind::Ticket {
+        if self.waiter(waiter)?.wait.kind() != WaitKind::Ticket {
             return None;
         }
         self.leave(waiter)
@@ -268,8 +268,10 @@ impl<C> Queues<C> {
 
     /// Takes every waiter out.
     pub fn leave_all(&mut self) -> Vec<Departed<C>> {
-        let all =
-            std::mem::replace(self, Self { latest: self.latest, told: self.told, ..Self::new() });
+        let all = std::mem::replace(
+            self,
+            Self { latest: self.latest, latest_monotonic: self.latest_monotonic, ..Self::new() },
+        );
         let name_at = |id: PlaceId| {
             let place = all.places.get(id.0)?;
             Some(all.queues.get(place.queue.0)?.name.clone())
@@ -317,7 +319,7 @@ impl<C> Queues<C> {
     /// Makes sure that this waiter's patience is checked no later than it ends.
     pub(super) fn expect_patience(&mut self, id: WaiterId) {
         let Some(waiting) = self.waiters.get_mut(id.0) else { return };
-        let (kind, end) = (waiting.waiter.told.kind(), waiting.waiter.gives_up);
+        let (kind, end) = (waiting.waiter.wait.kind(), waiting.waiter.gives_up);
         if let (Some(asked_at), Some(end)) = (waiting.asked_at, end)
             && asked_at <= end
         {

@@ -40,7 +40,7 @@ fn refused(
 fn grant(observer: &mut Observer, owner: &str, begin: u64, end: u64) -> Option<Loss> {
     let owner = Owner::new(owner.as_bytes()).unwrap();
     let grant = Grant { owner, fence: fence(begin), deadline: in_ms(end), share: Share::EXCLUSIVE };
-    observer.granted(LOCK, &grant, Given::Asked, Company::Nobody, at(begin))
+    observer.granted(LOCK, &grant, Given::Asked, OtherHolders::None, at(begin))
 }
 
 fn text(value: &str, deadline: Option<Deadline>) -> Stored<'_> {
@@ -81,7 +81,7 @@ fn a_fence_that_was_ahead_of_the_clock_times_no_hold() {
     let owner = Owner::new(b"a").unwrap();
     let ahead =
         Grant { owner, fence: fence(5_000), deadline: in_ms(60_000), share: Share::EXCLUSIVE };
-    let _ = observer.granted(LOCK, &ahead, Given::Asked, Company::Nobody, NOW);
+    let _ = observer.granted(LOCK, &ahead, Given::Asked, OtherHolders::None, NOW);
     observer.released(LOCK, Some(ahead.fence), at(9_000));
     assert_eq!(observer.holds.count(), 0);
     let _ = grant(&mut observer, "a", 9_000, 60_000);
@@ -100,7 +100,7 @@ fn a_hold_that_was_shorter_than_the_clock_can_tell_took_no_time() {
             LOCK,
             &Grant { owner, fence, deadline: in_ms(9), share: Share::EXCLUSIVE },
             Given::Asked,
-            Company::Nobody,
+            OtherHolders::None,
             NOW,
         );
         observer.released(LOCK, Some(fence), NOW);
@@ -125,7 +125,7 @@ fn a_hand_off_is_a_grant_too() {
     let mut observer = Observer::new();
     let owner = Owner::new(b"a").unwrap();
     let grant = Grant { owner, fence: fence(0), deadline: in_ms(9), share: Share::EXCLUSIVE };
-    let _ = observer.granted(LOCK, &grant, Given::HandedOff, Company::Nobody, NOW);
+    let _ = observer.granted(LOCK, &grant, Given::HandedOff, OtherHolders::None, NOW);
     assert_eq!(rows(&observer, NOW), [("held", 1), ("grants", 1), ("hand_offs", 1)]);
 }
 

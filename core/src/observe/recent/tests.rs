@@ -42,7 +42,7 @@ fn ran_out(by_ms: u64) -> Lateness {
 #[test]
 fn a_release_is_late_when_the_lease_had_run_out() {
     let mut recent = Recent::new();
-    assert_eq!(recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW), None);
+    assert_eq!(recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW), None);
     assert_eq!(recent.lateness(LOCK, &by("b"), at(60)), None);
     assert_eq!(recent.lateness(LOCK, &by_fence("a", 2), at(60)), None);
     assert_eq!(recent.lateness(LOCK + 1, &by("a"), at(60)), None);
@@ -55,10 +55,10 @@ fn a_release_is_late_when_the_lease_had_run_out() {
 #[test]
 fn it_is_still_known_as_late_when_others_have_had_the_lock_since() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW);
-    assert_eq!(recent.granted(LOCK, &grant("b", 2, 100), Company::Nobody, at(51)), None);
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
+    assert_eq!(recent.granted(LOCK, &grant("b", 2, 100), OtherHolders::None, at(51)), None);
     recent.released(LOCK, fence(2));
-    assert_eq!(recent.granted(LOCK, &grant("c", 3, 200), Company::Nobody, at(52)), None);
+    assert_eq!(recent.granted(LOCK, &grant("c", 3, 200), OtherHolders::None, at(52)), None);
     let late = recent.lateness(LOCK, &by("a"), at(60));
     assert_eq!(late, Some((ran_out(10), Telling::First)));
 }
@@ -66,21 +66,21 @@ fn it_is_still_known_as_late_when_others_have_had_the_lock_since() {
 #[test]
 fn a_second_release_of_the_same_grant_is_not_late() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW);
-    let _ = recent.granted(LOCK, &grant("a", 2, 100), Company::Nobody, at(51));
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
+    let _ = recent.granted(LOCK, &grant("a", 2, 100), OtherHolders::None, at(51));
     recent.released(LOCK, fence(2));
     assert_eq!(recent.lateness(LOCK, &by("a"), at(200)), None);
     // Its fence still identifies the grant before it.
     let late = recent.lateness(LOCK, &by_fence("a", 1), at(60));
     assert_eq!(late, Some((ran_out(10), Telling::First)));
-    let _ = recent.granted(LOCK, &grant("b", 3, 300), Company::Nobody, at(200));
+    let _ = recent.granted(LOCK, &grant("b", 3, 300), OtherHolders::None, at(200));
     assert_eq!(recent.lateness(LOCK, &by("a"), at(200)), None);
 }
 
 #[test]
 fn an_extension_moves_the_end() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW);
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
     recent.extended(LOCK, fence(1), Deadline::from_millis(at(500).millis()));
     assert_eq!(recent.held(at(500)), 1);
     let late = recent.lateness(LOCK, &by("a"), at(510));
@@ -90,11 +90,11 @@ fn an_extension_moves_the_end() {
 #[test]
 fn a_lock_that_is_gone_while_its_lease_runs_was_deleted() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW);
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
     let gone = recent.lateness(LOCK, &by("a"), at(20));
     assert_eq!(gone, Some((Lateness::Vanished { left_ms: 30 }, Telling::First)));
     assert_eq!(
-        recent.granted(LOCK, &grant("b", 2, 90), Company::Nobody, at(21)),
+        recent.granted(LOCK, &grant("b", 2, 90), OtherHolders::None, at(21)),
         None,
         "told twice"
     );
@@ -103,8 +103,8 @@ fn a_lock_that_is_gone_while_its_lease_runs_was_deleted() {
 #[test]
 fn so_was_one_that_is_granted_to_another_while_its_lease_runs() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW);
-    let vanished = recent.granted(LOCK, &grant("b", 2, 90), Company::Nobody, at(20));
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
+    let vanished = recent.granted(LOCK, &grant("b", 2, 90), OtherHolders::None, at(20));
     assert_eq!(vanished, Some(Vanished { left_ms: 30 }));
     let gone = recent.lateness(LOCK, &by("a"), at(21));
     assert_eq!(gone, Some((Lateness::Vanished { left_ms: 29 }, Telling::Again)));
@@ -113,8 +113,8 @@ fn so_was_one_that_is_granted_to_another_while_its_lease_runs() {
 #[test]
 fn a_lock_that_is_gone_in_the_millisecond_of_its_deadline_was_not_deleted() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW);
-    assert_eq!(recent.granted(LOCK, &grant("b", 2, 90), Company::Nobody, at(50)), None);
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
+    assert_eq!(recent.granted(LOCK, &grant("b", 2, 90), OtherHolders::None, at(50)), None);
     assert_eq!(recent.lateness(LOCK, &by("a"), at(50)), Some((ran_out(0), Telling::First)));
     assert_eq!(recent.lateness(LOCK, &by("b"), at(90)), Some((ran_out(0), Telling::First)));
 }
@@ -122,9 +122,9 @@ fn a_lock_that_is_gone_in_the_millisecond_of_its_deadline_was_not_deleted() {
 #[test]
 fn a_loss_that_was_told_by_other_means_is_not_told_again() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW);
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
     recent.lost(LOCK);
-    assert_eq!(recent.granted(LOCK, &grant("b", 2, 90), Company::Nobody, at(20)), None);
+    assert_eq!(recent.granted(LOCK, &grant("b", 2, 90), OtherHolders::None, at(20)), None);
     recent.released(LOCK, fence(2));
     recent.lost(LOCK);
     assert_eq!(recent.lateness(LOCK, &by("b"), at(100)), None, "released is released");
@@ -135,7 +135,7 @@ fn what_is_held_is_neither_released_nor_lost_nor_run_out() {
     let mut recent = Recent::new();
     for number in 0..4 {
         let _ =
-            recent.granted(number << 58, &grant("a", number, 50 + number), Company::Nobody, NOW);
+            recent.granted(number << 58, &grant("a", number, 50 + number), OtherHolders::None, NOW);
     }
     assert_eq!(recent.held(NOW), 4);
     recent.released(0, fence(0));
@@ -150,8 +150,8 @@ fn locks_of_one_entry_push_each_other_out() {
     let mut recent = Recent::new();
     let other = LOCK + 1;
     assert_eq!(index(LOCK), index(other));
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW);
-    assert_eq!(recent.granted(other, &grant("b", 2, 50), Company::Nobody, NOW), None);
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
+    assert_eq!(recent.granted(other, &grant("b", 2, 50), OtherHolders::None, NOW), None);
     assert_eq!(recent.lateness(LOCK, &by("a"), at(60)), None);
     recent.released(LOCK, fence(2));
     assert_eq!(recent.held(NOW), 1);
@@ -160,12 +160,12 @@ fn locks_of_one_entry_push_each_other_out() {
 #[test]
 fn a_grant_that_may_have_been_released_elsewhere_was_neither_deleted_nor_is_its_release_late() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), Company::Nobody, NOW);
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
     recent.doubt();
     assert_eq!(recent.lateness(LOCK, &by("a"), at(60)), None);
-    assert_eq!(recent.granted(LOCK, &grant("b", 2, 50), Company::Nobody, at(20)), None);
+    assert_eq!(recent.granted(LOCK, &grant("b", 2, 50), OtherHolders::None, at(20)), None);
     assert_eq!(recent.held(at(20)), 1);
-    let vanished = recent.granted(LOCK, &grant("c", 3, 50), Company::Nobody, at(30));
+    let vanished = recent.granted(LOCK, &grant("c", 3, 50), OtherHolders::None, at(30));
     assert_eq!(vanished, Some(Vanished { left_ms: 20 }), "of what came later it is sure");
     let late = recent.lateness(LOCK, &by("c"), at(60));
     assert_eq!(late, Some((ran_out(10), Telling::First)));
@@ -178,7 +178,7 @@ fn it_takes_no_memory_before_the_first_grant_and_then_a_fixed_amount() {
     assert_eq!(recent.lateness(LOCK, &by("a"), NOW), None);
     assert_eq!((recent.held(NOW), recent.entries.capacity()), (0, 0));
     for number in 0..50_000 {
-        let _ = recent.granted(number << 44, &grant("a", number, 50), Company::Nobody, NOW);
+        let _ = recent.granted(number << 44, &grant("a", number, 50), OtherHolders::None, NOW);
     }
     assert_eq!(recent.entries.capacity(), ENTRIES);
     assert!(size_of::<Entry>() * ENTRIES <= 512 * 1_024, "{}", size_of::<Entry>());
@@ -230,7 +230,8 @@ impl History {
         }
         let (clock, number) = (self.clock, u64::try_from(self.grants.len()).unwrap());
         let end = clock + ttl;
-        let vanished = recent.granted(lock, &grant(owner, number, end), Company::Nobody, at(clock));
+        let vanished =
+            recent.granted(lock, &grant(owner, number, end), OtherHolders::None, at(clock));
         let expected = self
             .last(lock, None)
             .filter(|last| last.fate == Fate::Deleted && last.end > clock && !last.told)

@@ -1,7 +1,7 @@
 //! Decisions about several locks.
 
 use super::*;
-use crate::lock::{Company, Stored};
+use crate::lock::{OtherHolders, Stored};
 
 const MOST: usize = 1_000;
 
@@ -179,10 +179,10 @@ fn each_lock_has_its_own_part_of_a_grant() {
     let grant = Grant { owner: owner("me"), fence: fence(9), deadline: in_ms(5), share: share(1) };
     let part = |holders: &Holders<'_>| Decision::Granted(grant).outcome(3, holders, NOW);
     let granted =
-        |former, company| Some(Outcome::Acquire(Acquired::Granted { grant, former, company }));
-    assert_eq!(part(&Holders::NOBODY), granted(None, Company::Nobody));
-    assert_eq!(part(&held_by("me", 7, 1)), granted(Some(fence(7)), Company::Nobody));
-    assert_eq!(part(&held_by("you", 7, 0)), granted(None, Company::Others));
+        |former, others| Some(Outcome::Acquire(Acquired::Granted { grant, former, others }));
+    assert_eq!(part(&Holders::NOBODY), granted(None, OtherHolders::None));
+    assert_eq!(part(&held_by("me", 7, 1)), granted(Some(fence(7)), OtherHolders::None));
+    assert_eq!(part(&held_by("you", 7, 0)), granted(None, OtherHolders::Some));
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn the_same_locks_in_another_order_are_the_same_places() {
     let id = join_all(&mut queues, &[A, B], waiter("x", 1));
     join_all(&mut queues, &[A], waiter("y", 2));
     let again = queues.join(names(&[B, A]), waiter("x", 3));
-    assert!(matches!(again, Joined::InPlaceOf(known, Told::Blocked(1)) if known == id));
+    assert!(matches!(again, Joined::InPlaceOf(known, KeptWait::Blocked(1)) if known == id));
     queues.check();
     assert_eq!((queue(&queues, A), queue(&queues, B)), (vec![3, 2], vec![3]));
 }

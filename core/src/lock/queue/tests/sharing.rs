@@ -58,7 +58,7 @@ fn when_a_head_asks_anew_with_a_looser_share_it_is_looked_at() {
     let held = held_by_all(&[("x", 50, 0)]);
     assert_held(&mut queues, held);
     let again = queues.join(Name::new(0, KEY), tolerating(0, waiter("a", 2)));
-    assert!(matches!(again, Joined::InPlaceOf(_, Told::Blocked(1))));
+    assert!(matches!(again, Joined::InPlaceOf(_, KeptWait::Blocked(1))));
     assert!(take_marked(&mut queues).is_some());
     assert_granted(settle(&mut queues, held), 2);
 }

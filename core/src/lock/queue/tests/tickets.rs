@@ -8,9 +8,9 @@ const LASTS: u64 = 20;
 /// A ticket that was asked for at `asked`.
 pub(super) fn ticket(owner: &str, client: Connection, asked: u64) -> Waiter<Connection> {
     let lasts = Ttl::from_millis(LASTS).unwrap();
-    let told = Told::Ticket(KeptTicket { lasts, channel: None, client: client.into() });
+    let wait = KeptWait::Ticket(KeptTicket { lasts, channel: None, client: client.into() });
     let gives_up = after_ms(asked).plus_millis(LASTS);
-    Waiter { told, since: after_ms(asked), gives_up: Some(gives_up), ..waiter(owner, client) }
+    Waiter { wait, since: after_ms(asked), gives_up: Some(gives_up), ..waiter(owner, client) }
 }
 
 fn given_up(queues: &mut Queues<Connection>, moment: u64) -> Vec<Connection> {
@@ -26,7 +26,7 @@ fn a_place_is_kept_by_asking_again_and_given_up_by_not_asking() {
     join(&mut queues, ticket("b", 2, 0));
     join(&mut queues, waiter("c", 3));
     let again = queues.join(Name::new(0, KEY), ticket("a", 4, 15));
-    assert!(matches!(again, Joined::InPlaceOf(_, Told::Ticket(_))));
+    assert!(matches!(again, Joined::InPlaceOf(_, KeptWait::Ticket(_))));
     assert_queue(&queues, &[4, 2, 3]);
     assert_eq!(given_up(&mut queues, 19), []);
     assert_eq!(given_up(&mut queues, 20), [2]);
@@ -53,9 +53,9 @@ fn an_owner_changes_from_one_way_of_waiting_to_the_other_in_its_place() {
     join(&mut queues, waiter("a", 1));
     join(&mut queues, ticket("b", 2, 0));
     let by_ticket = queues.join(Name::new(0, KEY), ticket("a", 3, 1));
-    assert!(matches!(by_ticket, Joined::InPlaceOf(_, Told::Blocked(1))));
+    assert!(matches!(by_ticket, Joined::InPlaceOf(_, KeptWait::Blocked(1))));
     let blocked = queues.join(Name::new(0, KEY), waiter("b", 4));
-    assert!(matches!(blocked, Joined::InPlaceOf(_, Told::Ticket(_))));
+    assert!(matches!(blocked, Joined::InPlaceOf(_, KeptWait::Ticket(_))));
     assert_queue(&queues, &[3, 4]);
     assert_eq!((queues.places(WaitKind::Ticket), queues.blocked()), (1, 1));
     assert_eq!(given_up(&mut queues, 1_000), [3], "the one who is blocked now has no end");
