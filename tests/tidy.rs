@@ -212,9 +212,7 @@ fn refuse(refused: &[&str], of_concern: impl Fn(&File) -> bool) {
 /// The sources below these folders of ours.
 fn files() -> Vec<File> {
     let mut files = Vec::new();
-    for folder in
-        ["core", "src", "tests", "testkit", "benches", "campaign", "cli", "clients", "model"]
-    {
+    for folder in ["core", "src", "tests", "testkit", "benches", "campaign", "cli", "clients"] {
         collect(folder, &mut files);
     }
     files

@@ -56,7 +56,7 @@ fn each_way_to_wait_is_measured() {
         "Leasehold, TICKET",
         "BLPOP",
         "Redisson",
-        "5 ms",
+        "polling, 5 ms",
         "redis-py",
         "node-redlock",
     ] {

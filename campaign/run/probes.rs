@@ -92,7 +92,8 @@ impl<'c> Probe<'c> {
         self.begun = now();
         match self.seed.below(10) {
             0 => turns::queued_before(self),
-            1..5 => turns::hand_offs(self),
+            1 => turns::at_once(self),
+            2..6 => turns::hand_offs(self),
             _ => turns::order(self),
         }
     }

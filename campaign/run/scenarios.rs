@@ -1,31 +1,5 @@
-//! The scenarios: which servers each starts, what it does to them, and what they promise all the
-//! same.
-//!
-//! ```text
-//!   scenario     what is done                                             promised
-//!   alone        keys deleted and moved; clients killed, unblocked and    all
-//!                forbidden commands; writes paused; files written
-//!   links        clients cut off, also one way, or slow                   all
-//!   restarts     `kill -9`; every write is forced to disk                 all
-//!   losing       `kill -9`; nothing is kept, or the last second is lost   all but L1; L2
-//!   quarantine   `kill -9`; nothing is kept, and nothing granted until    all; holders may
-//!                every forgotten lease has ended                          lose their locks
-//!   replica      links cut, primaries killed, replicas promoted           L2; L1 in between
-//!   sentinel     primaries killed or frozen; sentinels choose another     L2; L1 in between
-//!   cluster      a slot moves to and fro, by hand and at once             all
-//!   shared-replica  as `replica`, where no lock is always exclusive       the same
-//!   shared-cluster  as `cluster`, where no lock is always exclusive       all
-//!   failover     nodes hand over, hang, or die                            all by agreement; else
-//!                                                                         L2, and L1 in between
-//!   clock        the server's clock is set, by up to an hour either way   all, by that clock
-//!   memory       no memory, with each policy of eviction                  L2; without eviction all
-//!   disk         a disk that is full for a while                          all, unless killed
-//!   disk-always  the same, and the server ends because of it              all
-//!   mirror       databases flushed and swapped; a slow link to a replica  all; both hold the same
-//!   storm        faults of `alone`, `links` and `restarts` at once, and   all
-//!                clocks set forward
-//!   leaks        many names, and waiters that come and go                 memory as before
-//! ```
+//! The scenarios: which servers each starts, and what it does to them. `docs/verification.md` says
+//! what they promise all the same.
 
 mod agreeing;
 mod alone;

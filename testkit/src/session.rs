@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is answered \"6\", not \"B\"")]
+    #[should_panic(expected = "is answered \"6\", not \"OK; B\"")]
     fn a_fence_that_is_no_higher_than_one_before_fails_its_test() {
         play("# two\nSET n 6; INCR n -> OK; A\nSET n 5; INCR n -> OK; B");
     }

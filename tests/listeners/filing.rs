@@ -1,31 +1,12 @@
 //! The append-only file, and the rules by which the server saves its data.
 
-use super::load::{Holdings, Load};
 use super::{changes, is_always_told, is_told, wait_until_nobody_listens};
 use redis::Value;
-use testkit::{Client, Server, Snapshot, aof, eventually, short_or_long};
+use testkit::{Client, Server, Snapshot, aof, eventually};
 
 fn wait_until_filed(server: &Server) {
     let text = server.client().wait_until_saved();
     assert!(text.contains("aof_enabled:1"), "{text}");
-}
-
-#[test]
-fn a_file_that_is_switched_on_misses_no_change() {
-    for _ in 0..short_or_long(2, 20) {
-        let mut server = Server::builder().start();
-        let load = Load::on(&server);
-        wait_until_nobody_listens(&server);
-        let mut client = server.client();
-        client.cmd("CONFIG SET appendfsync no");
-        assert_eq!(client.cmd("CONFIG SET appendonly yes"), Value::Okay);
-        wait_until_filed(&server);
-        load.finish();
-        let before = Holdings::of(&server);
-        server.kill();
-        let again = Server::builder().aof().in_the_directory_of(&server).start();
-        before.assert_same(&Holdings::of(&again), "after a restart");
-    }
 }
 
 /// In one transaction, and while another child is at work, so that the file can only be begun later.
@@ -98,19 +79,6 @@ fn all_counted(client: &mut Client) -> i64 {
         }
         Ok(seen)
     })
-}
-
-#[test]
-fn changes_that_nobody_is_told_of_are_counted_like_those_of_the_server() {
-    let server = Server::start();
-    let mut client = server.client();
-    wait_until_nobody_listens(&server);
-    for command in [SET, GRANT] {
-        client.cmd("FLUSHALL");
-        let before = all_counted(&mut client);
-        change(&mut client, command, 3_000);
-        wait_until_counted(&mut client, before + 3_000);
-    }
 }
 
 /// The last changes before it are not counted yet, and must not be told.

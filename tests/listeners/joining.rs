@@ -1,7 +1,7 @@
 //! Replicas that join a server without listeners, while it is written to.
 
 use super::load::{Load, assert_same};
-use super::{is_always_told, is_told, wait_until_nobody_listens};
+use super::{is_always_told, wait_until_nobody_listens};
 use redis::Value;
 use testkit::{
     ReplicationStream, Server, Setup, Snapshot, eventually, is_older_than, is_valkey_since,
@@ -99,40 +99,6 @@ fn a_replica_without_the_module_that_joins_misses_no_change() {
     load.finish();
 }
 
-/// A child that takes its time, so that another replica joins while it writes.
-#[test]
-fn replicas_that_join_while_data_is_written_for_others_miss_no_change() {
-    if is_always_told() {
-        return;
-    }
-    let first_steps: [fn(&Server, &Server); 2] = [
-        |primary, first| follow(first, primary),
-        |primary, _| assert!(!matches!(primary.cmd("BGSAVE"), Value::ServerError(_))),
-    ];
-    for begin in first_steps {
-        let [primary, first, second] = [(); 3].map(|()| primary().start());
-        // Enough that one sees the child.
-        primary.cmd(["EVAL", "for i = 1, 3000 do redis.call('SET', 'more:'..i, i) end", "0"]);
-        let load = Load::on(&primary);
-        wait_until_nobody_listens(&primary);
-        set(&primary, &["rdb-key-save-delay 20"]);
-        begin(&primary, &first);
-        eventually("a child writes", || {
-            let field = primary.client().info_field("persistence", "rdb_bgsave_in_progress");
-            if field.as_deref() == Some("1") { Ok(()) } else { Err(field) }
-        });
-        follow(&second, &primary);
-        // The next child must be quick, or the load overruns the buffers of the replicas while it writes.
-        set(&primary, &["rdb-key-save-delay 0"]);
-        wait_until_linked(&second);
-        load.paused(|| assert_same(&primary, &second, "the second"));
-        follow(&first, &primary);
-        wait_until_linked(&first);
-        load.paused(|| assert_same(&primary, &first, "the first"));
-        load.finish();
-    }
-}
-
 /// What is saved between the request of a replica and the fork for it has the same place in the stream as the fork.
 #[test]
 fn a_primary_that_was_saved_while_a_replica_waited_for_its_data_agrees_with_it_after_a_restart() {
@@ -166,30 +132,6 @@ fn a_primary_that_was_saved_while_a_replica_waited_for_its_data_agrees_with_it_a
     primary.start_again();
     wait_until_in_sync(&primary, &replica);
     assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
-}
-
-/// Its backlog is kept for a second. After that, whoever comes back gets a copy.
-#[test]
-fn once_the_backlog_is_freed_nobody_is_told_and_a_replica_that_returns_misses_no_change() {
-    if is_always_told() {
-        return;
-    }
-    let (primary, replica) = (primary().start(), primary().start());
-    let load = Load::on(&primary);
-    for _ in 0..short_or_long(1, 10) {
-        follow(&replica, &primary);
-        wait_until_linked(&replica);
-        assert!(is_told(&mut primary.client()));
-        load.paused(|| assert_same(&primary, &replica, "before it left"));
-        assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-        wait_until_nobody_listens(&primary);
-        let active = primary.client().info_field("replication", "repl_backlog_active");
-        assert_eq!(active.as_deref(), Some("0"));
-    }
-    follow(&replica, &primary);
-    wait_until_linked(&replica);
-    load.paused(|| assert_same(&primary, &replica, "after it returned"));
-    load.finish();
 }
 
 /// Who reads the stream gets no command of the module's, from its first byte on.

@@ -4,7 +4,6 @@
 mod filing;
 mod joining;
 mod load;
-mod passing_on;
 mod storm;
 
 use redis::Value;

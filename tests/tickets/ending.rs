@@ -1,112 +1,72 @@
 //! What happens to the data, to the module and to the server while tickets are kept.
 
-use super::{
-    LONG, Row, asked, by_ticket, held, held_on, left, queue, queue_of, queue_up, rows,
-    until_held_by,
-};
-use crate::waiting::short_of_memory::evict;
+use super::{LONG, asked, by_ticket, held_on, left, queue_of, queue_up, until_no_tickets};
+use crate::waiting::session::play;
 use redis::Value;
-use testkit::{Server, Snapshot, eventually, start_pair, wait_until_in_sync};
+use testkit::{Server, Snapshot, start_pair, wait_until_in_sync};
+
+const SESSIONS: &str = "
+    # a lock whose database is flushed is handed to the first of its tickets
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
+    LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
+    FLUSHALL -> OK
+    LOCK.CHECK k bob -> soon fence 2
+    LOCK.WAITERS k -> ticket carol
+    FLUSHDB -> OK
+    LOCK.CHECK k carol -> soon fence 3
+
+    # a ticket is for the lock of its database, whatever is swapped
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
+    SWAPDB 0 1 -> OK
+    LOCK.CHECK k bob -> soon fence 2
+    SELECT 1 -> OK
+    LOCK.CHECK k alice -> fence 1
+    LOCK.WAITERS k -> nobody
+
+    # a lock that is renamed leaves its tickets behind, and one that takes its name is held
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
+    RENAME k l -> OK
+    LOCK.CHECK k bob -> soon fence 2
+    LOCK.CHECK l alice -> fence 1
+    LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
+    RENAME l k -> OK
+    LOCK.CHECK k alice -> fence 1
+    LOCK.WAITERS k -> ticket carol
+
+    # a key that comes to hold a list keeps its tickets waiting and refuses those who ask
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
+    MULTI: DEL k | RPUSH k x -> 1 | 1
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> WRONGTYPE …
+    INFO tickets -> 1
+    DEL k -> 1
+    LOCK.CHECK k bob -> soon fence 2
+
+    # a lock that an older client holds is waited for
+    SET old some-older-client NX PX 60000 -> OK
+    LOCK.ACQUIRE old bob 60000 TICKET 60000 -> nil
+    DEL old -> 1
+    LOCK.CHECK old bob -> soon fence 2
+    SET old some-older-client NX PX 60000 -> nil
+
+    # a server that reloads its data has tickets still
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
+    DEBUG RELOAD -> OK
+    LOCK.CHECK k alice -> fence 1
+    LOCK.WAITERS k -> ticket bob
+    LOCK.RELEASE k alice -> 1
+    LOCK.CHECK k bob -> soon fence 2
+";
 
 #[test]
-fn a_flush_hands_every_lock_to_the_first_of_its_tickets() {
-    for flush in ["FLUSHALL", "FLUSHDB", "FLUSHALL ASYNC"] {
-        let (_server, mut client) = held();
-        let before = client.check("k", "alice").unwrap();
-        queue_up(&mut client, "bob");
-        queue_up(&mut client, "carol");
-        client.cmd(flush);
-        assert!(until_held_by(&mut client, "bob") > before, "{flush}");
-        assert_eq!(queue(&mut client), ["ticket carol"], "{flush}");
-    }
-}
-
-#[test]
-fn a_ticket_is_for_the_lock_of_its_database_whatever_is_swapped() {
-    let (_server, mut client) = held();
-    queue_up(&mut client, "bob");
-    assert_eq!(client.cmd("SWAPDB 0 1"), Value::Okay);
-    let fence = until_held_by(&mut client, "bob");
-    assert_eq!(client.cmd("SELECT 1"), Value::Okay);
-    assert!(client.check("k", "alice").unwrap() < fence, "hers went there");
-    assert!(queue(&mut client).is_empty());
-}
-
-#[test]
-fn a_lock_that_is_renamed_leaves_its_tickets_behind() {
-    let (_server, mut client) = held();
-    queue_up(&mut client, "bob");
-    assert_eq!(client.cmd("RENAME k l"), Value::Okay);
-    until_held_by(&mut client, "bob");
-    assert!(client.check("l", "alice").is_some());
-    // One that comes under the name is held by whoever it names.
-    queue_up(&mut client, "carol");
-    assert_eq!(client.cmd("RENAME l k"), Value::Okay);
-    assert!(client.check("k", "alice").is_some());
-    assert_eq!(queue(&mut client), ["ticket carol"]);
-}
-
-#[test]
-fn a_lock_that_is_evicted_is_put_back_and_no_ticket_is_granted() {
-    let (_server, mut client) =
-        held_on(Server::builder().config("maxmemory-policy", "volatile-lru"));
-    let fence = client.check("k", "alice").unwrap();
-    queue_up(&mut client, "bob");
-    evict(&mut client);
-    eventually("the lock is put back", || client.info("k").ok_or(()));
-    assert_eq!(client.check("k", "alice"), Some(fence));
-    assert_eq!(queue(&mut client), ["ticket bob"]);
-    assert_ne!(client.counter("evictions_restored"), 0);
-}
-
-#[test]
-fn a_grant_that_is_evicted_before_it_is_claimed_is_put_back() {
-    let (_server, mut client) =
-        held_on(Server::builder().config("maxmemory-policy", "volatile-lru"));
-    queue_up(&mut client, "bob");
-    queue_up(&mut client, "carol");
-    assert!(client.release("k", "alice"));
-    let fence = client.check("k", "bob").unwrap();
-    evict(&mut client);
-    eventually("the lock is put back", || client.info("k").ok_or(()));
-    assert_eq!(asked(&mut client, by_ticket("bob", LONG)), Some(fence));
-}
-
-#[test]
-fn a_key_that_comes_to_hold_a_list_keeps_its_tickets_waiting_and_refuses_those_who_ask() {
-    let (_server, mut client) = held();
-    queue_up(&mut client, "bob");
-    client.transaction(&["DEL k", "RPUSH k x"]);
-    let Value::ServerError(told) = client.cmd(by_ticket("bob", LONG)) else { panic!("no error") };
-    assert_eq!(told.code(), "WRONGTYPE");
-    assert_eq!(client.counter("tickets"), 1);
-    client.cmd("DEL k");
-    until_held_by(&mut client, "bob");
-}
-
-#[test]
-fn a_lock_that_an_older_client_holds_is_waited_for_by_ticket() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.cmd("SET k some-older-client NX PX 60000");
-    queue_up(&mut client, "bob");
-    client.cmd("DEL k");
-    until_held_by(&mut client, "bob");
-    assert_eq!(client.cmd("SET k some-older-client NX PX 60000"), Value::Nil);
+fn tickets_stay_with_the_name_of_their_lock_whatever_becomes_of_its_key() {
+    play(Server::builder, SESSIONS);
 }
 
 #[test]
 fn a_server_that_starts_again_knows_the_grants_and_no_tickets() {
-    let mut server = Server::builder().aof().start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    client.grant("l", "alice", LONG);
-    for key in ["k", "l"] {
-        for owner in ["bob", "carol"] {
-            let request = format!("LOCK.ACQUIRE {key} {owner} {LONG} TICKET {LONG}");
-            assert_eq!(asked(&mut client, request), None);
-        }
-    }
+    let (mut server, mut client) = held_on(Server::builder().aof());
+    queue_up(&mut client, "bob");
+    queue_up(&mut client, "carol");
     assert!(client.release("k", "alice"));
     let fence = client.check("k", "bob").unwrap();
     let live = Snapshot::of(&server);
@@ -117,20 +77,8 @@ fn a_server_that_starts_again_knows_the_grants_and_no_tickets() {
     assert_eq!(client.counter("tickets"), 0);
     assert_eq!(asked(&mut client, by_ticket("bob", LONG)), Some(fence), "unclaimed, and its own");
     assert!(left(&mut client) > 30_000);
+    assert!(queue_of(&mut client, "k").is_empty());
     queue_up(&mut client, "carol");
-    assert!(queue_of(&mut client, "l").is_empty());
-}
-
-#[test]
-fn the_file_that_a_server_saves_has_no_tickets() {
-    let (server, mut client) = held();
-    queue_up(&mut client, "bob");
-    let before = Snapshot::of(&server);
-    assert_eq!(client.cmd("DEBUG RELOAD"), Value::Okay);
-    assert_eq!(Snapshot::of(&server), before);
-    assert_eq!(queue(&mut client), ["ticket bob"], "and the process still knows them");
-    assert!(client.release("k", "alice"));
-    until_held_by(&mut client, "bob");
 }
 
 #[test]
@@ -170,9 +118,6 @@ fn asking_again_and_giving_up_are_not_replicated() {
         }
         assert_eq!(asked(&mut client, by_ticket("carol", 1)), None);
         assert!(!client.release("k", "bob"));
-        eventually("the other ticket has ended", || match rows(&mut client, "k") {
-            rows if rows.is_empty() => Ok(()),
-            rows => Err(rows.into_iter().map(|Row { owner, .. }| owner).collect::<Vec<_>>()),
-        });
+        until_no_tickets(&mut client);
     });
 }

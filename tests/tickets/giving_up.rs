@@ -1,82 +1,42 @@
 //! `LOCK.RELEASE` by an owner in the queue.
 
-use super::{LONG, asked, by_ticket, held, queue, queue_up, until_held_by};
-use testkit::{Waiter, int};
+use crate::waiting::session::play;
+use testkit::Server;
+
+const SESSIONS: &str = "
+    # a release gives up the place and says that nothing was held
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
+    LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
+    LOCK.ACQUIRE k dave 60000 TICKET 60000 -> nil
+    LOCK.RELEASE k carol -> 0
+    LOCK.WAITERS k -> ticket bob, ticket dave
+    LOCK.RELEASE k bob -> 0
+    LOCK.WAITERS k -> ticket dave
+    INFO waits_abandoned -> 2
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
+    LOCK.WAITERS k -> ticket dave, ticket bob
+    LOCK.RELEASE k alice -> 1
+    LOCK.CHECK k dave -> fence 2
+    INFO tickets -> 1
+
+    # a release by fence is of a former grant and leaves the place
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
+    LOCK.RELEASE k bob 5 -> 0
+    LOCK.WAITERS k -> ticket bob
+
+    # a release leaves the place of an owner that waits on a connection
+    bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+    LOCK.RELEASE k bob -> 0
+    LOCK.WAITERS k -> block bob
+    LOCK.RELEASE k alice -> 1
+    bob: -> fence 2
+
+    # a release in the packet of the request leaves no place
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 | LOCK.RELEASE k bob -> nil | 0
+    LOCK.WAITERS k -> nobody
+";
 
 #[test]
-fn a_release_gives_up_the_place_and_says_that_nothing_was_held() {
-    let (_server, mut client) = held();
-    for owner in ["bob", "carol", "dave"] {
-        queue_up(&mut client, owner);
-    }
-    assert!(!client.release("k", "carol"));
-    assert_eq!(queue(&mut client), ["ticket bob", "ticket dave"]);
-    assert!(!client.release("k", "bob"));
-    assert_eq!(queue(&mut client), ["ticket dave"]);
-    assert_eq!(client.counter("waits_abandoned"), 2);
-    assert!(client.release("k", "alice"));
-    until_held_by(&mut client, "dave");
-    assert_eq!(client.counter("tickets"), 0);
-}
-
-#[test]
-fn a_release_by_fence_is_of_a_former_grant_and_leaves_the_place() {
-    let (_server, mut client) = held();
-    queue_up(&mut client, "bob");
-    assert_eq!(client.cmd("LOCK.RELEASE k bob 5"), int(0));
-    assert_eq!(queue(&mut client), ["ticket bob"]);
-}
-
-#[test]
-fn a_release_leaves_the_place_of_an_owner_that_waits_on_a_connection() {
-    let (server, mut client) = held();
-    let mut bob = Waiter::of(&server, "k", "bob");
-    assert!(!client.release("k", "bob"));
-    assert_eq!(queue(&mut client), ["block bob"]);
-    assert!(client.release("k", "alice"));
-    bob.fence();
-}
-
-#[test]
-fn who_gave_up_its_place_and_asks_again_is_the_last() {
-    let (_server, mut client) = held();
-    queue_up(&mut client, "bob");
-    queue_up(&mut client, "carol");
-    assert!(!client.release("k", "bob"));
-    queue_up(&mut client, "bob");
-    assert_eq!(queue(&mut client), ["ticket carol", "ticket bob"]);
-}
-
-#[test]
-fn a_release_of_the_only_place_leaves_nothing_behind() {
-    let (_server, mut client) = held();
-    queue_up(&mut client, "bob");
-    assert!(!client.release("k", "bob"));
-    assert_eq!(client.counter("tickets"), 0);
-    assert!(client.release("k", "alice"));
-    assert_eq!(client.info("k"), None);
-}
-
-/// Somebody wrote the lock by hand, and the owner in the queue has it: it is both in one transaction.
-#[test]
-fn a_release_of_an_owner_that_has_come_to_hold_the_lock_frees_it_and_gives_up_the_place() {
-    let (_server, mut client) = held();
-    let fence = client.check("k", "alice").unwrap() + 1;
-    queue_up(&mut client, "bob");
-    queue_up(&mut client, "carol");
-    let written = format!("SET k {fence}:bob PX {LONG}");
-    let replies = client.transaction(&[&written, "LOCK.RELEASE k bob", "LOCK.CHECK k carol"]);
-    assert_eq!(replies[1], int(1));
-    assert!(matches!(replies[2], redis::Value::Int(1..)), "{replies:?}");
-    assert!(queue(&mut client).is_empty());
-}
-
-#[test]
-fn a_release_in_the_packet_of_the_request_leaves_no_place() {
-    let (_server, mut client) = held();
-    let ask = by_ticket("bob", LONG);
-    let replies = client.pipeline(&[&ask, "LOCK.RELEASE k bob", &ask, "LOCK.RELEASE k bob"]);
-    assert_eq!(replies[1], int(0));
-    assert!(queue(&mut client).is_empty());
-    assert_eq!(asked(&mut client, &*ask), None);
+fn a_release_by_an_owner_in_the_queue_gives_up_its_place() {
+    play(Server::builder, SESSIONS);
 }

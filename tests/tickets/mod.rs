@@ -19,26 +19,9 @@ mod permissions;
 mod subscribers;
 mod telling;
 
+use crate::waiting::{LONG, Row, held, held_on};
 use redis::Value;
-use testkit::{Client, Server, Setup, Words, eventually, field, lacks_notify};
-
-const LONG: u64 = 60_000;
-
-/// By how many milliseconds more than a lease has the server may say that are left of it: in a transaction it goes by when
-/// that began, and the lease by when it was granted.
-const ROUNDING: u64 = 1_000;
-
-/// A server on which alice holds `k`, and a connection to it.
-fn held() -> (Server, Client) {
-    held_on(Server::builder())
-}
-
-fn held_on(setup: Setup) -> (Server, Client) {
-    let server = setup.start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    (server, client)
-}
+use testkit::{Client, Server, Words, eventually, lacks_notify};
 
 /// A request for `k`, with a lease longer than any test.
 fn by_ticket(owner: &str, lasts: u64) -> String {
@@ -61,39 +44,10 @@ fn queue_up(client: &mut Client, owner: &str) {
     assert_eq!(asked(client, by_ticket(owner, LONG)), None, "{owner} was granted it");
 }
 
-/// One row of `LOCK.WAITERS`.
-#[derive(Debug)]
-struct Row {
-    owner: String,
-    kind: String,
-    client: i64,
-    waited: i64,
-    patience: i64,
-}
-
 /// Who waits for this lock, oldest first.
 #[track_caller]
 fn rows(client: &mut Client, key: &str) -> Vec<Row> {
-    let reply = client.cmd(["LOCK.WAITERS", key, "COUNT", "-1"]);
-    let Value::Array(rows) = &reply else { panic!("no list of waiters: {reply:?}") };
-    let row = |row: &Value| {
-        let number = |name| match field(row, name) {
-            Some(&Value::Int(number)) => number,
-            other => panic!("{name} is {other:?}"),
-        };
-        let text = |name| match field(row, name) {
-            Some(Value::BulkString(text)) => String::from_utf8_lossy(text).into_owned(),
-            other => panic!("{name} is {other:?}"),
-        };
-        Row {
-            owner: text("owner"),
-            kind: text("kind"),
-            client: number("client"),
-            waited: number("waited"),
-            patience: number("patience"),
-        }
-    };
-    rows.iter().map(row).collect()
+    crate::waiting::rows(&client.cmd(["LOCK.WAITERS", key, "COUNT", "-1"]))
 }
 
 /// The owners who wait for this lock, each with the way in which it waits, oldest first.
@@ -137,50 +91,21 @@ fn left(client: &mut Client) -> u64 {
 /// The channel of these tests.
 const CHANNEL: &str = "grants";
 
-/// A connection that is subscribed to it, and one that marks how far it has to listen.
-struct Subscriber {
-    client: Client,
-    publisher: Client,
-    channel: Vec<u8>,
+/// A connection that is subscribed to a channel.
+fn subscribed(server: &Server, channel: &[u8]) -> Client {
+    let mut client = server.client();
+    client.cmd([b"SUBSCRIBE", channel]);
+    client
 }
 
-const THE_END: &[u8] = b"the-end";
-
-impl Subscriber {
-    fn on(server: &Server) -> Self {
-        Self::to(server, CHANNEL)
-    }
-
-    fn to(server: &Server, channel: impl AsRef<[u8]>) -> Self {
-        let mut client = server.client();
-        let channel = channel.as_ref().to_vec();
-        client.cmd([b"SUBSCRIBE", &channel[..]]);
-        Self { client, publisher: server.client(), channel }
-    }
-
-    /// The next message.
-    fn message(&mut self) -> Vec<u8> {
-        message_in(&self.client.receive())
-    }
-
-    /// All messages since the last time.
-    fn messages(&mut self) -> Vec<Vec<u8>> {
-        self.publisher.cmd([b"PUBLISH", &self.channel[..], THE_END]);
-        let messages = std::iter::repeat_with(|| message_in(&self.client.receive()));
-        messages.take_while(|message| message != THE_END).collect()
-    }
-}
-
-/// The text of a message, as RESP2 and RESP3 have it.
+/// The next message that it is sent.
 #[track_caller]
-fn message_in(reply: &Value) -> Vec<u8> {
-    let words = match reply {
-        Value::Array(words) => &words[1..],
-        Value::Push { data, .. } => &data[..],
-        other => panic!("no message: {other:?}"),
-    };
-    match words.last() {
-        Some(Value::BulkString(message)) => message.clone(),
+fn message(client: &mut Client) -> Vec<u8> {
+    match client.receive() {
+        Value::Array(words) => match words.last() {
+            Some(Value::BulkString(message)) => message.clone(),
+            other => panic!("no message: {other:?}"),
+        },
         other => panic!("no message: {other:?}"),
     }
 }

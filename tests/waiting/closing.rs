@@ -1,13 +1,12 @@
 //! Granted to a client that the server is about to close: it drops the reply, so the lock must go on to the next one. But
 //! a client that was sent its grant, and closes the connection itself, keeps the lock for its lease.
 
-use super::{LONG, Waiter, exact, granted_at, id_of, owners, wait_until_parked};
+use super::{LONG, Waiter, exact, granted_at, held_on, id_of, wait_until_parked};
 use redis::Value;
 use std::io::Write;
 use tempfile::NamedTempFile;
 use testkit::{
-    Client, Server, Setup, Stopwatch, bulk_text, eventually, int, is_older_than, is_valkey_since,
-    lacks, start_pair,
+    Client, Server, Stopwatch, bulk_text, eventually, int, is_older_than, is_valkey_since,
 };
 
 /// Long before the lease of whoever went unheard would have ended, and before the next regular look at the lock.
@@ -30,16 +29,12 @@ fn logged_in(server: &Server) -> Client {
     client
 }
 
-fn waits_as(server: &Server, client: Client, key: &str, owner: &str) -> Waiter {
-    Waiter::sends_on(client, server, &format!("LOCK.ACQUIRE {key} {owner} {LONG} BLOCK 0"))
-}
-
 /// Alice holds `k`, bob waits on this connection, carol behind him. The commands close bob's connection and
 /// release the lock, in one packet, which is to be small: the server reads a large one in several turns.
 fn passes_it_on(server: &Server, bob: Client, commands: &[&str]) {
     let mut client = server.client();
     client.grant("k", "alice", LONG);
-    let mut bob = waits_as(server, bob, "k", "bob");
+    let mut bob = Waiter::sends_on(bob, server, "LOCK.ACQUIRE k bob 60000 BLOCK 0");
     let mut carol = Waiter::of(server, "k", "carol");
     let replies = client.pipeline(commands);
     assert!(replies.iter().all(|reply| !matches!(reply, Value::ServerError(_))), "{replies:?}");
@@ -56,73 +51,27 @@ fn passes_it_on(server: &Server, bob: Client, commands: &[&str]) {
 
 const RELEASE: &str = "LOCK.RELEASE k alice";
 
-fn users_that_are_deleted(setup: Setup) {
-    let server = setup.start();
-    for commands in [["ACL DELUSER temp", RELEASE], [RELEASE, "ACL DELUSER temp"]] {
-        let bob = temp_user(&server);
-        passes_it_on(&server, bob, &commands);
+#[test]
+fn a_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_passes_it_on_at_once() {
+    let threads = exact().config("io-threads", "4").config("io-threads-do-reads", "yes");
+    for server in [exact().start(), threads.start()] {
+        for commands in [
+            &["ACL DELUSER temp", RELEASE][..],
+            &[RELEASE, "ACL DELUSER temp"],
+            &["ACL DELUSER temp", "DEBUG SLEEP 1.2", RELEASE],
+        ] {
+            let bob = temp_user(&server);
+            passes_it_on(&server, bob, commands);
+        }
     }
 }
 
 #[test]
-fn a_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_passes_it_on_at_once() {
-    users_that_are_deleted(exact());
-}
-
-#[test]
-fn with_threads_a_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_passes_it_on_at_once() {
-    users_that_are_deleted(exact().config("io-threads", "4").config("io-threads-do-reads", "yes"));
-}
-
-#[test]
-fn a_waiter_whose_user_is_deleted_long_before_the_release_in_one_turn_passes_the_lock_on() {
-    let server = exact().start();
-    let bob = temp_user(&server);
-    passes_it_on(&server, bob, &["ACL DELUSER temp", "DEBUG SLEEP 1.2", RELEASE]);
-}
-
-#[test]
-fn a_waiter_whose_user_is_deleted_by_a_transaction_that_was_queued_before_passes_the_lock_on() {
-    let server = exact().start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let _bob = waits_as(&server, temp_user(&server), "k", "bob");
-    let mut carol = Waiter::of(&server, "k", "carol");
-    client.pipeline(&["MULTI", "ACL DELUSER temp", RELEASE]);
-    // Alice takes her time.
-    let mut observer = server.client();
-    let queued = observer.now();
-    eventually("it was queued long ago", || match observer.now() - queued {
-        1_300.. => Ok(()),
-        millis => Err(millis),
-    });
-    assert_eq!(client.cmd("EXEC"), Value::Array(vec![int(1), int(1)]));
-    let (watch, after) = (Stopwatch::start(), client.now());
-    let late = granted_at(carol.fence()) - after - watch.stalled_millis();
-    assert!(late < SOON, "carol has the lock after {late} ms");
-}
-
-#[test]
-fn a_waiter_whose_user_is_deleted_by_a_command_of_another_name_passes_the_lock_on_at_once() {
+fn a_waiter_whose_user_is_deleted_in_another_way_passes_the_lock_on_at_once() {
     let server = exact().config("rename-command", "ACL USERS").start();
     let bob = temp_user_by(&server, "USERS");
     passes_it_on(&server, bob, &["USERS DELUSER temp", RELEASE]);
-}
 
-#[test]
-fn the_only_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_leaves_it_free() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let bob = temp_user(&server);
-    let _bob = waits_as(&server, bob, "k", "bob");
-    client.pipeline(&["ACL DELUSER temp", RELEASE]);
-    eventually("the lock is free", || client.info("k").map_or(Ok(()), Err));
-    assert!(client.acquire("k", "dave", LONG).is_some());
-}
-
-#[test]
-fn a_waiter_whose_user_is_not_in_the_acl_file_any_more_passes_the_lock_on_at_once() {
     let mut file = NamedTempFile::new().unwrap();
     let users = "user default on nopass ~* &* +@all";
     writeln!(file, "{users}\nuser temp on nopass ~* &* +@all").unwrap();
@@ -191,166 +140,36 @@ fn with_threads_that_write_a_waiter_that_is_killed_as_it_is_granted_the_lock_lea
 }
 
 #[test]
-fn many_that_are_closed_as_they_are_granted_their_locks_pass_them_on_at_once() {
-    const LOCKS: usize = 50;
-    let server = exact().start();
-    let mut client = server.client();
-    drop(temp_user(&server));
-    let mut commands = vec!["ACL DELUSER temp".to_owned()];
-    let (mut gone, mut next) = (Vec::new(), Vec::new());
-    for lock in 0..LOCKS {
-        let key = format!("k{lock}");
-        client.grant(&key, "alice", LONG);
-        gone.push(waits_as(&server, logged_in(&server), &key, "gone"));
-        next.push(Waiter::of(&server, &key, "next"));
-        commands.push(format!("LOCK.RELEASE {key} alice"));
-    }
-    let commands: Vec<_> = commands.iter().map(String::as_str).collect();
-    let (watch, before) = (Stopwatch::start(), client.now());
-    client.pipeline(&commands);
-    for waiter in &mut next {
-        let late = granted_at(waiter.fence()) - before - watch.stalled_millis();
-        assert!(late < SOON, "next has the lock after {late} ms");
-    }
-    gone.iter_mut().for_each(|waiter| waiter.client.assert_closed());
-}
-
-#[test]
-fn replicas_and_the_file_agree_on_a_grant_to_a_waiter_that_is_closed() {
-    let (primary, replica) = start_pair(exact().aof(), Server::builder());
-    passes_it_on(&primary, temp_user(&primary), &["ACL DELUSER temp", RELEASE]);
-    let mut client = primary.client();
-    client.grant("last", "alice", LONG);
-    let mut reader = replica.client();
-    eventually("the replica has the last lock", || reader.info("last").ok_or(()));
-    assert_eq!(reader.info("k"), None);
-}
-
-#[test]
-fn a_grant_that_its_owner_heard_of_elsewhere_stays_although_its_waiter_is_closed() {
-    let server = Server::start();
-    let mut client = server.client();
-    for ask in ["LOCK.ACQUIRE k bob 60000", "LOCK.CHECK k bob", "LOCK.EXTEND k bob 60000"] {
-        client.grant("k", "alice", LONG);
-        let bob = temp_user(&server);
-        let _bob = waits_as(&server, bob, "k", "bob");
-        let mut carol = Waiter::sends(&server, "LOCK.ACQUIRE k carol 60000 BLOCK 200");
-        let replies = client.pipeline(&["ACL DELUSER temp", RELEASE, ask]);
-        assert!(matches!(replies[2], Value::Int(1..)), "{ask}: {replies:?}");
-        assert_eq!(carol.reply(), Value::Nil, "{ask}: two believe that they hold the lock");
-        assert!(client.release("k", "bob"));
-    }
-}
-
-fn those_that_close_at_once_keep_it(setup: Setup, rounds: usize) {
-    let server = setup.start();
-    let mut client = server.client();
-    for round in 0..rounds {
-        client.grant("k", "alice", LONG);
-        let mut bob = Waiter::of(&server, "k", "bob");
-        let carol = Waiter::of(&server, "k", "carol");
-        client.send(RELEASE);
-        let fence = bob.fence();
-        let id = bob.id;
-        drop(bob);
-        assert_eq!(client.receive(), int(1));
-        eventually("bob's connection is closed", || {
-            let left = bulk_text(&client.cmd(format!("CLIENT LIST ID {id}")));
-            if left.is_empty() { Ok(()) } else { Err(left) }
-        });
-        assert_eq!(client.check("k", "bob"), Some(fence), "round {round}");
-        carol.assert_waits(&server);
-        drop(carol);
-        eventually("carol has left", || match owners(&server, "k").len() {
-            0 => Ok(()),
-            left => Err(left),
-        });
-        client.release("k", "bob");
-    }
-}
-
-#[test]
 fn a_client_that_closes_as_soon_as_it_has_read_its_grant_keeps_the_lock() {
-    those_that_close_at_once_keep_it(Server::builder(), 200);
-}
-
-#[test]
-fn with_threads_a_client_that_closes_as_soon_as_it_has_read_its_grant_keeps_the_lock() {
-    let setup = Server::builder().config("io-threads", "4").config("io-threads-do-reads", "yes");
-    those_that_close_at_once_keep_it(setup, 100);
-}
-
-#[test]
-fn many_clients_that_close_as_soon_as_they_have_read_their_grants_keep_their_locks() {
-    const LOCKS: usize = 50;
-    let server = Server::start();
-    let mut client = server.client();
-    let (mut waiters, mut commands) = (Vec::new(), Vec::new());
-    for lock in 0..LOCKS {
-        let key = format!("k{lock}");
-        client.grant(&key, "alice", LONG);
-        waiters.push((Waiter::of(&server, &key, "bob"), Waiter::of(&server, &key, "carol")));
-        commands.push(format!("LOCK.RELEASE {key} alice"));
-    }
-    client.send_all(&commands.iter().map(String::as_str).collect::<Vec<_>>());
-    let grants: Vec<_> = waiters.into_iter().map(|(mut bob, carol)| (bob.fence(), carol)).collect();
-    for _ in 0..LOCKS {
-        assert_eq!(client.receive(), int(1));
-    }
-    eventually("their connections are closed", || {
-        // The holder's, the others', and this one's.
-        match bulk_text(&client.cmd("CLIENT LIST")).lines().count() {
-            count if count <= LOCKS + 1 => Ok(()),
-            count => Err(count),
+    let threads = Server::builder().config("io-threads", "4").config("io-threads-do-reads", "yes");
+    for server in [Server::start(), threads.start()] {
+        let mut client = server.client();
+        for round in 0..100 {
+            client.grant("k", "alice", LONG);
+            let mut bob = Waiter::of(&server, "k", "bob");
+            let carol = Waiter::of(&server, "k", "carol");
+            client.send(RELEASE);
+            let fence = bob.fence();
+            let id = bob.id;
+            drop(bob);
+            assert_eq!(client.receive(), int(1));
+            eventually("bob's connection is closed", || {
+                let left = bulk_text(&client.cmd(format!("CLIENT LIST ID {id}")));
+                if left.is_empty() { Ok(()) } else { Err(left) }
+            });
+            assert_eq!(client.check("k", "bob"), Some(fence), "round {round}");
+            carol.assert_waits(&server);
+            drop(carol);
+            client.wait_until_waiters(0);
+            client.release("k", "bob");
         }
-    });
-    for (lock, (fence, carol)) in grants.into_iter().enumerate() {
-        assert_eq!(client.check(format!("k{lock}"), "bob"), Some(fence));
-        carol.assert_waits(&server);
     }
-}
-
-#[test]
-fn a_client_that_is_evicted_when_its_reply_was_written_keeps_the_lock() {
-    if lacks((7, 0), "maxmemory-clients") {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    // Bob is the one that takes most memory: he has half sent another command.
-    let mut bob = server.client();
-    let id = id_of(&mut bob);
-    bob.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0"));
-    wait_until_parked(&server, id);
-    let half = [b"*2\r\n$4\r\nECHO\r\n$5000000\r\n".as_slice(), &[b'x'; 4_000_000]].concat();
-    bob.send_bytes(&half);
-    eventually("the server has read it", || {
-        let client = bulk_text(&client.cmd(format!("CLIENT LIST ID {id}")));
-        let field = client.split(' ').find_map(|field| field.strip_prefix("tot-mem=")).unwrap();
-        if field.parse::<u64>().unwrap() > 4_000_000 { Ok(()) } else { Err(client) }
-    });
-    let carol = Waiter::of(&server, "k", "carol");
-    let replies = client.pipeline(&[RELEASE, "CONFIG SET maxmemory-clients 3mb"]);
-    assert_eq!(replies, [int(1), Value::Okay]);
-    let Value::Int(fence) = bob.receive() else { panic!("bob was not sent the fence") };
-    bob.assert_closed();
-    assert_eq!(client.info_field("stats", "evicted_clients").as_deref(), Some("1"));
-    assert_eq!(client.check("k", "bob"), Some(fence.try_into().unwrap()));
-    carol.assert_waits(&server);
 }
 
 #[test]
 fn a_client_that_closes_while_a_script_runs_in_the_turn_of_its_grant_keeps_the_lock() {
     // While a script takes long, the server writes replies and sees connections end.
-    let limit = if lacks((7, 0), "busy-reply-threshold") {
-        "lua-time-limit"
-    } else {
-        "busy-reply-threshold"
-    };
-    let server = Server::builder().config(limit, "20").start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
+    let (server, mut client) = held_on(Server::builder().config("lua-time-limit", "20"));
     client.grant("j", "alice", LONG);
     let mut bob = Waiter::of(&server, "k", "bob");
     let carol = Waiter::of(&server, "k", "carol");
@@ -374,9 +193,7 @@ fn a_client_that_closes_while_a_script_runs_in_the_turn_of_its_grant_keeps_the_l
 
 /// Bob sends more behind his request: he is sent his grant, and then his connection ends in the same turn.
 fn keeps_it(more: &[u8], replies_besides: usize) {
-    let server = exact().start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
+    let (server, mut client) = held_on(exact());
     let mut bob = server.client();
     let id = id_of(&mut bob);
     let request = format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0\r\n");
@@ -389,28 +206,18 @@ fn keeps_it(more: &[u8], replies_besides: usize) {
         let _ = bob.try_receive();
     }
     bob.assert_closed();
-    assert_eq!(
-        client.check("k", "bob"),
-        Some(fence.try_into().unwrap()),
-        "{}",
-        more.escape_ascii()
-    );
+    assert_eq!(client.check("k", "bob"), Some(fence.cast_unsigned()), "{}", more.escape_ascii());
     carol.assert_waits(&server);
 }
 
 #[test]
-fn a_client_that_quits_right_behind_its_request_keeps_the_lock() {
+fn a_client_that_quits_or_makes_a_mistake_right_behind_its_request_keeps_the_lock() {
     keeps_it(b"QUIT\r\n", 1);
     keeps_it(b"MULTI\r\nQUIT\r\n", 2);
-}
-
-#[test]
-fn a_client_that_makes_a_mistake_right_behind_its_request_keeps_the_lock() {
-    if !is_valkey_since((0, 0)) && !is_older_than((8, 0)) {
-        // Redis 8.0 and 8.2 do not close the connection before more comes in on it. From 8.4 on Redis
-        // parses ahead, and finds the mistake before the grant.
-        return;
+    // Redis 8.0 and 8.2 do not close the connection before more comes in on it. From 8.4 on Redis
+    // parses ahead, and finds the mistake before the grant.
+    if is_valkey_since((0, 0)) || is_older_than((8, 0)) {
+        keeps_it(b"*1\r\n$-5\r\n", 1);
+        keeps_it(b"*1\r\n:x\r\n", 1);
     }
-    keeps_it(b"*1\r\n$-5\r\n", 1);
-    keeps_it(b"*1\r\n:x\r\n", 1);
 }

@@ -7,7 +7,7 @@ use super::{LONG, Waiter, exact, granted_at, is_redis_since, waiters};
 use redis::Value;
 use std::time::Duration;
 use testkit::crowd::Crowd;
-use testkit::{Clock, Server, Stopwatch, clock::HOUR, deadline, eventually};
+use testkit::{Clock, Server, Stopwatch, clock::HOUR, eventually};
 
 /// What is promised on an idle server.
 const PROMPT_MILLIS: i64 = 3;
@@ -97,53 +97,13 @@ fn a_lock_is_handed_on_within_3_ms_of_the_end_of_a_lease_and_never_early() {
 }
 
 #[test]
-fn the_same_with_300_000_other_keys_that_have_an_expiry() {
+fn the_same_with_300_000_other_keys_that_have_an_expiry_where_the_server_never_looks_for_them() {
     let server = exact().start();
     let fill = "for n = 1, 300000 do redis.call('SET', 'v' .. n, 'x', 'PX', 60000 + n) end";
     assert_eq!(server.cmd(["EVAL", fill, "0"]), Value::Nil);
     assert_prompt_on(&server);
-}
-
-#[test]
-fn the_same_where_the_server_never_looks_for_expired_keys() {
-    let server = exact().start();
     server.cmd("DEBUG SET-ACTIVE-EXPIRE 0");
     assert_prompt_on(&server);
-}
-
-#[test]
-fn a_lease_that_is_made_shorter_ends_for_the_waiters_too() {
-    for shorter in ["LOCK.EXTEND k alice 200", "PEXPIRE k 200", "GETEX k PX 200"] {
-        let server = exact().start();
-        let mut client = server.client();
-        client.grant("k", "alice", LONG);
-        let mut bob = Waiter::of(&server, "k", "bob");
-        client.cmd(shorter);
-        let least = least_lateness(&server);
-        let end = deadline(&mut client, b"k");
-        let late = granted_at(bob.fence()) - end;
-        assert!((least..500).contains(&late), "{shorter}: {late} ms after its end");
-    }
-}
-
-#[test]
-fn leases_of_many_locks_that_end_in_one_moment_are_all_handed_on() {
-    let server = exact().start();
-    let mut client = server.client();
-    let keys: Vec<_> = (0..100).map(|number| format!("k{number}")).collect();
-    let mut queued = Vec::new();
-    for key in &keys {
-        client.grant(key, "alice", LONG);
-        queued.push(Waiter::of(&server, key, "bob"));
-    }
-    let least = least_lateness(&server);
-    let end = client.now() + 50;
-    let shorten: Vec<_> = keys.iter().map(|key| format!("PEXPIREAT {key} {end}")).collect();
-    client.transaction(&shorten.iter().map(String::as_str).collect::<Vec<_>>());
-    for waiter in &mut queued {
-        let late = granted_at(waiter.fence()) - end;
-        assert!((least..500).contains(&late), "{late} ms after its end");
-    }
 }
 
 /// The server's own routine walks over all expiries and deletes what has expired. A lock handed on in the middle
@@ -162,10 +122,7 @@ fn leases_that_the_server_itself_finds_to_have_ended_are_all_handed_on() {
     for index in 0..crowd.size() {
         crowd.send(index, format!("LOCK.ACQUIRE k{} w{index} {LONG} BLOCK 0", index % LOCKS));
     }
-    eventually("they wait", || match waiters(&server) {
-        waiting if waiting == crowd.size() as u64 => Ok(()),
-        waiting => Err(waiting),
-    });
+    client.wait_until_waiters(crowd.size() as u64);
     for _ in 0..ROUNDS {
         // All leases end, and the timer does not know: it counts the time that really passes.
         clock.step_forward(HOUR);

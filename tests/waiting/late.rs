@@ -1,113 +1,82 @@
 //! Granted while the server was busy, for so long that the lease was over before the waiter could be told.
 
-use super::{LONG, Waiter};
+use super::session::play;
+use super::{LONG, Waiter, held_on};
 use redis::Value;
 use std::time::Duration;
-use testkit::{Clock, Server, int};
+use testkit::{Clock, Server};
 
-/// As long as the server is busy after the grant.
-const BUSY: &str = "DEBUG SLEEP 0.2";
+const SESSIONS: &str = r#"
+    # the lease ends within the script that released the lock
+    bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
+    carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
+    EVAL "local begun = redis.call('TIME') redis.call('LOCK.RELEASE', KEYS[1], 'alice') repeat local now = redis.call('TIME') until (now[1] - begun[1]) * 1000000 + now[2] - begun[2] > 200000 return 1" 1 k -> 1
+    bob: -> nil
+    carol: -> fence 2
+    LOCK.CHECK k carol -> fence 2
 
-/// Less than that.
-const BRIEF: u64 = 50;
+    # the lease ends within the transaction that released the lock
+    bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
+    carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
+    MULTI: LOCK.RELEASE k alice | DEBUG SLEEP 0.2 -> 1 | OK
+    bob: -> nil
+    carol: -> fence 2
+    LOCK.CHECK k carol -> fence 2
 
-/// Alice holds `k`, and bob waits for it with a brief lease.
-fn bob_waits(server: &Server) -> Waiter {
-    server.client().grant("k", "alice", LONG);
-    Waiter::sends(server, &format!("LOCK.ACQUIRE k bob {BRIEF} BLOCK 0"))
-}
+    # the lease ends within the packet that released the lock
+    bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
+    carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
+    LOCK.RELEASE k alice | DEBUG SLEEP 0.2 -> 1 | OK
+    bob: -> nil
+    carol: -> fence 2
+    LOCK.CHECK k carol -> fence 2
 
-/// Bob is told that he has no lock, and carol behind him is granted it.
-fn assert_told_nothing(server: &Server, bob: &mut Waiter, carol: &mut Waiter) {
-    assert_eq!(bob.reply(), Value::Nil, "a fence that LOCK.CHECK denies");
-    let fence = carol.fence();
-    assert_eq!(server.client().check("k", "carol"), Some(fence));
-}
+    # the lease of an owner that was made up ends so
+    minted: LOCK.ACQUIRE k * 50 BLOCK 0 -> waits
+    LOCK.RELEASE k alice | DEBUG SLEEP 0.2 -> 1 | OK
+    minted: -> nil
 
-#[test]
-fn a_waiter_whose_lease_ends_within_the_script_that_released_the_lock_gets_nil() {
-    let server = Server::start();
-    let (mut bob, mut carol) = (bob_waits(&server), Waiter::of(&server, "k", "carol"));
-    let script = "local begun = redis.call('TIME')
-        redis.call('LOCK.RELEASE', KEYS[1], 'alice')
-        repeat local now = redis.call('TIME')
-        until (now[1] - begun[1]) * 1000000 + now[2] - begun[2] > 200000
-        return 1";
-    assert_eq!(server.cmd(["EVAL", script, "1", "k"]), int(1));
-    assert_told_nothing(&server, &mut bob, &mut carol);
-}
+    # one that held the lock by another request, whose lease is over too
+    bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
+    SET k bob PX 60 | LOCK.EXTEND k carol 5 | DEBUG SLEEP 0.2 -> OK | 0 | OK
+    bob: -> nil
+    LOCK.CHECK k bob -> nil
 
-#[test]
-fn a_waiter_whose_lease_ends_within_the_transaction_that_released_the_lock_gets_nil() {
-    let server = Server::start();
-    let (mut bob, mut carol) = (bob_waits(&server), Waiter::of(&server, "k", "carol"));
-    let replies = server.client().transaction(&["LOCK.RELEASE k alice", BUSY]);
-    assert_eq!(replies[0], int(1));
-    assert_told_nothing(&server, &mut bob, &mut carol);
-}
+    # one whose lease was extended on another connection is told the fence
+    bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
+    LOCK.RELEASE k alice | LOCK.EXTEND k bob 60000 | DEBUG SLEEP 0.2 -> 1 | 1 | OK
+    bob: -> fence 2
+    LOCK.CHECK k bob -> fence 2
 
-#[test]
-fn a_waiter_whose_lease_ends_within_the_packet_that_released_the_lock_gets_nil() {
-    let server = Server::start();
-    let (mut bob, mut carol) = (bob_waits(&server), Waiter::of(&server, "k", "carol"));
-    server.client().pipeline(&["LOCK.RELEASE k alice", BUSY]);
-    assert_told_nothing(&server, &mut bob, &mut carol);
-}
-
-#[test]
-fn a_waiter_with_a_minted_owner_whose_lease_ends_before_its_reply_gets_nil() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let mut bob = Waiter::sends(&server, &format!("LOCK.ACQUIRE k * {BRIEF} BLOCK 0"));
-    client.pipeline(&["LOCK.RELEASE k alice", BUSY]);
-    assert_eq!(bob.reply(), Value::Nil);
-}
+    # one that asked again on another connection is told the fence
+    bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
+    LOCK.RELEASE k alice | LOCK.ACQUIRE k bob 60000 | DEBUG SLEEP 0.2 -> 1 | fence 2 | OK
+    bob: -> fence 2
+    LOCK.CHECK k bob -> fence 2
+"#;
 
 #[test]
-fn a_waiter_that_held_the_lock_by_another_request_gets_nil_when_that_lease_is_over_too() {
-    let server = Server::start();
-    let mut bob = bob_waits(&server);
-    let mut client = server.client();
-    // The second command looks at the lock, and finds that bob has it.
-    let commands = ["SET k bob PX 60", "LOCK.EXTEND k carol 5", BUSY];
-    assert_eq!(client.pipeline(&commands)[1], int(0));
-    assert_eq!(bob.reply(), Value::Nil, "a fence that LOCK.CHECK denies");
-    assert_eq!(client.check("k", "bob"), None);
+fn a_waiter_is_told_of_no_lease_that_is_over_by_then() {
+    play(Server::builder, SESSIONS);
 }
 
 #[test]
 fn a_grant_that_was_over_when_its_waiter_was_told_is_in_force_if_the_clock_is_set_back() {
     let mut clock = Clock::new();
-    let server = Server::builder().clock(&clock).start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let request = format!("LOCK.ACQUIRE k bob {BRIEF} SHARE 5");
+    let (server, mut client) = held_on(Server::builder().clock(&clock));
+    let request = "LOCK.ACQUIRE k bob 50 SHARE 5";
     let mut bob = Waiter::sends(&server, &format!("{request} BLOCK 0"));
     let carol = format!("LOCK.ACQUIRE k carol {LONG} SHARE 5");
-    let replies = client.pipeline(&["LOCK.RELEASE k alice", &carol, BUSY]);
+    let replies = client.pipeline(&["LOCK.RELEASE k alice", &carol, "DEBUG SLEEP 0.2"]);
     assert_eq!(bob.reply(), Value::Nil);
     assert_eq!(client.check("k", "bob"), None);
 
     clock.step_back(Duration::from_secs(10));
     clock.wait_until_known(&mut client);
     // It is the grant that bob did not hear of, which came before carol's.
-    let (Value::Int(bob), Value::Int(carol)) = (client.cmd(&*request), &replies[1]) else {
+    let (Value::Int(bob), Value::Int(carol)) = (client.cmd(request), &replies[1]) else {
         panic!("{replies:?}")
     };
     assert!(bob < *carol, "{bob} is not below {carol}");
     assert_eq!(client.check("k", "carol"), Some(carol.cast_unsigned()));
-}
-
-#[test]
-fn a_waiter_whose_lease_was_extended_on_another_connection_is_told_the_fence() {
-    let server = Server::start();
-    let mut client = server.client();
-    for extend in ["LOCK.EXTEND k bob 60000", "LOCK.ACQUIRE k bob 60000"] {
-        let mut bob = bob_waits(&server);
-        client.pipeline(&["LOCK.RELEASE k alice", extend, BUSY]);
-        let fence = bob.fence();
-        assert_eq!(client.check("k", "bob"), Some(fence), "{extend}");
-        client.release("k", "bob");
-    }
 }

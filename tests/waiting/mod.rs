@@ -8,38 +8,50 @@ mod contexts;
 mod crowds;
 pub(crate) mod expiry;
 mod freeing;
-mod history;
 mod keeping;
 mod late;
 mod leaving;
 mod limits;
-mod named;
 mod pausing;
 mod proxied;
 mod queueing;
 mod quiet;
 mod replacing;
+pub(crate) mod session;
 pub(crate) mod short_of_memory;
 mod slots;
 mod steps;
 mod stopping;
-mod stress;
 mod talking;
 mod unheard;
 
 use redis::Value;
-use testkit::waiter::{id_of, is_parked, wait_until_parked};
-use testkit::{Server, Waiter, field, is_older_than};
+use testkit::waiter::{id_of, wait_until_parked};
+use testkit::{Client, Server, Setup, Waiter, bulk_text, field, is_older_than};
 
 pub(crate) const LONG: u64 = 60_000;
 
+/// A server on which alice holds `k`, and a connection to it.
+pub(crate) fn held() -> (Server, Client) {
+    held_on(Server::builder())
+}
+
+pub(crate) fn held_on(setup: Setup) -> (Server, Client) {
+    let server = setup.start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    (server, client)
+}
+
 /// One row of `LOCK.WAITERS`.
 #[derive(Debug, PartialEq, Eq)]
-struct Row {
-    owner: String,
-    client: i64,
-    waited: i64,
-    patience: i64,
+pub(crate) struct Row {
+    pub(crate) owner: String,
+    /// Version 0.1.0 does not tell it.
+    pub(crate) kind: String,
+    pub(crate) client: i64,
+    pub(crate) waited: i64,
+    pub(crate) patience: i64,
 }
 
 /// `LOCK.WAITERS`, oldest first.
@@ -62,19 +74,16 @@ fn owners_of(rows: Vec<Row>) -> Vec<String> {
 }
 
 #[track_caller]
-fn rows(reply: &Value) -> Vec<Row> {
+pub(crate) fn rows(reply: &Value) -> Vec<Row> {
     let Value::Array(rows) = reply else { panic!("no list of waiters: {reply:?}") };
     let row = |row: &Value| {
         let number = |name| match field(row, name) {
             Some(&Value::Int(number)) => number,
             other => panic!("{name} is {other:?}"),
         };
-        let Some(Value::BulkString(owner)) = field(row, "owner") else {
-            panic!("no owner: {row:?}")
-        };
-        let owner = String::from_utf8_lossy(owner).into_owned();
         Row {
-            owner,
+            owner: bulk_text(field(row, "owner").expect("an owner")),
+            kind: field(row, "kind").map_or_else(String::new, bulk_text),
             client: number("client"),
             waited: number("waited"),
             patience: number("patience"),

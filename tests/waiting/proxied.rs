@@ -42,24 +42,6 @@ fn a_wait_longer_than_the_idle_limit_of_a_proxy_loses_its_place() {
 }
 
 #[test]
-fn a_wait_shorter_than_the_idle_limit_is_answered_and_the_next_one_queues_at_the_end() {
-    let (server, proxy) = behind_a_proxy();
-    let mut bob = Waiter::sends_on(proxy.client(), &server, "LOCK.ACQUIRE k bob 60000 BLOCK 500");
-    let mut carol = Waiter::of(&server, "k", "carol");
-    assert_eq!(owners(&server, "k"), ["bob", "carol"]);
-    assert_eq!(bob.reply(), Value::Nil);
-    assert_eq!(owners(&server, "k"), ["carol"], "between two requests he has no place");
-
-    // The connection is as good as new, the place is not.
-    bob.client.send("LOCK.ACQUIRE k bob 60000 BLOCK 60000");
-    wait_until_order_is(&server, &["carol", "bob"]);
-    assert!(server.client().release("k", "alice"));
-    carol.fence();
-    assert!(server.client().release("k", "carol"));
-    bob.fence();
-}
-
-#[test]
 fn asking_again_in_time_on_another_connection_keeps_the_place_beyond_the_idle_limit() {
     const REQUEST: &str = "LOCK.ACQUIRE k bob 60000 BLOCK 60000";
     let (server, proxy) = behind_a_proxy();

@@ -4,13 +4,12 @@
 //! A command that the module calls shows up where an operator looks: in MONITOR, in the statistics
 //! of commands, and in `instantaneous_ops_per_sec`.
 
-use super::{LONG, Waiter};
 use redis::Value;
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::contended::Contended;
-use testkit::{Client, Cluster, Seed, Server, announce, is_older_than, lacks};
+use testkit::{Client, Cluster, Server, announce, is_older_than, lacks};
 
 /// The servers that can check a command without executing it.
 const DRY_RUNS: (u32, u32) = (7, 2);
@@ -130,93 +129,4 @@ fn who_names_slots_and_moves_none_has_no_locks_looked_at() {
     // One for each command that may bring a slot, and those of the rounds.
     let per_second = questions as f64 / begun.elapsed().as_secs_f64();
     assert!(per_second < 400.0, "{per_second} questions per second");
-}
-
-#[test]
-fn commands_that_name_contended_locks_and_free_none_have_nothing_executed() {
-    const COMMANDS: usize = 120_000;
-    let server = Server::start();
-    let contended = Contended::hold(&server, "lock:", LOCKS);
-    let mut seed = Seed::announced();
-    let mut client = server.client();
-    let (before, count) = (client.executed(), processed(&mut client));
-    let shapes = ["SET {} old NX PX 1000", "GET {}", "EXISTS {}", "PTTL {}"];
-    for _ in 0..COMMANDS / 1_000 {
-        let mut one = || {
-            let name = &contended.names[seed.below(LOCKS)];
-            shapes[seed.below(shapes.len())].replace("{}", name)
-        };
-        let all: Vec<_> = (0..1_000).map(|_| one()).collect();
-        client.pipeline(&all.iter().map(String::as_str).collect::<Vec<_>>());
-    }
-    // Looks that were put off are made in this while.
-    thread::sleep(A_WHILE / 2);
-    let after = processed(&mut client);
-    let mut calls = executed_since(&before, &mut client);
-    let own = after - count - COMMANDS as u64;
-    announce(&format!("{COMMANDS} commands: {own} more were executed, {calls:?}"));
-    // MULTI and others that the test did not send would be here.
-    calls.retain(|name, _| !["set", "get", "exists", "pttl"].contains(&&**name));
-    assert!(calls.is_empty(), "nobody asked for {calls:?}");
-    assert!(own <= 5, "{own} commands that nobody asked for");
-}
-
-/// How often the module asked the server for leave to write, or to read.
-fn asked(calls: &BTreeMap<String, u64>) -> u64 {
-    ["setrange", "exists"].iter().filter_map(|name| calls.get(*name)).sum()
-}
-
-/// As many locks that alice holds, and bob and carol wait for.
-fn waited_for(server: &Server, prefix: &str, count: usize) -> (Vec<String>, Vec<[Waiter; 2]>) {
-    let mut client = server.client();
-    let names: Vec<_> = (0..count).map(|number| format!("{prefix}{number}")).collect();
-    let waiters = |name: &String| {
-        client.grant(name, "alice", LONG);
-        ["bob", "carol"].map(|owner| Waiter::of(server, name, owner))
-    };
-    let waiters = names.iter().map(waiters).collect();
-    (names, waiters)
-}
-
-fn assert_asks_little(server: &Server, prefix: &str) {
-    const HAND_OFFS: usize = 50;
-    let mut client = server.client();
-    let (names, mut waiters) = waited_for(server, prefix, HAND_OFFS);
-    let before = client.executed();
-    for (name, [bob, _]) in names.iter().zip(&mut waiters) {
-        client.cmd(format!("DEL {name}"));
-        bob.fence();
-    }
-    // Carol still waits, and looks on her behalf are made in this while.
-    thread::sleep(A_WHILE / 2);
-    let calls = executed_since(&before, &mut client);
-    announce(&format!("{HAND_OFFS} hand-offs after DEL: {calls:?}"));
-    assert!(asked(&calls) <= HAND_OFFS as u64, "{HAND_OFFS} hand-offs took {calls:?}");
-
-    // What a client asks for itself, the server has let pass already.
-    let before = client.executed();
-    for name in &names {
-        client.grant(format!("{name}-free"), "alice", LONG);
-        assert!(client.extend(format!("{name}-free"), "alice", LONG));
-        assert_eq!(client.acquire(name, "dave", LONG), None);
-        assert!(client.check(name, "bob").is_some());
-        assert!(client.release(format!("{name}-free"), "alice"));
-    }
-    let calls = executed_since(&before, &mut client);
-    announce(&format!("{HAND_OFFS} of each command: {calls:?}"));
-    assert_eq!(asked(&calls), 0, "{HAND_OFFS} of each command took {calls:?}");
-}
-
-#[test]
-fn the_server_is_asked_for_leave_at_most_once_for_each_hand_off_and_never_for_a_client() {
-    assert_asks_little(&Server::start(), "k");
-}
-
-#[test]
-fn a_node_of_a_cluster_is_asked_for_leave_at_most_once_for_each_hand_off_and_never_for_a_client() {
-    if lacks(DRY_RUNS, "questions of the module that nobody sees") {
-        return;
-    }
-    let cluster = Cluster::of(1, 0);
-    assert_asks_little(cluster.node(0), "k");
 }

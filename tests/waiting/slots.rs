@@ -3,8 +3,11 @@
 
 use super::{LONG, Waiter, waiters};
 use redis::Value;
+use testkit::contended::Contended;
+use testkit::traffic::Traffic;
 use testkit::{
-    Cluster, NEVER, SlotMove, Takeover, error, eventually, lacks_either, wait_until_in_sync,
+    Cluster, NEVER, Seed, SlotMove, Stopwatch, Takeover, code, error, eventually, lacks_either,
+    wait_until_in_sync,
 };
 
 const TRYAGAIN: &str = "TRYAGAIN this node does not grant the lock any more, ask again";
@@ -68,12 +71,34 @@ fn nobody_waits_on_at_a_node_that_became_a_replica() {
     wait_until_in_sync(primary, replica);
     cluster.take_over(1, Takeover::Agreed);
     for waiter in &mut queued {
-        match waiter.client.try_receive() {
-            Ok(Value::ServerError(told)) => {
-                assert!(["UNBLOCKED", "TRYAGAIN", "MOVED"].contains(&told.code()), "{told}");
-            }
-            other => panic!("it was told {other:?}"),
-        }
+        let told = code(waiter.reply());
+        assert!(["UNBLOCKED", "TRYAGAIN", "MOVED"].contains(&&*told), "{told}");
     }
     assert_eq!(waiters(primary), 0);
+}
+
+#[test]
+fn who_waits_for_a_lock_whose_slot_leaves_is_sent_away_although_other_contended_locks_are_named() {
+    let cluster = Cluster::of(2, 0);
+    let node = cluster.node(0);
+    // More than are looked at in one turn of the server.
+    let contended = Contended::hold(node, &cluster.slot_of(0).key("lock:"), 1_500);
+    let _traffic = Traffic::on(node, 50, "", contended.polls(&mut Seed::announced()));
+    let mut seen = [(); 3].map(|()| {
+        let slot = cluster.slot_of(0);
+        let key = slot.key("victim");
+        node.client().grant(&key, "alice", LONG);
+        let mut bob = Waiter::of(node, &key, "bob");
+        let step = SlotMove { slot: slot.number, from: 0, to: 1 };
+        step.import(&cluster);
+        step.migrate(&cluster);
+        let moved = Stopwatch::start();
+        step.move_keys(&cluster);
+        let told = code(bob.reply());
+        assert!(["TRYAGAIN", "MOVED", "ASK"].contains(&&*told), "{told}");
+        moved.elapsed().as_millis()
+    });
+    seen.sort_unstable();
+    // Where the machine is busy too, within the second after which all locks are looked at anyway.
+    assert!(seen[1] <= 200 && seen[2] <= 800, "sent away after {seen:?} ms");
 }

@@ -1,9 +1,9 @@
 //! What happens to the server while clients wait: shutdown, saving, reloading.
 
+use super::session::play;
 use super::{LONG, Waiter, owners, waiters};
-use redis::Value;
 use testkit::crowd::Crowd;
-use testkit::{Server, Snapshot, eventually};
+use testkit::{Server, Snapshot};
 
 #[test]
 fn a_server_with_1_000_waiters_stops_cleanly() {
@@ -14,10 +14,7 @@ fn a_server_with_1_000_waiters_stops_cleanly() {
         crowd.send(index, format!("LOCK.ACQUIRE k{} w{index} 60000 BLOCK 0", index % 7));
     }
     // The first of each of the seven others was granted its lock.
-    eventually("they wait", || match waiters(&server) {
-        993 => Ok(()),
-        waiting => Err(waiting),
-    });
+    server.client().wait_until_waiters(993);
     server.stop();
     let told = crowd.until_all_left();
     assert_eq!(told.len(), 7, "nobody else was told anything: {:?}", &told[..10.min(told.len())]);
@@ -48,27 +45,23 @@ fn the_data_is_saved_and_the_file_rewritten_while_clients_wait() {
 }
 
 #[test]
-fn clients_wait_on_while_the_server_reloads_its_data() {
-    let server = Server::start();
-    let mut client = server.client();
-    let fence = client.grant("k", "alice", LONG);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    client.cmd("DEBUG RELOAD");
-    // One more command, so that whatever was queued has been done.
-    assert_eq!(client.check("k", "alice"), Some(fence));
-    bob.assert_waits(&server);
-    client.release("k", "alice");
-    bob.fence();
-}
+fn clients_wait_on_while_the_server_reloads_and_are_granted_what_that_does_not_bring_back() {
+    play(
+        Server::builder,
+        "# a reload
+        bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+        DEBUG RELOAD -> OK
+        LOCK.CHECK k alice -> fence 1
+        bob: -> waits
+        DEL k -> 1
+        bob: -> fence 2
 
-#[test]
-fn a_lock_that_a_reload_does_not_bring_back_is_handed_on() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.cmd("SAVE");
-    client.grant("k", "alice", LONG);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    assert_eq!(client.cmd("DEBUG RELOAD NOSAVE"), Value::Okay);
-    let fence = bob.fence();
-    assert_eq!(client.check("k", "bob"), Some(fence));
+        # a reload of an older file
+        SAVE -> OK
+        LOCK.ACQUIRE later alice 60000 -> fence 2
+        bob: LOCK.ACQUIRE later bob 60000 BLOCK 0 -> waits
+        DEBUG RELOAD NOSAVE -> OK
+        bob: -> fence 3
+        LOCK.CHECK later bob -> fence 3",
+    );
 }

@@ -24,10 +24,13 @@ pub(super) fn longest(pings: &[f64]) -> f64 {
 fn until(server: &Server, over: &AtomicBool) -> Vec<f64> {
     let (mut line, ping) = (server.line_client(), encoded("PING"));
     let mut pings = Vec::new();
-    while !over.load(Ordering::Relaxed) {
+    // At least one, however little is done.
+    loop {
         let sent = Instant::now();
         assert_eq!(line.ask(&ping), b"+PONG");
         pings.push(sent.elapsed().as_secs_f64());
+        if over.load(Ordering::Relaxed) {
+            return pings;
+        }
     }
-    pings
 }

@@ -1,5 +1,7 @@
-//! Handwritten histories: what the checker calls wrong, and, beside it, what is just right.
+//! Histories written by hand: what the checker calls wrong, and, beside it, what is just right. And random ones, which are
+//! right.
 
+mod invented;
 mod options;
 mod shared;
 
