@@ -1,7 +1,6 @@
 package leasehold
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -23,10 +22,12 @@ const longestRest = time.Second
 
 // deadlines have one timer for all of them, which looks at all when it fires.
 type deadlines struct {
-	mu       sync.Mutex
-	all      []deadline
-	timer    *time.Timer
-	armed    moment
+	mu    sync.Mutex
+	all   []deadline
+	timer *time.Timer
+	armed moment
+	// isBusy: what is due is being done, and the timer is set after that.
+	isBusy   bool
 	isClosed bool
 }
 
@@ -43,7 +44,7 @@ func (d *deadlines) set(one deadline, at moment) {
 		d.all = append(d.all, one)
 		when.index = len(d.all)
 	}
-	if d.timer == nil || at < d.armed {
+	if !d.isBusy && at < d.armed {
 		d.arm(at)
 	}
 }
@@ -79,6 +80,11 @@ func (d *deadlines) arm(at moment) {
 
 func (d *deadlines) run() {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isBusy || d.isClosed {
+		return
+	}
+	d.isBusy = true
 	here := now()
 	var due []deadline
 	for _, one := range d.all {
@@ -86,7 +92,6 @@ func (d *deadlines) run() {
 			due = append(due, one)
 		}
 	}
-	slices.SortFunc(due, func(a, b deadline) int { return int(min(1, max(-1, a.when().at.sub(b.when().at)))) })
 	for _, one := range due {
 		d.remove(one)
 	}
@@ -95,18 +100,15 @@ func (d *deadlines) run() {
 		one.due()
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.isBusy = false
 	d.armed = never
-	if len(d.all) == 0 || d.isClosed {
-		d.timer.Stop()
-		d.timer = nil
-		return
-	}
 	earliest := never
 	for _, one := range d.all {
 		earliest = min(earliest, one.when().at)
 	}
-	d.arm(earliest)
+	if earliest != never && !d.isClosed {
+		d.arm(earliest)
+	}
 }
 
 func (d *deadlines) close() {

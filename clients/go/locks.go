@@ -67,7 +67,7 @@ func newLocks(settings *Settings) (*Locks, error) {
 	}
 	l := &Locks{
 		settings: all, closed: make(chan struct{}), holds: map[*hold]struct{}{},
-		givingBack: map[string]int{}, staying: map[string]moment{},
+		givingBack: map[string]int{}, staying: map[string]moment{}, deadlines: deadlines{armed: never},
 	}
 	l.background, l.end = context.WithCancel(context.Background())
 	return l, nil

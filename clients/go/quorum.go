@@ -341,6 +341,10 @@ func (m *majority) askOne(peer *remote, c *claim, q question, asked moment, each
 		delete(m.runIDs, peer)
 		m.mu.Unlock()
 	}
+	if err == nil && q.asks == asksRelease && came.isRepeated && came.number == 0 {
+		// An earlier try may have done it.
+		err = errSilent
+	}
 	return said{peer, came.number, came.isNil, err}
 }
 

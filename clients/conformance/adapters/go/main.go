@@ -507,7 +507,11 @@ func (p *program) block(r request, lease *leasehold.Lease) (any, error) {
 	if err := wakes.Start(); err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	// The signal may arrive a moment later.
+	for time.Since(begun) < millis(r.For) {
+	}
 	found := state(lease)
 	return found, wakes.Wait()
 }
