@@ -97,6 +97,13 @@ func (a *attempt) giveUp() {
 func (a *attempt) over() {
 	a.mu.Lock()
 	a.isOver = true
+	a.mu.Unlock()
+}
+
+// lastWords are said behind requests that a silent server may still read: not before the release was answered, or it would
+// find nothing to release.
+func (a *attempt) lastWords() {
+	a.mu.Lock()
 	unheard := a.unheard
 	a.unheard = nil
 	a.mu.Unlock()

@@ -369,6 +369,7 @@ func (h *hold) lose(loss Loss) {
 		h.at.giveUp()
 	} else {
 		h.at.over()
+		h.at.lastWords()
 	}
 	h.tell(Event{Step: Lost, Outcome: string(loss), Err: err})
 	h.warn("leasehold: a lock was lost", err)
@@ -513,6 +514,7 @@ func (h *hold) doRelease(halt halt) (Outcome, error) {
 		h.at.over()
 		all = int64(len(claim.also) + 1)
 		came, err = ask(server, halt, lim, claim, question{asks: asksRelease, fence: fence}, noMatter{})
+		h.at.lastWords()
 	}
 	if errors.Is(err, errStopped) {
 		// Whoever asked for it does not wait for it. It is given back all the same.

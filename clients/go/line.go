@@ -41,19 +41,21 @@ type line struct {
 	mu         sync.Mutex
 	out, spare []byte
 	isFlushing bool
-	pending    []sink
-	head       int
-	retired    error
-	closed     error
-	ends       map[*func()]struct{}
-	onClosed   func()
+	// limited is when the limit for writes was set, by whoever writes.
+	limited  time.Time
+	pending  []sink
+	head     int
+	retired  error
+	closed   error
+	ends     map[*func()]struct{}
+	onClosed func()
 }
 
 const (
 	// lastWords is how long a retired line stays open for a server that may read on.
 	lastWords = time.Minute
 	// writesAtOnce is how long a caller writes by itself. What the connection does not take by then is written by another.
-	writesAtOnce = 20 * time.Millisecond
+	writesAtOnce = 100 * time.Millisecond
 )
 
 var (
@@ -214,7 +216,11 @@ func (l *line) write() {
 		buf := l.out
 		l.out, l.spare = l.spare[:0], nil
 		l.mu.Unlock()
-		_ = l.conn.SetWriteDeadline(time.Now().Add(writesAtOnce))
+		// To set it costs as much as all the rest.
+		if here := time.Now(); here.Sub(l.limited) > writesAtOnce/2 {
+			l.limited = here
+			_ = l.conn.SetWriteDeadline(here.Add(writesAtOnce))
+		}
 		written, err := l.conn.Write(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			go l.flush(buf[written:])
@@ -232,6 +238,7 @@ func (l *line) write() {
 
 // flush writes without anybody waiting for it.
 func (l *line) flush(rest []byte) {
+	l.limited = time.Time{}
 	_ = l.conn.SetWriteDeadline(time.Time{})
 	for {
 		if len(rest) > 0 {
