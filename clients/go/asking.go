@@ -52,22 +52,22 @@ func (h halt) sleep(d time.Duration) error {
 	return h.err()
 }
 
-// A timer is used many times: to make one costs more than all the rest of a request.
-type timer struct{ *time.Timer }
-
+// timers are used many times: to make one costs more than all the rest of a request.
 var timers = sync.Pool{New: func() any {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
-	return timer{t}
+	return &timer{t}
 }}
 
-func newTimer(d time.Duration) timer {
-	t, _ := timers.Get().(timer)
+type timer struct{ *time.Timer }
+
+func newTimer(d time.Duration) *timer {
+	t, _ := timers.Get().(*timer)
 	t.Reset(d)
 	return t
 }
 
-func (t timer) free() {
+func (t *timer) free() {
 	t.Stop()
 	timers.Put(t)
 }

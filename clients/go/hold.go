@@ -98,15 +98,6 @@ func (h *hold) claim() *claim {
 	return h.at.claim
 }
 
-func (h *hold) sureFence() int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.isUnsure {
-		return 0
-	}
-	return h.fence
-}
-
 func (h *hold) fenceNow() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

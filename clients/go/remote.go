@@ -224,16 +224,6 @@ func (r *remote) dial(place string, tells func(*line, []Reply), isEar bool) (*li
 	return l, nil
 }
 
-// usable returns the line to the server of a key, if it is open and known without asking.
-func (r *remote) usable(place string) *line {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if at := r.spots[place]; at != nil && at.line != nil && at.line.isUsable() {
-		return at.line
-	}
-	return nil
-}
-
 // silent is told of a line on which an answer is overdue.
 func (r *remote) silent(l *line) {
 	r.mu.Lock()

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -155,9 +154,7 @@ func (s *scene) must(err error) {
 	}
 }
 
-func number(n int) string { return strconv.Itoa(n) }
-
-// A logged is what a logger was told.
+// logged returns a logger, and what it was told.
 func logged() (*slog.Logger, *bytes.Buffer) {
 	var buf bytes.Buffer
 	return slog.New(slog.NewTextHandler(&buf, nil)), &buf
