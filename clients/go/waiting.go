@@ -72,6 +72,8 @@ type ticket struct {
 	kept  time.Duration
 	ear   *ear
 	on    *line
+	// isRenewal: whoever waits sleeps meanwhile, and asks by himself when it fails.
+	isRenewal bool
 	// heardBy is what would have told of a grant by the time that this is answered.
 	heardBy *ear
 }
@@ -186,17 +188,17 @@ func (p *place) ask(asked moment) (news, question, error) {
 	// The answer says whether it was granted, whatever was heard before.
 	p.heard, p.isNil, p.isWaiting = 0, false, true
 	p.mu.Unlock()
-	_, q := p.request(asked, l)
+	_, q := p.request(asked, l, false)
 	came, err := p.await(limit)
 	return came, q, err
 }
 
 // request asks on this line. It holds no lock while it sends: whoever sends may be told that the line is lost.
-func (p *place) request(asked moment, l *line) (*ticket, question) {
+func (p *place) request(asked moment, l *line, isRenewal bool) (*ticket, question) {
 	kept := p.places.kept()
 	ear := p.places.earOf(l)
 	q := p.places.question(p.at.ttl, kept)
-	t := &ticket{place: p, asked: asked, kept: kept, ear: ear, on: l}
+	t := &ticket{place: p, asked: asked, kept: kept, ear: ear, on: l, isRenewal: isRenewal}
 	p.mu.Lock()
 	if p.heard == 0 {
 		t.heardBy = p.ear
@@ -232,7 +234,11 @@ func (t *ticket) arrive(reply Reply, err error) {
 		if !isHeard {
 			p.at.left(t.on)
 		}
-		p.wake(news{err: err})
+		if t.isRenewal {
+			p.wake(news{asks: true})
+		} else {
+			p.wake(news{err: err})
+		}
 		return
 	}
 	came, isTold, deaf := p.answered(reply, t)
@@ -406,7 +412,7 @@ func (p *place) dueOn(here moment) *line {
 
 // renew keeps the place, while somebody sleeps.
 func (p *place) renew(l *line) *ticket {
-	t, _ := p.request(now(), l)
+	t, _ := p.request(now(), l, true)
 	return t
 }
 
