@@ -56,6 +56,7 @@ func (a *attempt) tell(event Event) {
 		return
 	}
 	a.mu.Lock()
+	event.Context = a.halt.ctx
 	event.Name, event.Owner, event.After = a.name, a.claim.owner, now().sub(a.since)
 	a.mu.Unlock()
 	tell(event)

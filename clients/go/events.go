@@ -1,6 +1,9 @@
 package leasehold
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // A Step is what happens to a lock.
 type Step string
@@ -24,7 +27,9 @@ const (
 
 // An Event is one step of one lock.
 type Event struct {
-	Step Step
+	// Context is that of Acquire, for traces. It may have ended.
+	Context context.Context
+	Step    Step
 	// Name is the lock, or several.
 	Name  string
 	Owner string

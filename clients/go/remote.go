@@ -121,7 +121,7 @@ func (r *remote) place(h halt, limit moment, key string) (string, error) {
 	}
 	r.mu.Lock()
 	if len(r.moves) > 0 {
-		slot := slotOf(key)
+		slot := SlotOf(key)
 		if to, isKnown := r.moves[slot]; isKnown && now() < to.until {
 			r.mu.Unlock()
 			return to.to, nil
@@ -312,7 +312,7 @@ func (r *remote) redirected(key, place string, err error) (to string, isAsking b
 		return to, true
 	}
 	r.mu.Lock()
-	r.moves[slotOf(key)] = move{to, now().add(movedFor)}
+	r.moves[SlotOf(key)] = move{to, now().add(movedFor)}
 	r.mu.Unlock()
 	r.backend.Moved(r.ctx)
 	return to, false
@@ -390,8 +390,8 @@ func (r *remote) close() {
 	}
 }
 
-// slotOf returns the slot of a key in a cluster: CRC-16 of XMODEM.
-func slotOf(key string) uint16 {
+// SlotOf returns the slot of a key in a cluster, for a [Backend] of your own: CRC-16 of XMODEM.
+func SlotOf(key string) uint16 {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if size := strings.IndexByte(key[open+1:], '}'); size > 0 {
 			key = key[open+1 : open+1+size]

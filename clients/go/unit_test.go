@@ -153,9 +153,9 @@ func TestAShortExtensionThatMayStillComeLimitsALongerOne(t *testing.T) {
 }
 
 func TestSlotsAndKeysBeside(t *testing.T) {
-	for key, slot := range map[string]uint16{"": 0, "123456789": 12739, "{user}:a": slotOf("user"), "{}a": slotOf("{}a"), "foo": 12182} {
-		if slotOf(key) != slot {
-			t.Error(key, slotOf(key))
+	for key, slot := range map[string]uint16{"": 0, "123456789": 12739, "{user}:a": SlotOf("user"), "{}a": SlotOf("{}a"), "foo": 12182} {
+		if SlotOf(key) != slot {
+			t.Error(key, SlotOf(key))
 		}
 	}
 	for key, other := range map[string]string{"x": "{x}:fence", "{a}x": "{a}x:fence", "x}": "x}:fence"} {
