@@ -75,7 +75,7 @@ func (a *attempt) queued() {
 func (a *attempt) giveUp() {
 	a.mu.Lock()
 	a.isOver = true
-	mayHold, wasCut, unheard := a.mayHold, a.wasCut, a.unheard
+	mayHold, wasCut, unheard, claim := a.mayHold, a.wasCut, a.unheard, a.claim
 	a.unheard = nil
 	a.mu.Unlock()
 	if !mayHold {
@@ -83,14 +83,14 @@ func (a *attempt) giveUp() {
 	}
 	// Where a server has not read the request yet, the release comes behind it.
 	for _, l := range unheard {
-		if l.lastWord(sinkFunc(ignore), a.claim.words(question{asks: asksRelease})...) != nil {
+		if l.lastWord(sinkFunc(ignore), claim.words(question{asks: asksRelease})...) != nil {
 			wasCut = true
 		}
 	}
-	a.locks.giveBack(a.claim, a.wanted, 0)
+	a.locks.giveBack(claim, a.wanted, 0)
 	// The server may read what was said on another connection after it has read this, and grant the lock in between.
-	if wasCut || a.claim.isBound {
-		a.locks.giveBack(a.claim, a.wanted, stray)
+	if wasCut || claim.isBound {
+		a.locks.giveBack(claim, a.wanted, stray)
 	}
 }
 
@@ -105,11 +105,11 @@ func (a *attempt) over() {
 // find nothing to release.
 func (a *attempt) lastWords() {
 	a.mu.Lock()
-	unheard := a.unheard
+	unheard, claim := a.unheard, a.claim
 	a.unheard = nil
 	a.mu.Unlock()
 	for _, l := range unheard {
-		_ = l.lastWord(sinkFunc(ignore), a.claim.words(question{asks: asksRelease})...)
+		_ = l.lastWord(sinkFunc(ignore), claim.words(question{asks: asksRelease})...)
 	}
 }
 
@@ -123,10 +123,10 @@ func (a *attempt) unknown() {
 // late: also if it was not granted. Then it may have a place in the queue.
 func (a *attempt) late() {
 	a.mu.Lock()
-	isOver := a.isOver
+	isOver, claim := a.isOver, a.claim
 	a.mu.Unlock()
 	if isOver {
-		a.locks.giveBack(a.claim, a.wanted, 0)
+		a.locks.giveBack(claim, a.wanted, 0)
 	}
 }
 

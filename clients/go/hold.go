@@ -89,7 +89,7 @@ func newLease(ctx context.Context, a *attempt, g *grant, t terms) *Lease {
 
 func (h *hold) when() *due    { return &h.next }
 func (h *hold) name() string  { return h.at.name }
-func (h *hold) owner() string { return h.at.claim.owner }
+func (h *hold) owner() string { return h.claim().owner }
 
 // claim is how it is held at this moment: a downgrade changes it.
 func (h *hold) claim() *claim {
