@@ -144,7 +144,7 @@ func (p *place) wait() (granted *grant, isQueued bool, err error) {
 			}
 			resting := min(r.settings.Slice, max(unheard, time.Duration(ps.size())*time.Millisecond))
 			came, err = p.sleep(min(until, now().add(resting)))
-			if err != nil || came.grant != nil {
+			if errors.Is(err, errStopped) || came.grant != nil {
 				return came.grant, true, err
 			}
 		}
@@ -319,8 +319,10 @@ func (p *place) cut(e *ear) {
 	if isIts {
 		p.ear = nil
 	}
+	// Otherwise the answer to the request under way comes first.
+	sleeps := p.isNil
 	p.mu.Unlock()
-	if isIts {
+	if isIts && sleeps {
 		p.wake(news{isCut: true})
 	}
 }
