@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -154,8 +156,25 @@ func (s *scene) must(err error) {
 	}
 }
 
-// logged returns a logger, and what it was told.
-func logged() (*slog.Logger, *bytes.Buffer) {
-	var buf bytes.Buffer
-	return slog.New(slog.NewTextHandler(&buf, nil)), &buf
+// A journal is what a logger was told.
+type journal struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.Write(line)
+}
+
+func (j *journal) has(text string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Contains(j.buf.String(), text)
+}
+
+func logged() (*slog.Logger, *journal) {
+	var all journal
+	return slog.New(slog.NewTextHandler(&all, nil)), &all
 }
