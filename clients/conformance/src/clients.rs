@@ -42,8 +42,8 @@ pub(crate) fn ours() -> Vec<Client> {
         clients.push(client(name, command, missing.clone()));
     }
     let adapter = target().join("go/adapter");
-    let missing = (!adapter.exists())
-        .then(|| "the adapter is not built: make test-clients builds it".into());
+    let missing =
+        (!adapter.exists()).then(|| "the adapter is not built: make test-clients builds it".into());
     clients.push(client("go", vec![adapter.to_str().unwrap().into()], missing));
     clients
 }
