@@ -41,7 +41,15 @@ pub(crate) fn ours() -> Vec<Client> {
         let command = vec![python.clone(), path(&format!("adapters/python/{adapter}.py"))];
         clients.push(client(name, command, missing.clone()));
     }
+    let adapter = target().join("go/adapter");
+    let missing =
+        (!adapter.exists()).then(|| "the adapter is not built: make test-clients builds it".into());
+    clients.push(client("go", vec![adapter.to_str().unwrap().into()], missing));
     clients
+}
+
+fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| folder().join("../../target"), PathBuf::from)
 }
 
 fn client(name: &str, command: Vec<String>, missing: Option<String>) -> Client {
@@ -70,9 +78,7 @@ fn node_lacks() -> Option<String> {
 /// The one of `make test-clients`, which has what the package needs, unless another one is named.
 fn python() -> String {
     env::var("PYTHON").unwrap_or_else(|_| {
-        let target = env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| folder().join("../../target"), PathBuf::from);
-        let python = target.join("python/bin/python");
+        let python = target().join("python/bin/python");
         if python.exists() { python.to_str().unwrap().into() } else { "python3".into() }
     })
 }

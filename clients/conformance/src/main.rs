@@ -4,7 +4,7 @@
 //!   cargo test -p leasehold-conformance                    the quick scenarios, with each client that can run here
 //!   cargo test -p leasehold-conformance -- --all           all of them
 //!      --client node-redis --scenario renewal              some of them
-//!      --adapter "go=./adapter --quiet"                     a client of one's own, beside or instead of ours
+//!      --adapter "mine=./adapter --quiet"                   a client of one's own, beside or instead of ours
 //!      --table target/conformance.md                        writes what came of it
 //!      --rounds 10 --threads 4 --list
 //! ```

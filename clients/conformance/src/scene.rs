@@ -75,7 +75,7 @@ impl<'c> Scene<'c> {
     /// choose the protocol for that. Others need the command.
     pub(crate) fn server_that_tells_beside(&self) -> Server {
         match self.client_name() {
-            "rust" => with_module().config("rename-command", "HELLO \"\"").start(),
+            "rust" | "go" => with_module().config("rename-command", "HELLO \"\"").start(),
             _ => server(),
         }
     }

@@ -1,0 +1,15 @@
+module example.org/leasehold/clients/conformance/adapters/go
+
+go 1.24
+
+require (
+	example.org/leasehold/clients/go v0.0.0
+	github.com/redis/go-redis/v9 v9.17.3
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
+)
+
+replace example.org/leasehold/clients/go => ../../../go

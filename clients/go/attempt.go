@@ -1,0 +1,211 @@
+package leasehold
+
+import (
+	"sync"
+	"time"
+)
+
+// A grant is one act of giving, as far as this program knows of it.
+type grant struct {
+	fence int64
+	// asked is before the server was asked, and lasts is for how long it is held from then.
+	asked moment
+	lasts time.Duration
+	// isUnclaimed: a message has told it, and the server does not know that somebody has heard it.
+	isUnclaimed bool
+}
+
+type wanted struct {
+	name      string
+	ttl, wait time.Duration
+	// confirm: a grant is claimed before the work begins.
+	confirm bool
+}
+
+// stray is how long after it was closed here a connection may be read by the server.
+const stray = 250 * time.Millisecond
+
+// An attempt is one try to get a lock, which has an owner of its own.
+//
+// Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no place in
+// the queue and no lock stays behind.
+type attempt struct {
+	*wanted
+	locks *Locks
+	claim *claim
+	halt  halt
+	begun moment
+
+	mu sync.Mutex
+	// since is from when events are counted: the request, and later the grant.
+	since moment
+	// mayHold: the server may have granted the lock, or may keep a place in its queue.
+	mayHold bool
+	// wasCut: a connection was closed while a request waited on it.
+	wasCut    bool
+	isOver    bool
+	wasQueued bool
+	// unheard are the lines on which something was asked and not answered.
+	unheard []*line
+	bond    *line
+}
+
+func (a *attempt) tell(event Event) {
+	tell := a.locks.settings.OnEvent
+	if tell == nil {
+		return
+	}
+	a.mu.Lock()
+	event.Context = a.halt.ctx
+	event.Name, event.Owner, event.After = a.name, a.claim.owner, now().sub(a.since)
+	a.mu.Unlock()
+	tell(event)
+}
+
+func (a *attempt) queued() {
+	a.mu.Lock()
+	isFirst := !a.wasQueued
+	a.wasQueued = true
+	a.mu.Unlock()
+	if isFirst {
+		a.tell(Event{Step: Queued})
+	}
+}
+
+func (a *attempt) giveUp() {
+	a.mu.Lock()
+	a.isOver = true
+	mayHold, wasCut, unheard, claim := a.mayHold, a.wasCut, a.unheard, a.claim
+	a.unheard = nil
+	a.mu.Unlock()
+	if !mayHold {
+		return
+	}
+	// Where a server has not read the request yet, the release comes behind it.
+	for _, l := range unheard {
+		if l.lastWord(sinkFunc(ignore), claim.words(question{asks: asksRelease})...) != nil {
+			wasCut = true
+		}
+	}
+	a.locks.giveBack(claim, a.wanted, 0)
+	// The server may read what was said on another connection after it has read this, and grant the lock in between.
+	if wasCut || claim.isBound {
+		a.locks.giveBack(claim, a.wanted, stray)
+	}
+}
+
+// over: it was granted, and is held no more. What a request that was not answered is granted now is nobody's.
+func (a *attempt) over() {
+	a.mu.Lock()
+	a.isOver = true
+	a.mu.Unlock()
+}
+
+// lastWords are said behind requests that a silent server may still read: not before the release was answered, or it would
+// find nothing to release.
+func (a *attempt) lastWords() {
+	a.mu.Lock()
+	unheard, claim := a.unheard, a.claim
+	a.unheard = nil
+	a.mu.Unlock()
+	for _, l := range unheard {
+		_ = l.lastWord(sinkFunc(ignore), claim.words(question{asks: asksRelease})...)
+	}
+}
+
+// unknown: it may have been heard, or was. Then it is granted, or has a place.
+func (a *attempt) unknown() {
+	a.mu.Lock()
+	a.mayHold = true
+	a.mu.Unlock()
+}
+
+// late: also if it was not granted. Then it may have a place in the queue.
+func (a *attempt) late() {
+	a.mu.Lock()
+	isOver, claim := a.isOver, a.claim
+	a.mu.Unlock()
+	if isOver {
+		a.locks.giveBack(claim, a.wanted, 0)
+	}
+}
+
+func (a *attempt) left(on *line) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, known := range a.unheard {
+		if known == on {
+			return
+		}
+	}
+	a.unheard = append(a.unheard, on)
+}
+
+func (a *attempt) bound(to *line) {
+	a.mu.Lock()
+	a.bond = to
+	a.mu.Unlock()
+}
+
+func (a *attempt) ask(lim limits) (*grant, error) {
+	came, err := ask(a.locks.server, a.halt, lim, a.claim, question{asks: asksAcquire, ttl: a.ttl}, a)
+	if err != nil || came.isNil {
+		return nil, err
+	}
+	a.unknown()
+	return &grant{fence: came.number, asked: came.asked, lasts: a.ttl}, nil
+}
+
+// acquire gets a lock in the server's queue, and where there is no queue, by asking again and again.
+func (r *remote) acquire(a *attempt) (*grant, error) {
+	until := a.begun.add(a.wait)
+	if a.wait == 0 {
+		until = a.begun.add(r.settings.Within)
+	}
+	each := patienceForAnswer(r.settings.Response, a.ttl)
+	for tries := 0; ; tries++ {
+		var granted *grant
+		isQueued := a.wait > 0 && !r.isPlain()
+		if isQueued {
+			var err error
+			if granted, isQueued, err = newPlace(r.places, a, limits{each, until}).wait(); err != nil {
+				return nil, err
+			}
+		}
+		if !isQueued {
+			// It was busy when the server had time to answer.
+			isLast := tries > 0 && until.left() < each
+			var err error
+			granted, err = a.ask(limits{each, min(until, now().add(r.settings.UnreachableAfter))})
+			if err != nil && !(isLast && isUnreachable(err)) {
+				return nil, err
+			}
+		}
+		if granted != nil {
+			if now() < validUntil(granted.asked, granted.lasts) {
+				return granted, nil
+			}
+			// The answer took longer than the lease. Asked again, it is the same grant, or over.
+			if until.left() == 0 {
+				return nil, ErrTooLate
+			}
+		} else {
+			if a.wait == 0 || until.left() == 0 {
+				return nil, nil
+			}
+			if !r.isPlain() {
+				continue
+			}
+		}
+		rests := retry
+		if granted == nil {
+			rests = poll
+		}
+		if err := a.halt.sleep(min(rests.after(tries), until.left())); err != nil {
+			return nil, err
+		}
+		if granted == nil && until.left() == 0 {
+			return nil, nil
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package leasehold
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A moment is what the clock of this package shows. It is of no account but for its differences.
+//
+// The clock never steps, and it goes on while the machine is suspended, as the server's clock does.
+type moment time.Duration
+
+const (
+	never  = moment(1<<63 - 1)
+	always = moment(-1 << 62)
+)
+
+var (
+	started = time.Now()
+	// clock is when it was looked at the clock that goes on, how far the wall was ahead then, and how far that clock.
+	clock struct {
+		sync.Mutex
+		lookedAt, wallAhead, ahead atomic.Int64
+	}
+)
+
+const (
+	// lookedEvery is how often that clock is read, which costs more than all others; and wallJump is by how much the clock on the
+	// wall has to have jumped for that to happen at once: as after the machine was suspended.
+	lookedEvery = 100 * time.Millisecond
+	wallJump    = 2 * time.Millisecond
+)
+
+func now() moment {
+	here := time.Now()
+	fine := here.Sub(started)
+	wallAhead := time.Duration(here.UnixNano()-started.UnixNano()) - fine
+	since := fine - time.Duration(clock.lookedAt.Load())
+	if moved := wallAhead - time.Duration(clock.wallAhead.Load()); since > lookedEvery || moved.Abs() > wallJump || clock.ahead.Load() == 0 {
+		clock.Lock()
+		clock.lookedAt.Store(int64(fine))
+		clock.wallAhead.Store(int64(wallAhead))
+		clock.ahead.Store(max(clock.ahead.Load(), int64(gap(time.Since(started), wallAhead))))
+		clock.Unlock()
+	}
+	return moment(int64(fine) + clock.ahead.Load())
+}
+
+func (m moment) add(d time.Duration) moment {
+	if m == never || d >= time.Duration(never)-time.Duration(m) {
+		return never
+	}
+	return m + moment(d)
+}
+
+func (m moment) sub(other moment) time.Duration { return time.Duration(m - other) }
+
+// left is how long it is until then: 0 if it has passed.
+func (m moment) left() time.Duration {
+	if m == never {
+		return time.Duration(never)
+	}
+	return max(0, m.sub(now()))
+}
+
+// A rest between tries grows with them. Half of it is left to chance, so that many do not try at once.
+type rest struct{ first, longest time.Duration }
+
+var (
+	retry    = rest{50 * time.Millisecond, 500 * time.Millisecond}
+	poll     = rest{20 * time.Millisecond, 250 * time.Millisecond}
+	fullRest = rest{100 * time.Millisecond, 2 * time.Second}
+)
+
+func (r rest) after(tries int) time.Duration {
+	full := min(r.longest, r.first<<min(tries, 16))
+	return full/2 + rand.N(full/2+1)
+}
+
+// A lease is counted from before it was asked for, less what two clocks may differ by meanwhile.
+//
+//	asked              granted, by the server's clock                    its lease ends
+//	  ├────────────────────┼────────────────────── ttl ─────────────────────┤
+//	  ├────────────────────── ttl ──────────────────────┤
+//	                                       valid until ┤ drift ┤
+func validUntil(asked moment, ttl time.Duration) moment {
+	return asked.add(max(0, ttl-drift(ttl)))
+}
+
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+func renewAt(asked moment, ttl time.Duration) moment { return asked.add(ttl / 3) }
+
+// patienceForAnswer is how long to wait for each answer: less where the lease is short.
+func patienceForAnswer(response, ttl time.Duration) time.Duration {
+	return min(response, max(ttl/5, min(ttl/2, 100*time.Millisecond)))
+}

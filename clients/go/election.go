@@ -1,0 +1,181 @@
+package leasehold
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// separator is between the name of a candidate and what makes it an owner that nobody else has.
+	separator = "/"
+	// uuidLength is how long that is, in all languages.
+	uuidLength = 36
+	// looksEvery is how often to look for the leader where nothing tells of changes.
+	looksEvery = time.Second
+	// looksAtLeast is how often to look at least, though nothing has been heard.
+	looksAtLeast = 30 * time.Second
+)
+
+// An Election has one leader among several candidates: whoever leads holds its lock.
+type Election struct {
+	locks     *Locks
+	name      string
+	candidate string
+}
+
+// A Leader leads since it was granted the lock of the election.
+type Leader struct {
+	// Candidate is the name that it gave when it campaigned.
+	Candidate string
+	// Fence is that of its term: larger than that of any earlier term.
+	Fence int64
+}
+
+// Election returns an election of this name, in which this program goes by the name of the candidate.
+func (l *Locks) Election(name, candidate string) *Election { return &Election{l, name, candidate} }
+
+// Campaign waits until this candidate leads. Candidates queue, and lead in the order of their coming. The term is over when
+// its lease is released, or lost.
+func (e *Election) Campaign(ctx context.Context, opts ...Option) (*Lease, error) {
+	if longest := longestOwner - uuidLength - len(separator); len(e.candidate) > longest {
+		return nil, &SettingError{"candidate", fmt.Sprintf("it must have at most %d bytes", longest)}
+	}
+	random := randomName()
+	uuid := strings.Join([]string{random[:8], random[8:12], random[12:16], random[16:20], random[20:]}, "-")
+	return e.locks.Acquire(ctx, e.name, append(opts, Owner(e.candidate+separator+uuid))...)
+}
+
+// Leader returns who leads at this moment: nil between two terms.
+func (e *Election) Leader(ctx context.Context) (*Leader, error) {
+	info, err := e.locks.Info(ctx, e.name)
+	if err != nil || info == nil {
+		return nil, err
+	}
+	return leaderOf(info), nil
+}
+
+func leaderOf(info *Info) *Leader {
+	candidate := info.Owner
+	if at := len(candidate) - uuidLength - len(separator); at >= 0 && candidate[at:at+1] == separator {
+		candidate = candidate[:at]
+	}
+	return &Leader{candidate, info.Fence}
+}
+
+// Observe calls tell with who leads: with the present one first, and then with each that differs from the one before. nil:
+// nobody leads. It ends when tell returns false, and with an error when the context ends or the [Locks] are closed.
+//
+// Where the server has key events (notify-keyspace-events with K and A) and tells them to this user, it looks when there is
+// one; else every second, and terms shorter than that may be missed. While no server answers it says nothing.
+func (e *Election) Observe(ctx context.Context, tell func(*Leader) bool) error {
+	l := e.locks
+	h := halt{ctx, l.closed}
+	heard := make(chan struct{}, 1)
+	hear := func() {
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
+	}
+	var events *line
+	defer func() {
+		if events != nil {
+			events.close(errHungUp)
+		}
+	}()
+	mayListen, isFirst := true, true
+	var last *Leader
+	for {
+		if err := h.err(); err != nil {
+			return err
+		}
+		if events != nil && events.isClosed() {
+			events, mayListen = nil, true
+		}
+		if mayListen && l.remote != nil {
+			events = l.remote.keyEvents(h, l.settings.Prefix+e.name, hear)
+			mayListen = false
+		}
+		info, err := l.Info(ctx, e.name)
+		if err != nil {
+			mayListen = events == nil
+		} else {
+			var leader *Leader
+			if info != nil {
+				leader = leaderOf(info)
+			}
+			isNew := isFirst || (leader == nil) != (last == nil) || leader != nil && leader.Fence != last.Fence
+			last, isFirst = leader, false
+			if isNew && !tell(leader) {
+				return nil
+			}
+		}
+		resting := looksEvery
+		if events != nil {
+			resting = looksAtLeast
+			if info != nil {
+				resting = min(info.TTL, looksAtLeast)
+			}
+		}
+		t := newTimer(resting + time.Millisecond)
+		select {
+		case <-heard:
+		case <-t.C:
+		case <-ctx.Done():
+		case <-l.closed:
+		}
+		t.free()
+	}
+}
+
+var dbPattern = regexp.MustCompile(`\bdb=(\d+)`)
+
+// keyEvents has the server tell of changes by its own key events. nil: they are off, or this user may not hear of them.
+func (r *remote) keyEvents(h halt, key string, hear func()) *line {
+	reply, err := r.read(h, key, "CONFIG", "GET", "notify-keyspace-events")
+	found, other := fields(reply)
+	flags := text(found["notify-keyspace-events"])
+	isOn := strings.Contains(flags, "K") && (strings.Contains(flags, "A") || containsAll(flags, "d$gx"))
+	if err != nil || other != nil || !isOn {
+		return nil
+	}
+	reply, err = r.read(h, key, "CLIENT", "INFO")
+	db := dbPattern.FindStringSubmatch(text(reply))
+	if err != nil || db == nil {
+		return nil
+	}
+	limit := now().add(r.settings.Within)
+	place, err := r.place(h, limit, key)
+	if err != nil {
+		return nil
+	}
+	l, err := r.dial(place, func(*line, []Reply) { hear() }, true)
+	if err != nil {
+		return nil
+	}
+	l.whenEnded(hear)
+	var isRefused atomic.Bool
+	c := newCall(noMatter{})
+	if l.send(c, "SUBSCRIBE", "__keyspace@"+db[1]+"__:"+key) == nil {
+		_, err = c.wait(h, limit, l)
+		isRefused.Store(err != nil)
+	}
+	if isRefused.Load() {
+		l.close(errHungUp)
+		return nil
+	}
+	return l
+}
+
+func containsAll(text, letters string) bool {
+	for _, letter := range letters {
+		if !strings.ContainsRune(text, letter) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,43 @@
+package leasehold
+
+import (
+	"context"
+	"time"
+)
+
+// A Step is what happens to a lock.
+type Step string
+
+const (
+	// Asked: a lock is asked for.
+	Asked Step = "asked"
+	// Queued: it is waited for in the server's queue.
+	Queued Step = "queued"
+	// Granted: it is held.
+	Granted Step = "granted"
+	// Refused: nobody has it for this. Others do, or Err says why.
+	Refused Step = "refused"
+	// Renewed: its lease was extended.
+	Renewed Step = "renewed"
+	// Lost: it is held no more, and nobody has given it up.
+	Lost Step = "lost"
+	// Freed: it was given up, with the Outcome, or left to its lease as Err says.
+	Freed Step = "released"
+)
+
+// An Event is one step of one lock.
+type Event struct {
+	// Context is that of Acquire, for traces. It may have ended.
+	Context context.Context
+	Step    Step
+	// Name is the lock, or several.
+	Name  string
+	Owner string
+	// Fence is that of the grant; 0 before.
+	Fence int64
+	// After is how long after it was asked for, until it is granted or refused; and after the grant from then on.
+	After time.Duration
+	// Outcome is a [Loss], or an [Outcome] of a release.
+	Outcome string
+	Err     error
+}

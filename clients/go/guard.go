@@ -1,0 +1,143 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// mostTurns is how often a guarded command follows its lock to another node.
+const mostTurns = 8
+
+// Guard has the server run a command of its own, such as "SET", key, value, if this lease holds the lock at that moment; if
+// not, the error is [ErrLost], and nothing was run. It is sent once: after [ErrUnanswered] it may have been run. Of several
+// locks the server checks the first alone. It needs the module. Words are strings, bytes or numbers; an answer is an int64, a
+// string, nil or a slice of these, and, where the server speaks RESP3, a float64 or a bool.
+func (l *Lease) Guard(ctx context.Context, command ...any) (Reply, error) {
+	h, r := l.hold, l.hold.locks.remote
+	if r == nil {
+		return nil, &SettingError{"guard", "there is no one server that could run it"}
+	}
+	if len(command) == 0 {
+		return nil, &SettingError{"command", "it must have at least one word"}
+	}
+	claim := h.claim()
+	words := []string{"LOCK.GUARD", claim.key, claim.owner, ""}
+	for _, word := range command {
+		text, err := wordOf(word)
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, text)
+	}
+	halt, response := l.halt(ctx), h.locks.settings.Response
+	for tries := 0; ; tries++ {
+		if err := l.Err(); err != nil {
+			return nil, err
+		}
+		words[3] = strconv.FormatInt(h.fenceNow(), 10)
+		asked := now()
+		// It is not known to have been sent before there is a line.
+		if _, err := r.lineFor(halt, asked.add(response), claim.key); err != nil {
+			return nil, r.told(err)
+		}
+		reply, on, err := r.do(halt, asked, limits{response, never}, claim.key, noMatter{}, words...)
+		if err == nil {
+			return reply, nil
+		}
+		means := judge(err)
+		if means == broken && (on == nil || errors.Is(err, errRetired)) {
+			return nil, r.told(err)
+		}
+		if means == broken || errors.Is(err, errStopped) {
+			return nil, &wrapped{ErrUnanswered, err, fmt.Sprintf("%v, and the command may have been run: %v", ErrUnanswered, err)}
+		}
+		if codeOf(err) == "NOTHOLDER" {
+			h.lose(Taken)
+		}
+		if err := l.Err(); err != nil {
+			return nil, err
+		}
+		if means == unknownCommand && strings.Contains(strings.ToUpper(err.Error()), "LOCK.GUARD") {
+			return nil, needsModule("a guarded command")
+		}
+		// Nothing was run: the slot of the lock is elsewhere, or on its way.
+		if means != again && means != elsewhere || tries == mostTurns {
+			return nil, r.told(err)
+		}
+		if means == elsewhere {
+			r.moved()
+		}
+		if err := halt.sleep(retry.after(tries)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func wordOf(word any) (string, error) {
+	switch word := word.(type) {
+	case string:
+		return word, nil
+	case []byte:
+		return string(word), nil
+	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64:
+		return fmt.Sprint(word), nil
+	}
+	return "", &SettingError{"command", "its words must be strings, bytes or numbers"}
+}
+
+// acknowledged has replicas acknowledge a grant. WAIT stops all that comes behind it, and counts what was written on its own
+// connection: so the grant is written once more, on a connection of its own, in one round trip with the wait.
+func (r *remote) acknowledged(a *attempt, g *grant, by *replicas) (*grant, error) {
+	asked := now()
+	limit := asked.add(by.within + r.settings.Response)
+	l, err := r.dedicated(a.halt, limit, a.claim.key)
+	if err != nil {
+		return nil, r.told(err)
+	}
+	defer l.close(errHungUp)
+	wait := []string{"WAIT", strconv.Itoa(by.count), millis(by.within)}
+	if by.isDurable {
+		wait = []string{"WAITAOF", "1", strconv.Itoa(by.count), millis(by.within)}
+	}
+	script := []string(nil)
+	q := question{asks: asksExtend, ttl: a.ttl, fence: g.fence}
+	if r.isPlain() {
+		s, keys, args, err := a.claim.plainly(q)
+		if err != nil {
+			return nil, err
+		}
+		script = append(append([]string{"EVAL", s.text, strconv.Itoa(len(keys))}, keys...), args...)
+	} else {
+		script = a.claim.words(q)
+	}
+	extended, waited := newCall(noMatter{}), newCall(noMatter{})
+	if err := l.sendBoth(extended, script, waited, wait); err != nil {
+		return nil, r.told(err)
+	}
+	reply, err := extended.wait(a.halt, limit, l)
+	if err != nil {
+		return nil, r.told(err)
+	}
+	if held, _, err := number(reply); err != nil || held != 1 {
+		return nil, &LostError{Lock: a.name, Loss: Taken}
+	}
+	if reply, err = waited.wait(a.halt, limit, l); err != nil {
+		return nil, r.told(err)
+	}
+	local, theirs := int64(1), reply
+	if both, isBoth := reply.([]Reply); isBoth && len(both) == 2 {
+		local, _, _ = number(both[0])
+		theirs = both[1]
+	}
+	count, _, err := number(theirs)
+	if err != nil {
+		return nil, err
+	}
+	if count < int64(by.count) || local == 0 {
+		return nil, &TooFewReplicasError{a.name, int(count), by.count}
+	}
+	return &grant{fence: g.fence, asked: asked, lasts: a.ttl}, nil
+}

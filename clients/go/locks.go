@@ -1,0 +1,418 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Locks are locks on the servers of one client. They may be used by many goroutines at a time. Close them last.
+type Locks struct {
+	settings  Settings
+	server    server
+	remote    *remote // nil for a quorum
+	deadlines deadlines
+	closed    chan struct{}
+	// background is for what is not the matter of a caller.
+	background context.Context
+	end        context.CancelFunc
+
+	mu sync.Mutex
+	// holds are those that are held, or whose release is under way.
+	holds map[*hold]struct{}
+	// givingBack are the names of what is being released, and of what may have been granted to those who gave up.
+	givingBack map[string]int
+	isQuiet    chan struct{}
+	// staying are the names of the locks whose release has failed, and until when they stay.
+	staying map[string]moment
+	// asking is how many ask for a lock at this moment.
+	asking  int
+	closing sync.Once
+	left    error
+}
+
+// New returns locks on the servers of a client of go-redis: a *redis.Client, also one of Sentinels, or a *redis.ClusterClient.
+// They go over connections of their own, with the addresses, the user and the certificates of the client. Without settings
+// the defaults hold.
+func New(client redis.UniversalClient, settings *Settings) (*Locks, error) {
+	backend, err := backendOf(client)
+	if err != nil {
+		return nil, err
+	}
+	return NewOn(backend, settings)
+}
+
+// NewOn returns locks on the servers of another library.
+func NewOn(backend Backend, settings *Settings) (*Locks, error) {
+	l, err := newLocks(settings)
+	if err != nil {
+		return nil, err
+	}
+	l.remote = newRemote(backend, &l.settings)
+	l.server = l.remote
+	return l, nil
+}
+
+func newLocks(settings *Settings) (*Locks, error) {
+	all, err := settings.checked()
+	if err != nil {
+		return nil, err
+	}
+	l := &Locks{
+		settings: all, closed: make(chan struct{}), holds: map[*hold]struct{}{},
+		givingBack: map[string]int{}, staying: map[string]moment{}, deadlines: deadlines{armed: never},
+	}
+	l.background, l.end = context.WithCancel(context.Background())
+	return l, nil
+}
+
+// Acquire waits for the lock, in the order of coming, until it is held, the [Wait] is over ([ErrBusy]), or the context ends.
+func (l *Locks) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.Write(name).Acquire(ctx, opts...)
+}
+
+// TryAcquire does not wait: the error is [ErrBusy] if the lock is not to be had at once.
+func (l *Locks) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.Write(name).TryAcquire(ctx, opts...)
+}
+
+// Do waits for the lock, does the work, and releases the lock however the work ends: see [Lock.Do].
+func (l *Locks) Do(ctx context.Context, name string, work func(ctx context.Context) error, opts ...Option) error {
+	return l.Write(name).Do(ctx, work, opts...)
+}
+
+// Read returns a lock to be held beside any number of other readers. It needs the module.
+func (l *Locks) Read(name string) Lock { return Lock{l, []string{name}, anyNumber, nil} }
+
+// Write returns a lock to be held alone.
+func (l *Locks) Write(name string) Lock { return Lock{l, []string{name}, exclusive, nil} }
+
+// Semaphore returns a lock to be held by so many at a time. It needs the module.
+func (l *Locks) Semaphore(name string, permits int) Lock {
+	return Lock{l, []string{name}, share(permits), checkCount("permits", permits)}
+}
+
+// Several returns all of these locks or none, with one fence; in a cluster they are in one slot. Whoever waits holds none of
+// them.
+func (l *Locks) Several(names ...string) Lock {
+	return Lock{l, names, exclusive, checkSeveral(names)}
+}
+
+func checkSeveral(names []string) error {
+	if len(names) == 0 || len(names) > mostNames {
+		return &SettingError{"names", fmt.Sprintf("there must be 1 to %d", mostNames)}
+	}
+	known := map[string]bool{}
+	for _, name := range names {
+		if known[name] {
+			return &SettingError{"names", "each must be named once"}
+		}
+		known[name] = true
+	}
+	return nil
+}
+
+// A Lock is a lock by its name, which many may hold at a time or one; or several, which are held all or none.
+type Lock struct {
+	locks *Locks
+	names []string
+	share share
+	err   error
+}
+
+// Acquire waits for the lock: see [Locks.Acquire].
+func (k Lock) Acquire(ctx context.Context, opts ...Option) (*Lease, error) {
+	return k.ask(ctx, &options{ttl: k.locks.settings.TTL, wait: k.locks.settings.Wait, renewFor: -1, confirm: k.locks.settings.Confirm}, opts)
+}
+
+// TryAcquire does not wait: see [Locks.TryAcquire].
+func (k Lock) TryAcquire(ctx context.Context, opts ...Option) (*Lease, error) {
+	return k.ask(ctx, &options{ttl: k.locks.settings.TTL, renewFor: -1, isTry: true}, opts)
+}
+
+// Do waits for the lock, does the work, and releases the lock however the work ends. What the work returns is what this
+// returns: a release that fails is logged, and takes no longer than Within of the [Settings]. The context of the work ends
+// with ctx, and when the lock is lost, with a [LostError] as its cause, which is also what this returns then if the work
+// returns that its context has ended. [FromContext] returns the lease.
+func (k Lock) Do(ctx context.Context, work func(ctx context.Context) error, opts ...Option) error {
+	lease, err := k.Acquire(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = lease.Release(context.WithoutCancel(ctx)) }()
+	working, cancel := lease.under(ctx)
+	defer cancel()
+	err = work(working)
+	var lost *LostError
+	if isEnd := errors.Is(err, context.Canceled); isEnd && errors.As(context.Cause(working), &lost) && !errors.Is(err, ErrLost) {
+		return fmt.Errorf("%w: %w", lost, err)
+	}
+	return err
+}
+
+func (k Lock) ask(ctx context.Context, o *options, opts []Option) (*Lease, error) {
+	l := k.locks
+	if k.err != nil {
+		return nil, k.err
+	}
+	for _, option := range opts {
+		if err := option(o); err != nil {
+			return nil, err
+		}
+	}
+	if l.remote == nil && o.single != "" {
+		return nil, &SettingError{o.single, "a quorum does not have this option"}
+	}
+	h := halt{ctx, l.closed}
+	l.mu.Lock()
+	l.asking++
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.asking--
+		l.changed()
+		l.mu.Unlock()
+	}()
+	if err := h.err(); err != nil {
+		return nil, err
+	}
+	if o.owner == "" {
+		o.owner = newOwner()
+	}
+	c := &claim{key: l.settings.Prefix + k.names[0], owner: o.owner, share: k.share, isBound: o.isBound, grace: o.grace}
+	for _, name := range k.names[1:] {
+		c.also = append(c.also, l.settings.Prefix+name)
+	}
+	name := k.names[0]
+	if len(k.names) > 1 {
+		name = strings.Join(k.names, ", ")
+	}
+	begun := now()
+	a := &attempt{
+		wanted: &wanted{name, o.ttl, o.wait, o.confirm},
+		locks:  l, claim: c, halt: h, begun: begun, since: begun,
+	}
+	a.tell(Event{Step: Asked})
+	granted, err := l.server.acquire(a)
+	if err == nil && granted != nil && o.replicas != nil {
+		granted, err = l.remote.acknowledged(a, granted, o.replicas)
+	}
+	if err == nil && granted != nil {
+		// It may have been stopped in the same moment as it was granted.
+		err = h.err()
+	}
+	if err == nil && granted == nil {
+		a.giveUp()
+		a.tell(Event{Step: Refused})
+		return nil, &BusyError{a.name, now().sub(begun)}
+	}
+	if err != nil {
+		a.giveUp()
+		a.tell(Event{Step: Refused, Err: err})
+		return nil, err
+	}
+	t := terms{renewUntil: never, holdUntil: always}
+	if o.renewFor >= 0 {
+		t.renewUntil = granted.asked.add(o.renewFor)
+	}
+	if o.holdAtLeast > 0 {
+		t.holdUntil = now().add(o.holdAtLeast)
+	}
+	a.tell(Event{Step: Granted, Fence: granted.fence})
+	return newLease(ctx, a, granted, t), nil
+}
+
+var process = strconv.Itoa(os.Getpid()) + ":"
+
+func newOwner() string { return process + randomName() }
+
+// Adopt goes on with a lock that was left held, by the text of [Lease.Detach]: it renews it by the TTL of the settings. An
+// [ErrLost] says that it is not held any more.
+func (l *Locks) Adopt(ctx context.Context, text string) (*Lease, error) {
+	held, err := ParseDetached(text)
+	if err != nil {
+		return nil, err
+	}
+	h := halt{ctx, l.closed}
+	if err := h.err(); err != nil {
+		return nil, err
+	}
+	c := &claim{key: held.Keys[0], also: held.Keys[1:], owner: held.Owner, share: exclusive}
+	w := &wanted{name: strings.Join(held.Keys, ", "), ttl: l.settings.TTL}
+	begun := now()
+	lim := limits{patienceForAnswer(l.settings.Response, w.ttl), begun.add(l.settings.Within)}
+	came, err := ask(l.server, h, lim, c, question{asks: asksExtend, ttl: w.ttl, fence: held.Fence}, noMatter{})
+	if err != nil {
+		return nil, err
+	}
+	if came.number != 1 {
+		return nil, &LostError{Lock: w.name, Loss: Taken}
+	}
+	a := &attempt{wanted: w, locks: l, claim: c, halt: h, begun: begun, since: begun}
+	a.tell(Event{Step: Granted, Fence: held.Fence})
+	granted := &grant{fence: held.Fence, asked: came.asked, lasts: w.ttl}
+	return newLease(ctx, a, granted, terms{renewUntil: never, holdUntil: always}), nil
+}
+
+// HeldError names the locks that could not be released: they stay until their leases end.
+type HeldError struct{ Locks []string }
+
+func (e *HeldError) Error() string {
+	return "leasehold: not released: " + strings.Join(e.Locks, ", ")
+}
+
+// closesWithin is how long Close takes at the most, unless its context says otherwise.
+const closesWithin = 5 * time.Second
+
+// Close ends all waits, releases what is held, and closes the connections. The client stays open. It takes as long as the
+// context lasts, or 5 s without a deadline, and returns a [HeldError] if locks stay until their leases end.
+func (l *Locks) Close(ctx context.Context) error {
+	l.closing.Do(func() { l.left = l.close(ctx) })
+	return l.left
+}
+
+func (l *Locks) close(ctx context.Context) error {
+	if _, hasEnd := ctx.Deadline(); !hasEnd {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, closesWithin)
+		defer cancel()
+	}
+	close(l.closed)
+	l.mu.Lock()
+	holds := make([]*hold, 0, len(l.holds))
+	for h := range l.holds {
+		holds = append(holds, h)
+	}
+	l.mu.Unlock()
+	for _, h := range holds {
+		if h.look() {
+			h.end(Shut, &LostError{Lock: h.name(), Loss: Shut})
+		}
+		go func() { _, _ = h.giveBack(h.background()) }()
+	}
+	// Those who wait leave the queue meanwhile, and what is answered may have to be given back, too.
+	for ctx.Err() == nil && !l.isIdle(ctx) {
+	}
+	l.mu.Lock()
+	names := map[string]bool{}
+	for h := range l.holds {
+		names[h.name()] = true
+	}
+	for name := range l.givingBack {
+		names[name] = true
+	}
+	for name, end := range l.staying {
+		if end.left() > 0 {
+			names[name] = true
+		}
+	}
+	l.mu.Unlock()
+	l.end()
+	l.deadlines.close()
+	l.server.close()
+	if len(names) == 0 {
+		return nil
+	}
+	left := &HeldError{}
+	for name := range names {
+		left.Locks = append(left.Locks, name)
+	}
+	return left
+}
+
+// isIdle waits until nothing is under way, or something has changed.
+func (l *Locks) isIdle(ctx context.Context) bool {
+	l.mu.Lock()
+	if len(l.holds) == 0 && len(l.givingBack) == 0 && l.asking == 0 {
+		l.mu.Unlock()
+		return true
+	}
+	if l.isQuiet == nil {
+		l.isQuiet = make(chan struct{})
+	}
+	changed := l.isQuiet
+	l.mu.Unlock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// changed is called with the lock.
+func (l *Locks) changed() {
+	if l.isQuiet != nil {
+		close(l.isQuiet)
+		l.isQuiet = nil
+	}
+}
+
+func (l *Locks) keep(h *hold) {
+	l.mu.Lock()
+	l.holds[h] = struct{}{}
+	l.mu.Unlock()
+}
+
+func (l *Locks) drop(h *hold) {
+	l.mu.Lock()
+	delete(l.holds, h)
+	l.changed()
+	l.mu.Unlock()
+}
+
+// giveBack releases whatever the owner has, after so long, in the background: whoever gave up does not wait for it. Close
+// does.
+func (l *Locks) giveBack(c *claim, w *wanted, after time.Duration) {
+	l.await(w.name, now().add(w.ttl), func() error {
+		h := halt{ctx: l.background}
+		if after > 0 {
+			if err := h.sleep(after); err != nil {
+				return err
+			}
+		}
+		lim := limits{patienceForAnswer(l.settings.Response, w.ttl), now().add(l.settings.Within)}
+		_, err := ask(l.server, h, lim, c, question{asks: asksRelease}, noMatter{})
+		if err != nil && !errors.Is(err, errStopped) {
+			l.warn("leasehold: a release failed, and the lock stays until its lease ends", w.name, c.owner, err)
+		}
+		return err
+	})
+}
+
+// await has Close wait for a request about a lock, and name the lock if that takes too long, or has failed.
+func (l *Locks) await(name string, end moment, request func() error) {
+	l.mu.Lock()
+	l.givingBack[name]++
+	l.mu.Unlock()
+	go func() {
+		err := request()
+		if err != nil && !errors.Is(err, errSurprise) {
+			l.stays(name, end)
+		}
+		l.mu.Lock()
+		if l.givingBack[name]--; l.givingBack[name] == 0 {
+			delete(l.givingBack, name)
+		}
+		l.changed()
+		l.mu.Unlock()
+	}()
+}
+
+// stays: a release has failed, and the lock is there until then.
+func (l *Locks) stays(name string, end moment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for other, until := range l.staying {
+		if until.left() == 0 {
+			delete(l.staying, other)
+		}
+	}
+	l.staying[name] = max(end, l.staying[name])
+}

@@ -1,0 +1,345 @@
+package leasehold
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The places that a client has in the queues of servers, and what it is told of them. Where the server speaks RESP3 it is
+// told on the connection that it asks on, and else on one beside it.
+//
+//	line                        ACQUIRE … TICKET                ACQUIRE … TICKET
+//	                            nil                             nil: a slice later     message: granted
+//	the lease, for certain                                      ├───────────── min(ttl, kept) ─────────────┤
+//
+// The message is the grant. The server made it after it had answered the last request with nil, so the lease is counted from
+// before that: it ends before the server's, however late the message is. That holds unless an earlier grant of this owner may
+// have run out unheard, whose message may still be on its way: then it is a reason to ask, as anything else is.
+//
+// Asking again keeps a place. All that is due is asked for together, once a second, by one for all.
+type places struct {
+	r *remote
+	// Nobody else knows it.
+	channel string
+	blocked atomic.Int32
+	// muteUntil: this user is told of no grants, as far as is known.
+	muteUntil atomic.Int64
+	// noTickets: the module is older than tickets.
+	noTickets atomic.Bool
+	// longest is for how long the server keeps a place at the most, as far as it has said.
+	longest atomic.Int64
+
+	mu   sync.Mutex
+	all  map[string]*place
+	ears map[string]*ear
+	look *time.Timer
+}
+
+// An ear is a subscription to the grants that one server makes, until it is lost.
+type ear struct {
+	isUp   atomic.Bool
+	line   *line
+	opened chan struct{}
+	begun  moment
+	err    error
+}
+
+const (
+	// keptTimes is how many times a place is kept for as long as nobody asks for it.
+	keptTimes = 3
+	keptLeast = time.Second
+	lookEvery = time.Second
+	// refusedFor is after how long tickets that were refused are asked for again.
+	refusedFor = time.Minute
+	// unheard is how often a place is asked for while nobody tells of grants, unless there are many.
+	unheard = 250 * time.Millisecond
+)
+
+func newPlaces(r *remote) *places {
+	ps := &places{r: r, channel: "leasehold:" + randomName(), all: map[string]*place{}, ears: map[string]*ear{}}
+	ps.longest.Store(math.MaxInt64)
+	return ps
+}
+
+func randomName() string {
+	var random [16]byte
+	_, _ = rand.Read(random[:])
+	return hex.EncodeToString(random[:])
+}
+
+func (ps *places) size() int {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return len(ps.all)
+}
+
+func (ps *places) kept() time.Duration {
+	kept := keptTimes * max(ps.r.settings.Slice, time.Duration(ps.size())*time.Millisecond)
+	return min(time.Duration(ps.longest.Load()), max(keptLeast, kept))
+}
+
+func (ps *places) isMute() bool {
+	until := ps.muteUntil.Load()
+	return until != 0 && now() < moment(until)
+}
+
+func (ps *places) question(ttl, kept time.Duration) question {
+	isMute := ps.isMute()
+	switch {
+	case isMute && ps.noTickets.Load():
+		return question{asks: asksAcquire, ttl: ttl}
+	case isMute:
+		return question{asks: asksTicket, ttl: ttl, kept: kept}
+	}
+	return question{asks: asksTicket, ttl: ttl, kept: kept, channel: ps.channel}
+}
+
+// learns says whether it is to be asked for in another way.
+func (ps *places) learns(err error) bool {
+	var said ServerError
+	if !errors.As(err, &said) {
+		return false
+	}
+	const tooLong = "ERR TICKET must be an integer from 1 to "
+	switch text := string(said); {
+	case strings.HasPrefix(text, tooLong):
+		digits, _, _ := strings.Cut(text[len(tooLong):], " ")
+		millis, err := strconv.ParseInt(strings.TrimRight(digits, ".,;"), 10, 64)
+		isNews := err == nil && millis < ps.longest.Load()/int64(time.Millisecond)
+		if isNews {
+			ps.longest.Store(millis * int64(time.Millisecond))
+		}
+		return isNews
+	case strings.HasPrefix(text, "ERR unknown option"):
+		ps.noTickets.Store(true)
+	case codeOf(err) == "NOPERM" && strings.Contains(text, "channel"), strings.HasPrefix(text, "ERR NOTIFY is not possible"):
+		ps.noTickets.Store(false)
+	default:
+		return false
+	}
+	ps.mute()
+	return true
+}
+
+func (ps *places) mute() { ps.muteUntil.Store(int64(now().add(refusedFor))) }
+
+func (ps *places) enter(p *place) {
+	ps.mu.Lock()
+	ps.all[p.at.claim.owner] = p
+	ps.mu.Unlock()
+}
+
+func (ps *places) leave(p *place) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.all[p.at.claim.owner] == p {
+		delete(ps.all, p.at.claim.owner)
+	}
+}
+
+func (ps *places) close() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.look != nil {
+		ps.look.Stop()
+	}
+}
+
+// earOf returns what tells of the grants that are asked for on this line. nil: there is no such thing at the moment.
+func (ps *places) earOf(l *line) *ear {
+	if ps.isMute() {
+		return nil
+	}
+	ps.mu.Lock()
+	if l.protocol == 2 {
+		defer ps.mu.Unlock()
+		if e := ps.ears[l.place]; e != nil && e.isUp.Load() {
+			return e
+		}
+		return nil
+	}
+	if l.ear != nil {
+		defer ps.mu.Unlock()
+		if l.ear.isUp.Load() {
+			return l.ear
+		}
+		return nil
+	}
+	e := &ear{line: l}
+	l.ear = e
+	ps.mu.Unlock()
+	e.isUp.Store(true)
+	l.whenEnded(func() { ps.cut(e) })
+	// What is asked behind that is told of.
+	subscribed := func(_ Reply, err error) {
+		if codeOf(err) != "" {
+			ps.noTickets.Store(false)
+			ps.mute()
+			ps.cut(e)
+		}
+	}
+	if l.send(sinkFunc(subscribed), "SUBSCRIBE", ps.channel) != nil {
+		return nil
+	}
+	return e
+}
+
+// listen sees to it that grants are told of, where that takes a connection of its own.
+func (ps *places) listen(h halt, limit time.Duration, l *line) error {
+	ps.mu.Lock()
+	e := ps.ears[l.place]
+	if e == nil {
+		e = &ear{opened: make(chan struct{}), begun: now()}
+		ps.ears[l.place] = e
+		go ps.openEar(e, l.place)
+	}
+	ps.mu.Unlock()
+	// Where nobody answers, those who come later do not wait for it again.
+	t := newTimer(e.begun.add(limit).left())
+	defer t.free()
+	select {
+	case <-e.opened:
+		return e.err
+	case <-t.C:
+		return errSilent
+	case <-h.ctx.Done():
+	case <-h.closed:
+	}
+	return h.err()
+}
+
+func (ps *places) openEar(e *ear, place string) {
+	subscribed := make(chan error, 1)
+	e.line, e.err = ps.r.dial(place, ps.hear, true)
+	if e.err == nil {
+		e.line.ear = e
+		e.err = e.line.send(sinkFunc(func(_ Reply, err error) {
+			select {
+			case subscribed <- err:
+			default:
+			}
+		}), "SUBSCRIBE", ps.channel)
+	}
+	if e.err == nil {
+		t := newTimer(dialsWithin)
+		select {
+		case e.err = <-subscribed:
+		case <-t.C:
+			e.err = errSilent
+		}
+		t.free()
+	}
+	if e.err == nil {
+		e.isUp.Store(true)
+		e.line.whenEnded(func() { ps.cut(e) })
+	} else {
+		if e.line != nil {
+			e.line.close(errHungUp)
+		}
+		if judge(e.err) != refused {
+			// While the server is down this fails each time: not as fast as it is asked for.
+			time.Sleep(retry.first)
+		}
+		ps.cut(e)
+	}
+	close(e.opened)
+}
+
+// cut: nobody tells of grants on this any more.
+func (ps *places) cut(e *ear) {
+	e.isUp.Store(false)
+	ps.mu.Lock()
+	for place, other := range ps.ears {
+		if other == e {
+			delete(ps.ears, place)
+		}
+	}
+	all := make([]*place, 0, len(ps.all))
+	for _, p := range ps.all {
+		all = append(all, p)
+	}
+	ps.mu.Unlock()
+	for _, p := range all {
+		p.cut(e)
+	}
+}
+
+// hear is told of everything that comes unasked.
+func (ps *places) hear(l *line, push []Reply) {
+	if len(push) != 3 || push[0] != "message" || push[1] != ps.channel {
+		return
+	}
+	message, _ := push[2].(string)
+	owner, fence, isOne := grantIn(message)
+	if !isOne {
+		return
+	}
+	ps.mu.Lock()
+	p, e := ps.all[owner], l.ear
+	ps.mu.Unlock()
+	if p != nil && e != nil {
+		p.hear(fence, e)
+	}
+}
+
+// grantIn reads a message: <fence> <length of owner> <owner> <key>.
+func grantIn(message string) (owner string, fence int64, isOne bool) {
+	digits, rest, _ := strings.Cut(message, " ")
+	length, rest, isLong := strings.Cut(rest, " ")
+	fence, err := strconv.ParseInt(digits, 10, 64)
+	size, other := strconv.Atoi(length)
+	if !isLong || err != nil || other != nil || fence <= 0 || len(digits) > 16 || size < 0 || size > len(rest) {
+		return "", 0, false
+	}
+	return rest[:size], fence, true
+}
+
+// watch: somebody sleeps. From now on somebody looks after all who do.
+func (ps *places) watch() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.look == nil {
+		ps.look = time.AfterFunc(min(lookEvery, ps.r.settings.Slice/keptTimes), ps.lookAfter)
+	}
+}
+
+func (ps *places) lookAfter() {
+	ps.mu.Lock()
+	ps.look = nil
+	all := make([]*place, 0, len(ps.all))
+	for _, p := range ps.all {
+		all = append(all, p)
+	}
+	ps.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	ps.watch()
+	here := now()
+	due := map[*line][]*place{}
+	for _, p := range all {
+		if l := p.dueOn(here); l != nil {
+			due[l] = append(due[l], p)
+		}
+	}
+	for l, places := range due {
+		var asked []*ticket
+		l.together(func() {
+			for _, p := range places {
+				asked = append(asked, p.renew(l))
+			}
+		})
+		time.AfterFunc(ps.r.settings.Response, func() {
+			for _, t := range asked {
+				t.missed()
+			}
+		})
+	}
+}

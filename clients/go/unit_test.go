@@ -1,0 +1,205 @@
+package leasehold
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRepliesAreRead(t *testing.T) {
+	for text, want := range map[string]Reply{
+		":-17\r\n":                            int64(-17),
+		"$5\r\na\r\nbc\r\n":                   "a\r\nbc",
+		"$-1\r\n":                             nil,
+		"_\r\n":                               nil,
+		"*-1\r\n":                             nil,
+		"+OK\r\n":                             "OK",
+		"-ERR no\r\n":                         ServerError("ERR no"),
+		"!6\r\nERR no\r\n":                    ServerError("ERR no"),
+		"=6\r\ntxt:ab\r\n":                    "ab",
+		"#t\r\n":                              true,
+		",1.5\r\n":                            1.5,
+		"%1\r\n+a\r\n:1\r\n":                  []Reply{"a", int64(1)},
+		"|1\r\n+a\r\n:1\r\n*1\r\n~1\r\n_\r\n": []Reply{[]Reply{nil}},
+	} {
+		reply, isPush, err := readReply(bufio.NewReader(strings.NewReader(text)))
+		if err != nil || isPush || !reflect.DeepEqual(reply, want) {
+			t.Errorf("%q: %#v %v", text, reply, err)
+		}
+	}
+	_, isPush, err := readReply(bufio.NewReader(strings.NewReader(">1\r\n+a\r\n")))
+	if !isPush || err != nil {
+		t.Error(isPush, err)
+	}
+}
+
+func FuzzReply(f *testing.F) {
+	f.Add([]byte("*2\r\n$1\r\na\r\n:7\r\n"))
+	f.Add([]byte("|1\r\n+a\r\n_\r\n>0\r\n"))
+	f.Add([]byte("$99999999999\r\n"))
+	f.Add([]byte("*1000000\r\n*1\r\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		reader := bufio.NewReaderSize(bytes.NewReader(data), 16)
+		for {
+			reply, _, err := readReply(reader)
+			if err != nil {
+				return
+			}
+			_, _, _ = number(reply)
+			_, _ = fields(reply)
+		}
+	})
+}
+
+func FuzzCommand(f *testing.F) {
+	f.Add("LOCK.ACQUIRE", "x\r\n", "")
+	f.Fuzz(func(t *testing.T, one, two, three string) {
+		words := []string{one, two, three}
+		reply, _, err := readReply(bufio.NewReader(bytes.NewReader(appendCommand(nil, words))))
+		if err != nil || !reflect.DeepEqual(reply, []Reply{one, two, three}) {
+			t.Fatalf("%q: %v %v", words, reply, err)
+		}
+	})
+}
+
+func TestMessagesAreRead(t *testing.T) {
+	owner, fence, isOne := grantIn("1763942400000000 7 a owner some key")
+	if owner != "a owner" || fence != 1763942400000000 || !isOne {
+		t.Fatal(owner, fence, isOne)
+	}
+	for _, wrong := range []string{"", "7", "7 1", "x 1 a k", "7 -1 a k", "7 99 a k", "0 1 a k", "-7 1 a k", "17639424000000000 1 a k"} {
+		if _, _, isOne := grantIn(wrong); isOne {
+			t.Errorf("%q", wrong)
+		}
+	}
+}
+
+func FuzzGrant(f *testing.F) {
+	f.Add(int64(7), "owner", "key", "7 5 owner key")
+	f.Fuzz(func(t *testing.T, fence int64, owner, key, message string) {
+		_, _, _ = grantIn(message)
+		if fence <= 0 || fence >= 1e16 {
+			return
+		}
+		found, number, isOne := grantIn(fmt.Sprintf("%d %d %s %s", fence, len(owner), owner, key))
+		if found != owner || number != fence || !isOne {
+			t.Fatal(found, number, isOne)
+		}
+	})
+}
+
+func FuzzDetached(f *testing.F) {
+	f.Add("a,b", "o:w", int64(7), "leasehold:a,b:o:7")
+	f.Fuzz(func(t *testing.T, key, owner string, fence int64, text string) {
+		_, _ = ParseDetached(text)
+		if owner == "" || fence < 0 || fence >= 1e16 {
+			return
+		}
+		held := Detached{[]string{key, owner}, owner, fence}
+		read, err := ParseDetached(held.String())
+		if err != nil || !reflect.DeepEqual(read, held) {
+			t.Fatalf("%s: %v %v", held, read, err)
+		}
+	})
+}
+
+func TestALeaseIsCountedFromTheAskingLessTheDrift(t *testing.T) {
+	if end := validUntil(5, 10*time.Second); end != moment(5+10*time.Second-102*time.Millisecond) {
+		t.Fatal(end)
+	}
+	if end := validUntil(5, time.Millisecond); end != 5 {
+		t.Fatal(end)
+	}
+	if moment(1).add(Forever) != never || never.add(1) != never {
+		t.Fatal("it has passed for ever")
+	}
+}
+
+func TestTheClockDoesNotStepBack(t *testing.T) {
+	last := now()
+	for range 1000 {
+		here := now()
+		if here < last {
+			t.Fatal(here, last)
+		}
+		last = here
+	}
+	before := now()
+	time.Sleep(20 * time.Millisecond)
+	if took := now().sub(before); took < 20*time.Millisecond || took > 2*time.Second {
+		t.Fatal(took)
+	}
+}
+
+func TestAShortExtensionThatMayStillComeLimitsALongerOne(t *testing.T) {
+	var all extensions
+	all.begin(time.Second)
+	long := all.begin(time.Minute)
+	if counted, counts := all.counted(long, answer{}, time.Minute); counted != time.Second || !counts {
+		t.Fatal(counted, counts)
+	}
+	if _, counts := all.counted(1, answer{}, time.Second); counts {
+		t.Fatal("an earlier one counts")
+	}
+	next := all.begin(time.Minute)
+	if counted, _ := all.counted(next, answer{}, time.Minute); counted != time.Minute {
+		t.Fatal(counted)
+	}
+}
+
+func TestSlotsAndKeysBeside(t *testing.T) {
+	for key, slot := range map[string]uint16{"": 0, "123456789": 12739, "{user}:a": SlotOf("user"), "{}a": SlotOf("{}a"), "foo": 12182} {
+		if SlotOf(key) != slot {
+			t.Error(key, SlotOf(key))
+		}
+	}
+	for key, other := range map[string]string{"x": "{x}:fence", "{a}x": "{a}x:fence", "x}": "x}:fence"} {
+		if beside(key) != other {
+			t.Error(beside(key))
+		}
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	for text, want := range map[string]verdict{
+		"READONLY You can't": elsewhere, "TRYAGAIN later": again, "NOSCRIPT no": unknownScript, "LEASEHOLD loaded": hasModule,
+		"ERR unknown command 'LOCK.ACQUIRE'": unknownCommand, "ERR max number of clients reached": again, "NOPERM no": refused,
+	} {
+		if found := judge(fmt.Errorf("it said: %w", ServerError(text))); found != want {
+			t.Error(text, found)
+		}
+	}
+	if judge(errors.New("EOF")) != broken || judge(&BusyError{}) != refused {
+		t.Error("errors that no server has said")
+	}
+}
+
+type alarm struct {
+	next due
+	rang chan moment
+}
+
+func (a *alarm) when() *due { return &a.next }
+func (a *alarm) due()       { a.rang <- now() }
+
+func TestDeadlinesAreMetAndCancelled(t *testing.T) {
+	d := &deadlines{armed: never}
+	begun := now()
+	early, late, never := &alarm{rang: make(chan moment, 1)}, &alarm{rang: make(chan moment, 1)}, &alarm{rang: make(chan moment, 1)}
+	d.set(late, begun.add(60*time.Millisecond))
+	d.set(never, begun.add(30*time.Millisecond))
+	d.set(early, begun.add(20*time.Millisecond))
+	d.cancel(never)
+	if rang := <-early.rang; rang < begun.add(20*time.Millisecond) {
+		t.Fatal(rang.sub(begun))
+	}
+	if rang := <-late.rang; rang < begun.add(60*time.Millisecond) || len(never.rang) > 0 {
+		t.Fatal(rang.sub(begun))
+	}
+	d.close()
+}
