@@ -47,7 +47,16 @@ public abstract sealed class LeaseholdException extends RuntimeException {
         private static final long serialVersionUID = 1;
 
         Unreachable(Throwable cause) {
-            super("no server that grants locks: " + cause.getMessage(), cause);
+            super("no server that grants locks: " + chain(cause), cause);
+        }
+
+        /** Lettuce says why it cannot connect in the cause of what it throws. */
+        private static String chain(Throwable cause) {
+            Throwable root = cause;
+            while (root.getCause() != null) {
+                root = root.getCause();
+            }
+            return cause.getMessage() + (root == cause ? "" : ": " + root.getMessage());
         }
     }
 

@@ -138,6 +138,12 @@ final class Place implements Attempt.Activity {
         if (current != ticket) {
             return;
         }
+        // To connect may take longer than an answer.
+        long next = Math.min(Clock.add(limit, attempt.each), attempt.until);
+        if (limit < next && call.line() == null && next - ticket.asked < core.settings.unreachableAfter) {
+            deadline = core.turn.at(next, () -> overdue(ticket, call, next));
+            return;
+        }
         if (limit < attempt.until) {
             core.link.silent(call.line());
         }

@@ -87,6 +87,12 @@ final class Request implements Attempt.Activity {
     }
 
     private void overdue(long limit) {
+        // To connect may take longer than an answer.
+        if (limit < until && call != null && call.line() == null) {
+            long next = Math.min(Clock.add(limit, each), until);
+            deadline = core.turn.at(next, () -> overdue(next));
+            return;
+        }
         if (call != null) {
             call.giveUp();
             if (limit < until) {

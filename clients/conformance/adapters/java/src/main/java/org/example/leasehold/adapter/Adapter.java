@@ -10,6 +10,7 @@ import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
+import io.lettuce.core.codec.ByteArrayCodec;
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
@@ -183,8 +184,18 @@ public final class Adapter {
             }
             client.setOptions(ClientOptions.builder().sslOptions(ssl.build()).build());
         }
+        warmUp(uri);
         locks = Leasehold.over(client, settings(request));
         return new JsonObject();
+    }
+
+    /** The first connection of a JVM loads more than a thousand classes, which takes longer than some scenarios last. */
+    private void warmUp(RedisURI uri) {
+        try (var connection = client.connectAsync(ByteArrayCodec.INSTANCE, uri).toCompletableFuture().get(2, TimeUnit.SECONDS)) {
+            connection.async().ping().get(1, TimeUnit.SECONDS);
+        } catch (Exception e) {
+            // The first request tells what is wrong.
+        }
     }
 
     private Settings settings(JsonObject request) {
