@@ -83,7 +83,7 @@ public final class Lease implements AutoCloseable {
      * @param told is told why
      */
     public void onLost(Consumer<LeaseholdException.Lost> told) {
-        hold.lost.thenAcceptAsync(told, hold.attempt.core.settings.executor);
+        hold.lost.thenAccept(lost -> Futures.run(hold.attempt.core.settings.executor, () -> told.accept(lost)));
     }
 
     /**

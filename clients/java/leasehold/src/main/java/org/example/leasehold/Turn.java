@@ -47,9 +47,16 @@ final class Turn {
                 after = new ArrayList<>(4);
             }
             lock.unlock();
-            for (Runnable each : due) {
-                each.run();
-            }
+            due.forEach(Turn::run);
+        }
+    }
+
+    /** What fails does not keep what comes after it from being done. */
+    private static void run(Runnable effect) {
+        try {
+            effect.run();
+        } catch (RuntimeException e) {
+            System.getLogger(Leasehold.class.getName()).log(System.Logger.Level.ERROR, "what follows a turn has failed", e);
         }
     }
 

@@ -22,13 +22,8 @@ enum Verdict {
     REFUSED;
 
     /** Nobody has answered in time. */
-    static final Exception SILENT = new Exception("no answer in time", null) {
+    static final Exception SILENT = new Exception("no answer in time", null, false, false) {
         private static final long serialVersionUID = 1;
-
-        @Override
-        public synchronized Throwable fillInStackTrace() {
-            return this;
-        }
     };
 
     private static final Pattern CODE = Pattern.compile("^([A-Z][A-Z0-9]+)(?: |$)");

@@ -207,6 +207,14 @@ class LocksTest {
     }
 
     @Test
+    void aLeaseThatIsNotRenewedEndsInTimeAndThatIsTold() throws Exception {
+        Lease lease = locks.acquire(name, ttl(300).renewFor(Duration.ZERO));
+        long begun = System.nanoTime();
+        assertEquals(Loss.EXPIRED, lease.lost().get(5, TimeUnit.SECONDS).loss());
+        assertTrue(System.nanoTime() - begun < 500_000_000L);
+    }
+
+    @Test
     void aReleaseTakesNoLongerThanWithinAndThrowsNothing() throws Exception {
         try (Leasehold impatient = Leasehold.over(server.client, Settings.defaults().within(Duration.ofMillis(300)))) {
             Lease lease = impatient.acquire(name);
