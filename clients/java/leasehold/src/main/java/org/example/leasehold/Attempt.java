@@ -1,0 +1,254 @@
+package org.example.leasehold;
+
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One try to get a lock, which has an owner of its own. All is done in turn.
+ *
+ * <p>Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no place
+ * in the queue and no lock stays behind.
+ */
+final class Attempt {
+    /** What an attempt does at the moment. */
+    interface Activity {
+        void start();
+
+        /** Does nothing more, and tells nobody. */
+        void stop();
+    }
+
+    /**
+     * One act of giving, as far as this program knows of it.
+     *
+     * @param asked before the server was asked
+     * @param lasts for how long it is held from then
+     * @param isUnclaimed a message has told it, and the server does not know that somebody has heard it
+     */
+    record Grant(long fence, long asked, long lasts, boolean isUnclaimed) {}
+
+    /** How long after it was closed here a connection may be read by the server. */
+    static final long STRAY = 250_000_000;
+
+    final Core core;
+    final String name;
+    final Claim claim;
+    final long ttl;
+    final boolean confirm;
+    final long until;
+    final long each;
+    /** The lease; null if the lock was busy. */
+    final CompletableFuture<@Nullable Lease> result = new CompletableFuture<>();
+
+    private final Options options;
+    private final boolean waits;
+    private final long begun = Clock.now();
+    private final Set<Link.Line> unheard = new LinkedHashSet<>();
+    private @Nullable Activity activity;
+    private Turn.@Nullable Deadline resting;
+    private int tries;
+    private boolean mayHold;
+    private boolean isDone;
+    private boolean isOver;
+
+    Attempt(Core core, String name, Claim claim, Options options, boolean waits) {
+        Settings settings = core.settings;
+        this.core = core;
+        this.name = name;
+        this.claim = claim;
+        this.options = options;
+        this.ttl = options.ttl >= 0 ? options.ttl : settings.ttl;
+        this.confirm = options.confirm != null ? options.confirm : settings.confirm;
+        long patience = !waits ? 0 : options.patience >= 0 ? options.patience : settings.patience;
+        this.waits = patience > 0;
+        this.until = Clock.add(begun, patience == 0 ? settings.within : patience);
+        this.each = Clock.patienceForAnswer(settings.response, ttl);
+    }
+
+    long waited() {
+        return Clock.now() - begun;
+    }
+
+    void start() {
+        if (core.isClosed()) {
+            fail(new LeaseholdException.Closed());
+            return;
+        }
+        core.attempts.add(this);
+        next();
+    }
+
+    private void next() {
+        if (waits && !core.link.isPlain()) {
+            begin(new Place(this));
+        } else {
+            ask();
+        }
+    }
+
+    private void begin(Activity next) {
+        activity = next;
+        next.start();
+    }
+
+    /** Asks without a place in the queue. */
+    void ask() {
+        // It was busy when the server had time to answer.
+        boolean isLast = tries > 0 && Clock.left(until) < each;
+        long limit = Math.min(until, Clock.add(Clock.now(), core.settings.unreachableAfter));
+        begin(new Request(core, claim, Claim.Question.acquire(ttl), each, limit, this, (answer, error) -> {
+            if (answer == null) {
+                if (isLast && error instanceof LeaseholdException.Unreachable) {
+                    granted(null);
+                } else {
+                    fail(error);
+                }
+            } else if (answer.isNil()) {
+                granted(null);
+            } else {
+                mayHold();
+                granted(new Grant(answer.number(), answer.asked(), ttl, false));
+            }
+        }));
+    }
+
+    /** Null: others have it. */
+    void granted(@Nullable Grant grant) {
+        if (isDone) {
+            return;
+        }
+        if (grant != null) {
+            if (Clock.now() < Clock.validUntil(grant.asked, grant.lasts)) {
+                succeed(grant);
+            } else if (Clock.left(until) == 0) {
+                fail(new LeaseholdException.TooLate());
+            } else {
+                // The answer took longer than the lease. Asked again, it is the same grant, or over.
+                rest(Clock.Rest.RETRY);
+            }
+        } else if (!waits || Clock.left(until) == 0) {
+            busy();
+        } else if (core.link.isPlain()) {
+            rest(Clock.Rest.POLL);
+        } else {
+            next();
+        }
+    }
+
+    private void rest(Clock.Rest rests) {
+        boolean isLate = Clock.left(until) == 0;
+        long next = Math.min(Clock.now() + rests.after(tries++), until);
+        resting = core.turn.at(next, () -> {
+            if (isLate || Clock.left(until) == 0) {
+                busy();
+            } else {
+                next();
+            }
+        });
+    }
+
+    private void succeed(Grant grant) {
+        if (isDone) {
+            return;
+        }
+        long renewUntil = options.renewFor >= 0 ? Clock.add(grant.asked, options.renewFor) : Clock.NEVER;
+        long holdUntil = options.holdAtLeast > 0 ? Clock.add(Clock.now(), options.holdAtLeast) : 0;
+        Hold hold = new Hold(this, grant, renewUntil, holdUntil);
+        done();
+        hold.start();
+        Lease lease = new Lease(hold);
+        core.turn.after(() -> result.complete(lease));
+    }
+
+    private void busy() {
+        if (!isDone) {
+            done();
+            giveUp();
+            core.turn.after(() -> result.complete(null));
+        }
+    }
+
+    void fail(LeaseholdException error) {
+        if (!isDone) {
+            done();
+            giveUp();
+            core.turn.after(() -> result.completeExceptionally(error));
+        }
+    }
+
+    private void done() {
+        isDone = true;
+        core.attempts.remove(this);
+        core.changed();
+    }
+
+    /** Nobody wants it any more, unless it was granted already. */
+    void stop(LeaseholdException error) {
+        if (isDone) {
+            return;
+        }
+        if (activity != null) {
+            activity.stop();
+        }
+        if (resting != null) {
+            resting.cancel();
+        }
+        fail(error);
+    }
+
+    private void giveUp() {
+        isOver = true;
+        if (!mayHold) {
+            return;
+        }
+        boolean wasCut = lastWords();
+        core.giveBack(name, claim, ttl, 0);
+        // The server may read what was said on another connection after it has read this, and grant the lock in between.
+        if (wasCut) {
+            core.giveBack(name, claim, ttl, STRAY);
+        }
+    }
+
+    /** It was granted, and is held no more. What a request that was not answered is granted now is nobody's. */
+    void over() {
+        isOver = true;
+    }
+
+    /** It was granted by a message, and nobody has claimed it. */
+    void giveUpUnclaimed() {
+        mayHold = true;
+        giveUp();
+    }
+
+    /** Where a server has not read the request yet, the release comes behind it. Returns whether a connection was cut. */
+    boolean lastWords() {
+        boolean wasCut = false;
+        List<Link.Line> lines = new ArrayList<>(unheard);
+        unheard.clear();
+        for (Link.Line line : lines) {
+            wasCut |= !line.send(core.link.new Call(claim.words(Claim.Question.release(0)), null, (reply, error) -> {}));
+        }
+        return wasCut;
+    }
+
+    /** It may have been heard, or was. Then it is granted, or has a place. */
+    void mayHold() {
+        mayHold = true;
+    }
+
+    /** An answer came that nobody waits for: the lock may be granted, or have a place in the queue. */
+    void late() {
+        if (isOver) {
+            core.giveBack(name, claim, ttl, 0);
+        }
+    }
+
+    /** It was asked on this line, and not answered. */
+    void left(Link.Line line) {
+        unheard.add(line);
+    }
+}

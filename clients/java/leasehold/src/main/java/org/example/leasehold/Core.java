@@ -1,0 +1,144 @@
+package org.example.leasehold;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
+
+/** What a {@link Leasehold} has. All is done in turn. */
+final class Core {
+    private static final System.Logger LOGGER = System.getLogger(Leasehold.class.getName());
+    private static final String PROCESS = ProcessHandle.current().pid() + ":";
+    /** How often it is looked whether leases are over: a deadline that was set before the machine slept is late by as long. */
+    private static final long LOOK_EVERY = 1_000_000_000;
+
+    final Turn turn = new Turn();
+    final Settings settings;
+    final Link link;
+    final Queue queue;
+    final Set<Attempt> attempts = new LinkedHashSet<>();
+
+    /** Those that are held, or whose release is under way. */
+    private final Set<Hold> holds = new LinkedHashSet<>();
+    /** The names of what is being given back by those who gave up. */
+    private final Map<String, Integer> givingBack = new HashMap<>();
+    /** The names of the locks whose release has failed, and until when they stay. */
+    private final Map<String, Long> staying = new HashMap<>();
+
+    private boolean looks;
+    private @Nullable CompletableFuture<List<String>> closing;
+    private boolean hasClosed;
+
+    Core(Link.Connector connector, Settings settings) {
+        this.settings = settings;
+        this.link = new Link(turn, connector);
+        this.queue = new Queue(this);
+        link.whenMoved(queue::moved);
+    }
+
+    static byte[] newOwner() {
+        return (PROCESS + UUID.randomUUID().toString().replace("-", "")).getBytes(StandardCharsets.US_ASCII);
+    }
+
+    boolean isClosed() {
+        return closing != null;
+    }
+
+    void hold(Hold hold) {
+        holds.add(hold);
+        lookAfter();
+    }
+
+    private void lookAfter() {
+        if (!looks && !holds.isEmpty()) {
+            looks = true;
+            turn.at(Clock.now() + LOOK_EVERY, () -> {
+                looks = false;
+                List.copyOf(holds).forEach(Hold::look);
+                lookAfter();
+            });
+        }
+    }
+
+    void drop(Hold hold) {
+        holds.remove(hold);
+        changed();
+    }
+
+    /** Releases whatever the owner has, after so long: whoever gave up does not wait for it. Close does. */
+    void giveBack(String name, Claim claim, long ttl, long after) {
+        givingBack.merge(name, 1, Integer::sum);
+        if (after > 0) {
+            turn.at(Clock.now() + after, () -> giveBack(name, claim, ttl));
+        } else {
+            giveBack(name, claim, ttl);
+        }
+    }
+
+    private void giveBack(String name, Claim claim, long ttl) {
+        long end = Clock.add(Clock.now(), ttl);
+        long each = Clock.patienceForAnswer(settings.response, ttl);
+        new Request(this, claim, Claim.Question.release(0), each, Clock.add(Clock.now(), settings.within), null, (answer, error) -> {
+            if (error != null) {
+                stays(name, end);
+                turn.after(() -> LOGGER.log(
+                        System.Logger.Level.WARNING, "{0}: a release failed, and the lock stays until its lease ends: {1}", name, error.getMessage()));
+            }
+            givingBack.computeIfPresent(name, (key, count) -> count == 1 ? null : count - 1);
+            changed();
+        }).start();
+    }
+
+    /** A release has failed, and the lock is there until then. */
+    void stays(String name, long end) {
+        staying.values().removeIf(until -> Clock.left(until) == 0);
+        staying.merge(name, end, Math::max);
+    }
+
+    /** The names of the locks that could not be released. */
+    CompletableFuture<List<String>> close(long limit) {
+        if (closing != null) {
+            return closing;
+        }
+        CompletableFuture<List<String>> left = new CompletableFuture<>();
+        closing = left;
+        turn.at(Clock.add(Clock.now(), limit), this::closed);
+        List.copyOf(attempts).forEach(attempt -> attempt.stop(new LeaseholdException.Closed()));
+        for (Hold hold : List.copyOf(holds)) {
+            hold.shut();
+            hold.release();
+        }
+        changed();
+        return left;
+    }
+
+    /** Those who wait leave the queue, and what is answered may have to be given back, too. */
+    void changed() {
+        if (closing != null && holds.isEmpty() && givingBack.isEmpty() && attempts.isEmpty()) {
+            closed();
+        }
+    }
+
+    private void closed() {
+        if (hasClosed || closing == null) {
+            return;
+        }
+        hasClosed = true;
+        CompletableFuture<List<String>> left = closing;
+        staying.values().removeIf(until -> Clock.left(until) == 0);
+        Set<String> names = new TreeSet<>(staying.keySet());
+        names.addAll(givingBack.keySet());
+        holds.forEach(hold -> names.add(hold.attempt.name));
+        queue.close();
+        link.close();
+        turn.close();
+        turn.after(() -> left.complete(new ArrayList<>(names)));
+    }
+}

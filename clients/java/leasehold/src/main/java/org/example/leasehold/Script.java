@@ -1,0 +1,158 @@
+package org.example.leasehold;
+
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
+import static java.nio.charset.StandardCharsets.US_ASCII;
+
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+
+/**
+ * A server without the module: scripts do what the module does, on the same keys with the same values.
+ *
+ * <p>A fence is the larger of the server's clock in microseconds plus a margin and the last fence of this lock plus one. The
+ * last one is kept in a key beside the lock for a day: after that the clock is far ahead of it. The margin is that of the
+ * module, whose fences are ahead of the clock by as much after it has started: so fences grow when a server without the module
+ * takes over from one that has it, and when it is the other way round.
+ *
+ * <p>A server may be given the module while it runs. From then on a lock that a script granted would pass by the queue. So the
+ * script looks first: by Redis 7 and Valkey it can ask whether this user may run a command, which fails for one that there is
+ * not.
+ */
+enum Script {
+    /** KEYS: the locks, their last fences. ARGV: owner, ttl, how long to remember the fence, margin. */
+    ACQUIRE(
+            """
+            if redis.acl_check_cmd then
+              local is_known, may = pcall(redis.acl_check_cmd, 'LOCK.ACQUIRE', KEYS[1], ARGV[1], ARGV[2])
+              if is_known and may then return redis.error_reply('LEASEHOLD the module has been loaded') end
+            end
+            local count = #KEYS / 2
+            local same
+            for i = 1, count do
+              local held = redis.call('GET', KEYS[i])
+              local fence = held and string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):') or false
+              if held and not (fence and string.sub(held, 18) == ARGV[1]) then
+                if held ~= ARGV[1] or count > 1 then return false end
+                fence = '0'
+              end
+              if i == 1 then same = fence elseif same ~= fence then same = false end
+            end
+            if same then
+              for i = 1, count do
+                local left = redis.call('PTTL', KEYS[i])
+                if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+              end
+              return same
+            end
+            local now = redis.call('TIME')
+            local fence = now[1] * 1000000 + now[2] + ARGV[4]
+            for i = count + 1, 2 * count do
+              local last = tonumber(redis.call('GET', KEYS[i]) or '0')
+              if last and last >= fence then fence = last + 1 end
+            end
+            fence = string.format('%016.0f', fence)
+            for i = 1, count do
+              redis.call('SET', KEYS[i], fence .. ':' .. ARGV[1], 'PX', ARGV[2])
+              redis.call('SET', KEYS[count + i], fence, 'PX', ARGV[3])
+            end
+            return fence
+            """),
+
+    /** ARGV: the value, ttl. All or none. */
+    EXTEND(
+            """
+            for _, key in ipairs(KEYS) do if redis.call('GET', key) ~= ARGV[1] then return 0 end end
+            for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[2]) end
+            return 1
+            """),
+
+    /** ARGV: the value, and how it may end instead. How many were released. */
+    RELEASE(
+            """
+            local count = 0
+            for _, key in ipairs(KEYS) do
+              local held = redis.call('GET', key)
+              if held and (held == ARGV[1] or string.sub(held, 17) == ARGV[2]) then count = count + redis.call('DEL', key) end
+            end
+            return count
+            """);
+
+    private static final byte[] DAY = Claim.ascii(86_400_000);
+    /** What the module is set to unless somebody changed it: leasehold.fence-margin. */
+    private static final byte[] MARGIN_MICROS = Claim.ascii(15_000_000);
+
+    private final byte[] text;
+    private final byte[] digest;
+
+    Script(String text) {
+        this.text = text.getBytes(US_ASCII);
+        try {
+            digest = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-1").digest(this.text)).getBytes(US_ASCII);
+        } catch (NoSuchAlgorithmException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static Script of(Claim.Question question) {
+        return switch (question.asks()) {
+            // Nobody waits here. Whoever asks for a place is told of the present.
+            case ACQUIRE, TICKET -> ACQUIRE;
+            case EXTEND -> EXTEND;
+            case RELEASE -> RELEASE;
+        };
+    }
+
+    /** Asks by the digest only once the server has run it: a digest that it does not know is an error, which it counts. */
+    Words words(Claim claim, Claim.Question question, boolean isKnown) {
+        if (claim.share() != Claim.EXCLUSIVE) {
+            throw LeaseholdException.Refused.needsModule("a lock with several holders");
+        }
+        List<byte[]> keys = new ArrayList<>(claim.keys());
+        if (this == ACQUIRE) {
+            claim.keys().forEach(key -> keys.add(beside(key)));
+        }
+        List<byte[]> words = new ArrayList<>(keys.size() + 6);
+        words.add(isKnown ? digest : text);
+        words.add(Claim.ascii(keys.size()));
+        words.addAll(keys);
+        String owner = text(claim.owner());
+        switch (this) {
+            case ACQUIRE -> words.addAll(List.of(claim.owner(), Claim.millis(question.ttl()), DAY, MARGIN_MICROS));
+            case EXTEND -> words.addAll(List.of(value(question.fence(), owner), Claim.millis(question.ttl())));
+            case RELEASE -> {
+                words.add(value(question.fence(), owner));
+                if (question.fence() == 0) {
+                    words.add(bytes(":" + owner));
+                }
+            }
+        }
+        return new Words(isKnown ? Words.Name.EVALSHA : Words.Name.EVAL, words);
+    }
+
+    /** What the key holds. A fence of 0 is that of a lock that another kind of client wrote. */
+    private static byte[] value(long fence, String owner) {
+        return bytes(fence == 0 ? owner : String.format("%016d:", fence) + owner);
+    }
+
+    /**
+     * The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has none there: a
+     * cluster refuses it.
+     */
+    private static byte[] beside(byte[] key) {
+        String name = text(key);
+        int open = name.indexOf('{');
+        boolean hasTag = open >= 0 && name.indexOf('}', open + 1) > open + 1;
+        return bytes(hasTag || name.contains("}") ? name + ":fence" : "{" + name + "}:fence");
+    }
+
+    private static String text(byte[] bytes) {
+        return new String(bytes, ISO_8859_1);
+    }
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(ISO_8859_1);
+    }
+}
