@@ -30,3 +30,17 @@ fn commands_are_watched_only_while_somebody_waits() {
         client.cmd("DEL k");
     }
 }
+
+#[test]
+fn commands_are_watched_while_a_ticket_is_kept() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    client.cmd(format!("LOCK.ACQUIRE k bob {LONG} TICKET {LONG}"));
+    // Several rounds of the routine that takes away a filter which nobody needs.
+    let looked = client.now();
+    becomes("half a second later", true, || server.client().now() > looked + 500);
+    assert_eq!(filters(&mut client), 1);
+    client.cmd("LOCK.RELEASE k bob");
+    becomes("the filters", 0, || filters(&mut client));
+}

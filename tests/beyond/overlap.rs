@@ -2,6 +2,7 @@
 //! first leases run. With a quarantine as long as the longest lease it does not.
 
 use super::LONG;
+use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::{
     Client, Cluster, Proxy, Sentinels, Server, Setup, Takeover, becomes, lacks, short_or_long,
@@ -34,7 +35,8 @@ impl Unheard {
     /// Whether the successor gives the lock to another one while the first counts on it.
     fn is_given_again_by(&self, successor: &Server) -> bool {
         let mut client = successor.client();
-        client.cmd(format!("LOCK.ACQUIRE {} bob {LONG} BLOCK {}", self.key, LONG));
+        let reply = client.cmd(format!("LOCK.ACQUIRE {} bob {LONG} BLOCK {}", self.key, LONG));
+        assert!(matches!(reply, Value::Int(1..)), "after the quarantine, bob is told {reply:?}");
         Instant::now() < self.ends
     }
 }

@@ -4,6 +4,7 @@
 //! A command that the module calls shows up where an operator looks: in MONITOR, in the statistics
 //! of commands, and in `instantaneous_ops_per_sec`.
 
+use super::Waiter;
 use redis::Value;
 use std::collections::BTreeMap;
 use std::thread;
@@ -129,4 +130,20 @@ fn who_names_slots_and_moves_none_has_no_locks_looked_at() {
     // One for each command that may bring a slot, and those of the rounds.
     let per_second = questions as f64 / begun.elapsed().as_secs_f64();
     assert!(per_second < 400.0, "{per_second} questions per second");
+}
+
+/// The server has checked a client's command already. Newer servers answer questions that nobody sees.
+#[test]
+fn a_release_that_hands_the_lock_on_asks_the_server_for_nothing() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", 60_000);
+    let before = client.executed();
+    for (holder, next) in [("alice", "bob"), ("bob", "alice")].into_iter().cycle().take(20) {
+        let mut waiter = Waiter::of(&server, "k", next);
+        assert!(client.release("k", holder));
+        waiter.fence();
+    }
+    let calls = executed_since(&before, &mut client);
+    assert!(!calls.contains_key("setrange"), "nobody asked for {calls:?}");
 }

@@ -61,6 +61,20 @@ fn a_restored_lock_ends_when_it_would_have_ended() {
     assert!((end..end + 500).contains(&granted), "granted at {granted}, the lease ended at {end}");
 }
 
+#[test]
+fn a_lock_of_another_client_is_restored_too_while_somebody_waits_for_it() {
+    let server = evicting().start();
+    let mut client = server.client();
+    client.cmd(format!("SET k uuid PX {LONG}"));
+    let mut bob = Waiter::of(&server, "k", "bob");
+    evict(&mut client);
+    wait_until_restored(&mut client);
+    assert_eq!(client.cmd("GET k"), bulk("uuid"));
+    bob.assert_waits(&server);
+    assert!(client.release("k", "uuid"));
+    bob.fence();
+}
+
 /// How often the log warns that locks may be evicted.
 fn warnings(server: &Server) -> usize {
     server.log().matches("may evict locks that are held").count()
