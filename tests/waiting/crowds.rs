@@ -144,3 +144,78 @@ fn while_ten_thousand_lose_their_patience_in_one_moment_others_are_answered_with
     }
     panic!("the slowest PINGs took {seen:?}");
 }
+
+/// A lock that passes round a crowd: who releases it queues up again.
+struct Round {
+    key: String,
+    crowd: Crowd,
+    holder: usize,
+}
+
+impl Round {
+    fn of(server: &Server, key: String, size: usize) -> Self {
+        let mut round = Self { key, crowd: Crowd::of(server, size), holder: 0 };
+        for member in 0..size {
+            round.ask(member);
+        }
+        round.holder = round.next_holder();
+        let mut client = server.client();
+        let waiting = i64::try_from(size).unwrap() - 1;
+        wait_until(|| client.info(&round.key).unwrap().waiters == waiting);
+        round
+    }
+
+    fn ask(&mut self, member: usize) {
+        let request = format!("LOCK.ACQUIRE {} w{member} 600000 BLOCK 0", self.key);
+        self.crowd.send(member, request);
+    }
+
+    fn next_holder(&mut self) -> usize {
+        let received = self.crowd.receive();
+        assert!(matches!(received[..], [(_, Some(Value::Int(_)))]), "{received:?}");
+        received[0].0
+    }
+
+    /// From the release by one to the reply to the next.
+    fn hand_off(&mut self, client: &mut Client) -> Duration {
+        let released = self.holder;
+        let started = Instant::now();
+        assert!(client.release(&self.key, format!("w{released}")));
+        self.holder = self.next_holder();
+        let took = started.elapsed();
+        self.ask(released);
+        took
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// One lock with 10,000 waiters, and several hundred with 10, so that whoever is granted one was not heard of
+/// for long in either case: what a server needs to reply to such a client is no part of the comparison.
+#[test]
+fn a_hand_off_takes_no_longer_with_ten_thousand_waiters_than_with_ten() {
+    let limits = "max-waiters 20000 max-waiters-per-lock 20000";
+    let server = Server::builder().config("maxclients", "20000").module_args(limits).start();
+    let mut client = server.client();
+    let mut many = Round::of(&server, "many".to_owned(), 10_001);
+    let mut few: Vec<_> =
+        (0..350).map(|number| Round::of(&server, format!("few{number}"), 11)).collect();
+    // The best of a few attempts, since the machine may be busy with something else.
+    let mut best = f64::INFINITY;
+    for _ in 0..10 {
+        let (few, many): (Vec<_>, Vec<_>) = few
+            .iter_mut()
+            .map(|few| (few.hand_off(&mut client), many.hand_off(&mut client)))
+            .unzip();
+        let (few, many) = (median(few), median(many));
+        eprintln!("a hand-off takes {few:?} with 10 waiters and {many:?} with 10,000");
+        best = best.min(many.as_secs_f64() / few.as_secs_f64());
+        if best <= 1.2 {
+            return;
+        }
+    }
+    panic!("{best} times as long");
+}
