@@ -4,8 +4,10 @@
 use super::session::play;
 use super::{LONG, Waiter, exact, granted_at, held_on, owners};
 use redis::Value;
+use testkit::contended::Contended;
+use testkit::traffic::Traffic;
 use testkit::{
-    Client, Server, Snapshot, aof, deadline, eventually, int, lacks, micros, start_pair,
+    Client, Seed, Server, Snapshot, aof, deadline, eventually, int, lacks, micros, start_pair,
     wait_until_in_sync,
 };
 
@@ -288,5 +290,33 @@ fn what_frees_a_lock_is_told_before_the_grant_that_it_made_possible() {
         if is_one && !lacks((7, 0), "one transaction for what a command does") {
             assert_eq!(told[told.len() - 4..], ["MULTI", "DEL k", &set, "EXEC"], "{free:?}");
         }
+    }
+}
+
+/// As a fleet does that moves over from `SET NX`: its older clients poll the locks that the newer ones wait for.
+#[test]
+fn a_lock_that_is_freed_is_handed_on_although_other_contended_locks_are_named() {
+    let server = exact().start();
+    // More than are looked at in one turn of the server.
+    let contended = Contended::hold(&server, "lock:", 1_500);
+    let _traffic = Traffic::on(&server, 50, "", contended.polls(&mut Seed::announced()));
+    let mut client = server.client();
+    for free in ["LOCK.EXTEND victim alice 300", "DEL victim", "RENAME victim elsewhere"] {
+        let mut late = [(); 5].map(|()| {
+            client.grant("victim", "alice", LONG);
+            let mut bob = Waiter::of(&server, "victim", "bob");
+            client.cmd(free);
+            let left = match client.cmd("PTTL victim") {
+                Value::Int(left) if free.starts_with("LOCK.EXTEND") => left,
+                _ => 0,
+            };
+            let freed = client.now() + left;
+            let late = granted_at(bob.fence()) - freed;
+            assert!(client.release("victim", "bob"));
+            late
+        });
+        late.sort_unstable();
+        // Where the machine is busy too, within the second after which all locks are looked at anyway.
+        assert!(late[2] <= 50 && late[4] <= 800, "{free}: granted after {late:?} ms");
     }
 }
