@@ -13,7 +13,7 @@
 //! carol: leaves
 //! ```
 //!
-//! An error is `-CODE` or `-CODE and its text`. Lists of holders and waiters are shown as their
+//! An error is `-CODE` or `-CODE and its text`; where no reply is told, none is an error. Lists of holders and waiters are shown as their
 //! owners, the log as `deleted(owner)`. `…share 5` is any reply with this in it.
 
 use super::eventually::eventually;
@@ -132,7 +132,8 @@ impl<'s> Session<'s> {
         let seen: Vec<_> =
             commands.iter().map(|_| self.connection(name).client.receive()).collect();
         if reply.is_empty() {
-            return Ok(());
+            let refused = seen.iter().find(|seen| matches!(seen, Value::ServerError(_)));
+            return refused.map_or(Ok(()), |refused| Err(shown(refused)));
         }
         assert_eq!(replies.len(), seen.len(), "{commands:?}: as many replies");
         seen.iter().zip(replies).try_for_each(|(seen, reply)| self.check(seen, reply))
