@@ -148,6 +148,12 @@ func (h *hold) lostError() error {
 	return &LostError{h.name(), h.loss, h.failure}
 }
 
+func (h *hold) reasonNow() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reason
+}
+
 func (h *hold) extend(halt halt, ttl time.Duration) error {
 	if err := checkDuration("ttl", ttl, time.Millisecond); err != nil {
 		return err

@@ -49,23 +49,31 @@ func (l *Lease) Context() context.Context {
 func (l *Lease) under(ctx context.Context) (context.Context, context.CancelFunc) {
 	child, cancel := context.WithCancelCause(ctx)
 	l.hold.whenOver(func(_ Loss, reason error) { cancel(reason) })
-	return &leaseContext{child, l}, func() { cancel(nil) }
+	return &leaseContext{child, l, cancel}, func() { cancel(nil) }
 }
 
 // A leaseContext looks at the clock when it is asked: a timer may be late. Whoever has it counts on the lock, so it refers to
 // the lease.
 type leaseContext struct {
 	context.Context
-	lease *Lease
+	lease  *Lease
+	cancel context.CancelCauseFunc
+}
+
+// look ends the context if the lock is held no more: whoever has found that out may not have come to tell it.
+func (c *leaseContext) look() {
+	if !c.lease.hold.look() {
+		c.cancel(c.lease.hold.reasonNow())
+	}
 }
 
 func (c *leaseContext) Err() error {
-	c.lease.hold.look()
+	c.look()
 	return c.Context.Err()
 }
 
 func (c *leaseContext) Value(key any) any {
-	c.lease.hold.look()
+	c.look()
 	if key == (leaseKey{}) {
 		return c.lease
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -102,7 +103,7 @@ func (l *Locks) Semaphore(name string, permits int) Lock {
 // Several returns all of these locks or none, with one fence; in a cluster they are in one slot. Whoever waits holds none of
 // them.
 func (l *Locks) Several(names ...string) Lock {
-	return Lock{l, names, exclusive, checkSeveral(names)}
+	return Lock{l, slices.Clone(names), exclusive, checkSeveral(names)}
 }
 
 func checkSeveral(names []string) error {

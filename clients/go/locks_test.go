@@ -210,6 +210,56 @@ func TestWorkUnderALock(t *testing.T) {
 	}
 }
 
+func TestOneOwnerWaitsForTwoLocks(t *testing.T) {
+	s := newScene(t)
+	locks, others := s.locks(nil), s.locks(nil)
+	one, err := others.Acquire(s.ctx, "one")
+	one = acquired(s, one, err)
+	two, err := others.Acquire(s.ctx, "two")
+	two = acquired(s, two, err)
+	got := make(chan *leasehold.Lease, 2)
+	for at, name := range []string{"one", "two"} {
+		go func() {
+			lease, err := locks.Acquire(s.ctx, name, leasehold.Owner("me"))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- lease
+		}()
+		s.eventually("a waiter", func() bool { return s.waiters(name) == 1 })
+		if at == 1 {
+			released(s, one)
+		}
+	}
+	if lease := <-got; lease.Name() != "one" || two.Err() != nil {
+		t.Fatal(lease.Name(), two.Err())
+	}
+	released(s, two)
+	if lease := <-got; lease.Name() != "two" {
+		t.Fatal(lease.Name())
+	}
+}
+
+func TestOptionsAndNamesStayTheCallers(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	opts := make([]leasehold.Option, 1, 2)
+	opts[0] = leasehold.Wait(time.Second)
+	_, err := locks.Election("e", "c").Campaign(s.ctx, opts...)
+	s.must(err)
+	if opts[:2][1] != nil {
+		t.Fatal("it was written behind them")
+	}
+	names := []string{"{a}1", "{a}2"}
+	several := locks.Several(names...)
+	names[0] = "{a}3"
+	_, err = several.Acquire(s.ctx)
+	s.must(err)
+	if !s.isHeld("{a}1") || s.isHeld("{a}3") {
+		t.Fatal("another lock is held")
+	}
+}
+
 func TestAReleaseWhoseContextHasEndedIsCarriedOut(t *testing.T) {
 	s := newScene(t)
 	locks := s.locks(nil)

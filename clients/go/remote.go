@@ -306,7 +306,7 @@ func (r *remote) redirected(key, place string, err error) (to string, isAsking b
 	to = words[2]
 	// A node that does not know its own address means the one that it was asked at.
 	if strings.HasPrefix(to, ":") {
-		to = place[:strings.LastIndexByte(place, ':')] + to
+		to = place[:max(0, strings.LastIndexByte(place, ':'))] + to
 	}
 	if code == "ASK" {
 		return to, true

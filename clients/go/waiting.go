@@ -158,6 +158,8 @@ func (p *place) wait() (granted *grant, isQueued bool, err error) {
 	}
 }
 
+func (p *place) name() placeName { return placeName{p.at.claim.key, p.at.claim.owner} }
+
 func (p *place) leave() {
 	p.mu.Lock()
 	p.isWaiting, p.current, p.dueAt = false, nil, never
@@ -444,7 +446,11 @@ func (p *place) mayAskAgain(err error, asked moment) (bool, error) {
 	if means == elsewhere {
 		r.moved()
 	}
-	r.redirected(p.at.claim.key, "", err)
+	p.mu.Lock()
+	if p.line != nil {
+		r.redirected(p.at.claim.key, p.line.place, err)
+	}
+	p.mu.Unlock()
 	if means == broken {
 		p.refusal, p.silentSince = nil, min(p.silentSince, asked)
 	} else {
