@@ -72,7 +72,7 @@ func newLease(ctx context.Context, a *attempt, g *grant, t terms) *Lease {
 		a.mu.Unlock()
 	}
 	lease := &Lease{hold: h, shared: a.claim.share, values: ctx}
-	if lease.shared == exclusive {
+	if lease.shared == exclusive || lease.shared == unknown {
 		lease.shared = anyNumber
 	}
 	h.young = lease
@@ -233,7 +233,8 @@ func (h *hold) doExtend(halt halt, ttl time.Duration, until moment, how asks) er
 	if counted, counts := h.extensions.counted(number, came, ttl); counts {
 		h.validUntil = validUntil(came.asked, counted)
 	}
-	next := renewAt(came.asked, h.ttl)
+	// It may count for less than its ttl, and is renewed in time for that.
+	next := min(renewAt(came.asked, h.ttl), renewAt(now(), h.validUntil.left()))
 	h.mu.Unlock()
 	if !h.look() {
 		return h.lostError()

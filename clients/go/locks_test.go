@@ -366,6 +366,61 @@ func TestReadersAndWriters(t *testing.T) {
 	released(s, one)
 }
 
+func TestAnAdoptedReaderIsUpgraded(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	one, err := locks.Read("x").Acquire(s.ctx)
+	one = acquired(s, one, err)
+	two, err := locks.Read("x").Acquire(s.ctx)
+	two = acquired(s, two, err)
+	adopted, err := locks.Adopt(s.ctx, one.Detach().String())
+	adopted = acquired(s, adopted, err)
+	if err := adopted.Upgrade(s.ctx); !errors.Is(err, leasehold.ErrBusy) {
+		t.Fatal(err)
+	}
+	released(s, two)
+	s.must(adopted.Upgrade(s.ctx))
+	if _, err := locks.Read("x").TryAcquire(s.ctx); !errors.Is(err, leasehold.ErrBusy) {
+		t.Fatal(err)
+	}
+	released(s, adopted)
+}
+
+func TestAnOwnerAsksAgainAfterItHasGivenUp(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	held, err := s.locks(nil).Acquire(s.ctx, "x")
+	held = acquired(s, held, err)
+	opts := []leasehold.Option{leasehold.Owner("me"), leasehold.Ephemeral(time.Second), leasehold.Wait(100 * time.Millisecond)}
+	if _, err := locks.Acquire(s.ctx, "x", opts...); !errors.Is(err, leasehold.ErrBusy) {
+		t.Fatal(err)
+	}
+	released(s, held)
+	lease, err := locks.Acquire(s.ctx, "x", opts[:2]...)
+	lease = acquired(s, lease, err)
+	time.Sleep(400 * time.Millisecond)
+	if !s.isHeld("x") {
+		t.Fatal("an earlier release has freed it")
+	}
+	released(s, lease)
+}
+
+func TestAnExtensionThatCountsForLessIsRenewedInTime(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	lease, err := locks.Acquire(s.ctx, "x", leasehold.TTL(1500*time.Millisecond))
+	lease = acquired(s, lease, err)
+	s.must(s.server.process.Process.Signal(syscall.SIGSTOP))
+	// A renewal is asked for twice, and nobody knows of the first one.
+	time.Sleep(time.Second)
+	s.must(s.server.process.Process.Signal(syscall.SIGCONT))
+	s.eventually("it is renewed", func() bool { return lease.ValidFor() > time.Second })
+	s.must(lease.Extend(s.ctx, time.Minute))
+	time.Sleep(1700 * time.Millisecond)
+	s.must(lease.Err())
+	released(s, lease)
+}
+
 func TestGuardedCommands(t *testing.T) {
 	s := newScene(t)
 	locks := s.locks(nil)

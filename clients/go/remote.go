@@ -257,7 +257,8 @@ func (r *remote) lineFor(h halt, limit moment, key string) (*line, error) {
 	return r.lineTo(h, limit, place)
 }
 
-// do sends a command to the server that has the key, and follows the key when it moves.
+// do sends a command to the server that has the key, and follows the key when it moves. Without a line nothing was sent that
+// was carried out.
 func (r *remote) do(h halt, asked moment, lim limits, key string, f fate, words ...string) (Reply, *line, error) {
 	limit := lim.next(asked)
 	place, err := r.place(h, limit, key)
@@ -277,7 +278,7 @@ func (r *remote) do(h halt, asked moment, lim limits, key string, f fate, words 
 			err = l.send(c, words...)
 		}
 		if err != nil {
-			return nil, l, err
+			return nil, nil, err
 		}
 		reply, err := c.wait(h, limit, l)
 		if err == errSilent && limit < lim.until {

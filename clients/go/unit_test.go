@@ -226,12 +226,14 @@ func TestAContextEndsWithTheHoldThoughNobodyHasToldIt(t *testing.T) {
 	<-ctx.Done()
 }
 
-// A puppet is a cluster of one node that answers as the test says.
-type puppet struct{ answer func(words []Reply) string }
+// A puppet is a cluster whose nodes answer as the test says.
+type puppet struct {
+	answer func(place string, words []Reply) string
+}
 
 func (puppet) Place(context.Context, string) (string, error) { return "node:1", nil }
 func (puppet) Moved(context.Context)                         {}
-func (p puppet) Endpoint(context.Context, string) (Endpoint, error) {
+func (p puppet) Endpoint(_ context.Context, place string) (Endpoint, error) {
 	return Endpoint{Protocol: 2, Dial: func(context.Context) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go func() {
@@ -242,7 +244,7 @@ func (p puppet) Endpoint(context.Context, string) (Endpoint, error) {
 					return
 				}
 				words, _ := reply.([]Reply)
-				_, _ = io.WriteString(theirs, p.answer(words))
+				_, _ = io.WriteString(theirs, p.answer(place, words))
 			}
 		}()
 		return ours, nil
@@ -250,7 +252,7 @@ func (p puppet) Endpoint(context.Context, string) (Endpoint, error) {
 }
 
 func TestANodeThatDoesNotKnowItsAddressIsAskedWhereItWas(t *testing.T) {
-	locks, err := NewOn(puppet{func([]Reply) string { return "-MOVED 1 :7001\r\n" }}, nil)
+	locks, err := NewOn(puppet{func(string, []Reply) string { return "-MOVED 1 :7001\r\n" }}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,4 +266,60 @@ func TestANodeThatDoesNotKnowItsAddressIsAskedWhereItWas(t *testing.T) {
 			t.Error(place, to)
 		}
 	}
+}
+
+func TestAWaitFollowsALockOnItsWay(t *testing.T) {
+	isAsking := false
+	locks, err := NewOn(puppet{func(place string, words []Reply) string {
+		switch {
+		case place == "node:1" && words[0] == "LOCK.ACQUIRE":
+			return "-ASK 1 node:2\r\n"
+		case words[0] == "ASKING":
+			isAsking = true
+			return "+OK\r\n"
+		case words[0] == "LOCK.ACQUIRE" && !isAsking:
+			return "-MOVED 1 node:1\r\n"
+		case words[0] == "LOCK.ACQUIRE":
+			isAsking = false
+			return ":7\r\n"
+		}
+		return ":1\r\n"
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close(t.Context()) }()
+	lease, err := locks.Acquire(t.Context(), "x", Wait(time.Second))
+	if err != nil || lease.Fence() != 7 {
+		t.Fatal(err)
+	}
+}
+
+func TestAGuardedCommandThatWasSentMayHaveBeenRun(t *testing.T) {
+	sent := make(chan bool, 1)
+	locks, err := NewOn(puppet{func(_ string, words []Reply) string {
+		if words[0] == "LOCK.GUARD" {
+			sent <- true
+			return ""
+		}
+		return ":1\r\n"
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := locks.TryAcquire(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-sent
+		locks.remote.mu.Lock()
+		l := locks.remote.spots["node:1"].line
+		locks.remote.mu.Unlock()
+		locks.remote.silent(l)
+	}()
+	if _, err := lease.Guard(t.Context(), "INCR", "n"); !errors.Is(err, ErrUnanswered) {
+		t.Fatal(err)
+	}
+	_ = locks.Close(t.Context())
 }

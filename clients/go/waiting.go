@@ -32,6 +32,8 @@ type place struct {
 	// current is what was asked last, until it is answered.
 	current *ticket
 	line    *line
+	// isAsking: the line is to a node that the lock is on its way to, which has to be told so each time.
+	isAsking bool
 	// dueAt is when it is to be asked for again, while somebody sleeps.
 	dueAt moment
 	// ear is what told of grants when it was last asked for.
@@ -53,6 +55,8 @@ type place struct {
 	// refusal is what the server said last, unless it has answered since.
 	refusal  error
 	isQueued bool
+	// asksAt is the node that the lock is on its way to, for the next request.
+	asksAt string
 	// hasRoom: one of the connections that may wait is this one's.
 	hasRoom bool
 	blocked *line
@@ -182,11 +186,20 @@ func (p *place) isDeaf() bool {
 // ask asks for it, or asks again, and sleeps where somebody tells of its grant.
 func (p *place) ask(asked moment) (news, question, error) {
 	limit := p.limits.next(asked)
-	l, err := p.places.r.lineFor(p.at.halt, limit, p.at.claim.key)
+	var l *line
+	var err error
+	to := p.asksAt
+	p.asksAt = ""
+	if to != "" {
+		l, err = p.places.r.lineTo(p.at.halt, limit, to)
+	} else {
+		l, err = p.places.r.lineFor(p.at.halt, limit, p.at.claim.key)
+	}
 	if err != nil {
 		return news{}, question{asks: asksTicket}, err
 	}
 	p.mu.Lock()
+	p.isAsking = to != ""
 	// The answer says whether it was granted, whatever was heard before.
 	p.heard, p.isNil, p.isWaiting = 0, false, true
 	p.mu.Unlock()
@@ -211,8 +224,15 @@ func (p *place) request(asked moment, l *line, isRenewal bool) (*ticket, questio
 	}
 	p.keeps, p.kept = kept, min(p.kept, kept)
 	p.ear, p.current, p.line = ear, t, l
+	isAsking := p.isAsking
 	p.mu.Unlock()
-	if err := l.send(t, p.at.claim.words(q)...); err != nil {
+	var err error
+	if words := p.at.claim.words(q); isAsking {
+		err = l.sendBoth(sinkFunc(ignore), []string{"ASKING"}, t, words)
+	} else {
+		err = l.send(t, words...)
+	}
+	if err != nil {
 		t.arrive(nil, err)
 	}
 	return t, q
@@ -447,10 +467,13 @@ func (p *place) mayAskAgain(err error, asked moment) (bool, error) {
 		r.moved()
 	}
 	p.mu.Lock()
-	if p.line != nil {
-		r.redirected(p.at.claim.key, p.line.place, err)
-	}
+	l := p.line
 	p.mu.Unlock()
+	if l != nil {
+		if to, asks := r.redirected(p.at.claim.key, l.place, err); asks {
+			p.asksAt = to
+		}
+	}
 	if means == broken {
 		p.refusal, p.silentSince = nil, min(p.silentSince, asked)
 	} else {
@@ -458,6 +481,11 @@ func (p *place) mayAskAgain(err error, asked moment) (bool, error) {
 	}
 	if p.silentSince != never && now().sub(p.silentSince) >= r.settings.UnreachableAfter {
 		return false, r.told(err)
+	}
+	// At once, as long as it is not sent to and fro.
+	if p.asksAt != "" && p.failures < mostMoves {
+		p.failures++
+		return true, nil
 	}
 	rests := retry
 	if codeOf(err) == "QUEUEFULL" {
