@@ -233,7 +233,7 @@ func (k Lock) ask(ctx context.Context, o *options, opts []Option) (*Lease, error
 		t.holdUntil = now().add(o.holdAtLeast)
 	}
 	a.tell(Event{Step: Granted, Fence: granted.fence})
-	return newLease(ctx, a, granted, t), nil
+	return l.lease(ctx, a, granted, t)
 }
 
 var process = strconv.Itoa(os.Getpid()) + ":"
@@ -268,7 +268,19 @@ func (l *Locks) Adopt(ctx context.Context, text string) (*Lease, error) {
 	a := &attempt{wanted: w, locks: l, claim: c, halt: h, begun: begun, since: begun}
 	a.tell(Event{Step: Granted, Fence: held.Fence})
 	granted := &grant{fence: held.Fence, asked: came.asked, lasts: w.ttl}
-	return newLease(ctx, a, granted, terms{renewUntil: never, holdUntil: always}), nil
+	return l.lease(ctx, a, granted, terms{renewUntil: never, holdUntil: always})
+}
+
+func (l *Locks) lease(ctx context.Context, a *attempt, g *grant, t terms) (*Lease, error) {
+	lease := newLease(ctx, a, g, t)
+	select {
+	case <-l.closed:
+		// Close has looked at what is held, and may not have seen it.
+		lease.hold.shut()
+		return nil, &stopped{ErrClosed}
+	default:
+		return lease, nil
+	}
 }
 
 // HeldError names the locks that could not be released: they stay until their leases end.
@@ -302,10 +314,7 @@ func (l *Locks) close(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	for _, h := range holds {
-		if h.look() {
-			h.end(Shut, &LostError{Lock: h.name(), Loss: Shut})
-		}
-		go func() { _, _ = h.giveBack(h.background()) }()
+		h.shut()
 	}
 	// Those who wait leave the queue meanwhile, and what is answered may have to be given back, too.
 	for ctx.Err() == nil && !l.isIdle(ctx) {
@@ -408,6 +417,24 @@ func (l *Locks) drop(h *hold) {
 // giveBack releases whatever the owner has, after so long, in the background: whoever gave up does not wait for it. Close
 // does.
 func (l *Locks) giveBack(c *claim, w *wanted, after time.Duration) {
+	l.returns(c, w, func() error {
+		h := halt{ctx: l.background}
+		if after > 0 {
+			if err := h.sleep(after); err != nil {
+				return err
+			}
+		}
+		lim := limits{patienceForAnswer(l.settings.Response, w.ttl), now().add(l.settings.Within)}
+		_, err := ask(l.server, h, lim, c, question{asks: asksRelease}, noMatter{})
+		if err != nil && !errors.Is(err, errStopped) {
+			l.warn("leasehold: a release failed, and the lock stays until its lease ends", w.name, c.owner, err)
+		}
+		return err
+	})
+}
+
+// returns has Close wait for a release, and the next request of the same owner.
+func (l *Locks) returns(c *claim, w *wanted, request func() error) {
 	of := placeName{c.key, c.owner}
 	l.mu.Lock()
 	l.returning[of]++
@@ -421,18 +448,7 @@ func (l *Locks) giveBack(c *claim, w *wanted, after time.Duration) {
 			l.changed()
 			l.mu.Unlock()
 		}()
-		h := halt{ctx: l.background}
-		if after > 0 {
-			if err := h.sleep(after); err != nil {
-				return err
-			}
-		}
-		lim := limits{patienceForAnswer(l.settings.Response, w.ttl), now().add(l.settings.Within)}
-		_, err := ask(l.server, h, lim, c, question{asks: asksRelease}, noMatter{})
-		if err != nil && !errors.Is(err, errStopped) {
-			l.warn("leasehold: a release failed, and the lock stays until its lease ends", w.name, c.owner, err)
-		}
-		return err
+		return request()
 	})
 }
 

@@ -273,6 +273,107 @@ func TestAReleaseWhoseContextHasEndedIsCarriedOut(t *testing.T) {
 	s.eventually("it is free", func() bool { return !s.isHeld("x") })
 }
 
+func TestWhoeverReleasesWaitsAsLongAsItWants(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	ended, cancel := context.WithCancel(s.ctx)
+	cancel()
+	lease, err := locks.Acquire(s.ctx, "x")
+	lease = acquired(s, lease, err)
+	if _, err := lease.Release(ended); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	released(s, lease)
+	lease, err = locks.Acquire(s.ctx, "x")
+	lease = acquired(s, lease, err)
+	s.must(s.server.process.Process.Signal(syscall.SIGSTOP))
+	first := make(chan error, 1)
+	go func() {
+		_, err := lease.Release(s.ctx)
+		first <- err
+	}()
+	s.eventually("it is being released", func() bool { return lease.Err() != nil })
+	if _, err := lease.Release(ended); !errors.Is(err, context.Canceled) || len(first) > 0 {
+		t.Error(err)
+	}
+	s.must(s.server.process.Process.Signal(syscall.SIGCONT))
+	s.must(<-first)
+	released(s, lease)
+}
+
+func TestAnObserverThatPanicsDoesNotHoldUpARelease(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
+		if event.Step == leasehold.Freed {
+			panic("observer")
+		}
+	}})
+	lease, err := locks.Acquire(s.ctx, "x")
+	lease = acquired(s, lease, err)
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = lease.Release(s.ctx)
+	}()
+	released(s, lease)
+}
+
+func TestALockIsHeldAtLeastThoughTheContextHasEnded(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	lease, err := locks.Acquire(s.ctx, "x", leasehold.TTL(300*time.Millisecond), leasehold.HoldAtLeast(time.Minute))
+	lease = acquired(s, lease, err)
+	ended, cancel := context.WithCancel(s.ctx)
+	cancel()
+	if _, err := lease.Release(ended); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if outcome, err := lease.Release(s.ctx); outcome != leasehold.Later || err != nil {
+		t.Fatal(outcome, err)
+	}
+	if left := s.redis.PTTL(s.ctx, "x").Val(); left < 50*time.Second {
+		t.Fatal(left)
+	}
+}
+
+func TestWhatIsGrantedDuringCloseIsGivenBack(t *testing.T) {
+	s := newScene(t)
+	granted, goesOn := make(chan bool), make(chan bool)
+	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
+		if event.Step == leasehold.Granted {
+			close(granted)
+			<-goesOn
+		}
+	}})
+	acquires := make(chan error, 1)
+	go func() {
+		_, err := locks.Acquire(s.ctx, "x")
+		acquires <- err
+	}()
+	<-granted
+	time.AfterFunc(100*time.Millisecond, func() { close(goesOn) })
+	s.must(locks.Close(s.ctx))
+	if err := <-acquires; !errors.Is(err, leasehold.ErrClosed) || s.isHeld("x") {
+		t.Fatal(err, s.isHeld("x"))
+	}
+}
+
+func TestASlowObserverHoldsUpNobodyElse(t *testing.T) {
+	s := newScene(t)
+	goesOn := make(chan bool)
+	t.Cleanup(func() { close(goesOn) })
+	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
+		if event.Step == leasehold.Lost {
+			<-goesOn
+		}
+	}})
+	_, err := locks.Acquire(s.ctx, "x", leasehold.TTL(100*time.Millisecond), leasehold.RenewFor(0))
+	s.must(err)
+	other, err := locks.Acquire(s.ctx, "y", leasehold.TTL(600*time.Millisecond))
+	other = acquired(s, other, err)
+	time.Sleep(1200 * time.Millisecond)
+	s.must(other.Err())
+}
+
 func TestCloseLeavesNoGoroutineAndNoConnection(t *testing.T) {
 	s := newScene(t)
 	client := redis.NewClient(&redis.Options{Addr: s.server.addr})
