@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -622,6 +623,50 @@ func TestAQuorum(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must(twice.Close(s.ctx))
+}
+
+func TestPatienceIsHardWhereNobodySpeaks(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	var clients []redis.UniversalClient
+	for range 3 {
+		clients = append(clients, redis.NewClient(&redis.Options{Addr: listener.Addr().String()}))
+	}
+	quorum, err := leasehold.NewQuorum(clients, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{listener.Addr().String()}})
+	locks, err := leasehold.New(cluster, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, try := range []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			_, err := quorum.TryAcquire(ctx, "x")
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := locks.Acquire(ctx, "x")
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(closing, 50*time.Millisecond)
+		begun := time.Now()
+		err := try(ctx)
+		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > 300*time.Millisecond {
+			t.Error(err, took)
+		}
+		cancel()
+	}
+	cancel()
+	_, _ = quorum.Close(closing), locks.Close(closing)
 }
 
 func TestAnElectionIsObserved(t *testing.T) {
