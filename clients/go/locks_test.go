@@ -429,6 +429,22 @@ func TestCloseNamesWhatStays(t *testing.T) {
 	}
 }
 
+func TestCloseDoesNotNameWhatWasNeverSent(t *testing.T) {
+	s := newScene(t)
+	s.server.stop()
+	logger, log := logged()
+	locks := s.locks(&leasehold.Settings{Within: 300 * time.Millisecond, Logger: logger})
+	if _, err := locks.TryAcquire(s.ctx, "x"); !errors.Is(err, leasehold.ErrUnreachable) {
+		t.Fatal(err)
+	}
+	if _, err := locks.Acquire(s.ctx, "x", leasehold.Wait(100*time.Millisecond)); !errors.Is(err, leasehold.ErrUnreachable) {
+		t.Fatal(err)
+	}
+	if err := locks.Close(s.ctx); err != nil || log.has("stays") {
+		t.Fatal(err)
+	}
+}
+
 func TestADroppedLeaseIsReleased(t *testing.T) {
 	s := newScene(t)
 	locks := s.locks(nil)

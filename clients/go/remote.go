@@ -263,13 +263,13 @@ func (r *remote) do(h halt, asked moment, lim limits, key string, f fate, words 
 	limit := lim.next(asked)
 	place, err := r.place(h, limit, key)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &unsent{err}
 	}
 	isAsking := false
 	for moves := 0; ; moves++ {
 		l, err := r.lineTo(h, limit, place)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, &unsent{err}
 		}
 		c := newCall(f)
 		if isAsking {
@@ -278,7 +278,7 @@ func (r *remote) do(h halt, asked moment, lim limits, key string, f fate, words 
 			err = l.send(c, words...)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, &unsent{err}
 		}
 		reply, err := c.wait(h, limit, l)
 		if err == errSilent && limit < lim.until {

@@ -111,7 +111,7 @@ func (p *place) wait() (granted *grant, isQueued bool, err error) {
 			p.failures, p.silentSince, p.refusal, p.isQueued = 0, never, nil, true
 		} else {
 			isStopped := errors.Is(err, errStopped)
-			if isStopped || judge(err) == broken || errors.Is(err, errSurprise) {
+			if !isUnsent(err) && (isStopped || judge(err) == broken || errors.Is(err, errSurprise)) {
 				p.at.unknown()
 			}
 			if isStopped {
@@ -196,7 +196,7 @@ func (p *place) ask(asked moment) (news, question, error) {
 		l, err = p.places.r.lineFor(p.at.halt, limit, p.at.claim.key)
 	}
 	if err != nil {
-		return news{}, question{asks: asksTicket}, err
+		return news{}, question{asks: asksTicket}, &unsent{err}
 	}
 	p.mu.Lock()
 	p.isAsking = to != ""
@@ -233,7 +233,7 @@ func (p *place) request(asked moment, l *line, isRenewal bool) (*ticket, questio
 		err = l.send(t, words...)
 	}
 	if err != nil {
-		t.arrive(nil, err)
+		t.arrive(nil, &unsent{err})
 	}
 	return t, q
 }
