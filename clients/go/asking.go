@@ -17,6 +17,16 @@ type halt struct {
 
 var errStopped = errors.New("stopped")
 
+// An unsent error came before a question was sent.
+type unsent struct{ error }
+
+func (u *unsent) Unwrap() error { return u.error }
+
+func isUnsent(err error) bool {
+	var before *unsent
+	return errors.As(err, &before)
+}
+
 // stopped is what a caller is told who has given up.
 type stopped struct{ err error }
 
@@ -199,7 +209,8 @@ func ask(s server, h halt, lim limits, c *claim, q question, f fate) (answer, er
 		}
 		means := judge(err)
 		isStopped := errors.Is(err, errStopped)
-		if isStopped || means == broken || errors.Is(err, errSurprise) {
+		wasSent := !isUnsent(err)
+		if wasSent && (isStopped || means == broken || errors.Is(err, errSurprise)) {
 			f.unknown()
 		}
 		if isStopped {
@@ -214,7 +225,7 @@ func ask(s server, h halt, lim limits, c *claim, q question, f fate) (answer, er
 		if means == elsewhere {
 			s.moved()
 		}
-		isRepeated = isRepeated || means == broken
+		isRepeated = isRepeated || means == broken && wasSent
 		resting := retry.after(tries)
 		if lim.until.left() <= resting {
 			return answer{}, s.told(err)

@@ -11,6 +11,8 @@ type share int
 const (
 	anyNumber share = 0
 	exclusive share = 1
+	// unknown is that of a hold that was adopted.
+	unknown share = -1
 )
 
 // A claim is what is asked of a server about a lock, by whom.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,7 @@ func (e *Election) Campaign(ctx context.Context, opts ...Option) (*Lease, error)
 	}
 	random := randomName()
 	uuid := strings.Join([]string{random[:8], random[8:12], random[12:16], random[16:20], random[20:]}, "-")
-	return e.locks.Acquire(ctx, e.name, append(opts, Owner(e.candidate+separator+uuid))...)
+	return e.locks.Acquire(ctx, e.name, slices.Concat(opts, []Option{Owner(e.candidate + separator + uuid)})...)
 }
 
 // Leader returns who leads at this moment: nil between two terms.

@@ -48,7 +48,7 @@ func (l *Lease) Guard(ctx context.Context, command ...any) (Reply, error) {
 			return reply, nil
 		}
 		means := judge(err)
-		if means == broken && (on == nil || errors.Is(err, errRetired)) {
+		if means == broken && on == nil {
 			return nil, r.told(err)
 		}
 		if means == broken || errors.Is(err, errStopped) {

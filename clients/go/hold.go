@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -54,7 +55,8 @@ type hold struct {
 	// young is the lease, until it has been held for a while.
 	young *Lease
 
-	release  sync.Once
+	isReleased atomic.Bool
+	// released is closed when it is known what that came to.
 	released chan struct{}
 	outcome  Outcome
 	err      error
@@ -72,7 +74,7 @@ func newLease(ctx context.Context, a *attempt, g *grant, t terms) *Lease {
 		a.mu.Unlock()
 	}
 	lease := &Lease{hold: h, shared: a.claim.share, values: ctx}
-	if lease.shared == exclusive {
+	if lease.shared == exclusive || lease.shared == unknown {
 		lease.shared = anyNumber
 	}
 	h.young = lease
@@ -146,6 +148,12 @@ func (h *hold) lostError() error {
 		return h.reason
 	}
 	return &LostError{h.name(), h.loss, h.failure}
+}
+
+func (h *hold) reasonNow() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reason
 }
 
 func (h *hold) extend(halt halt, ttl time.Duration) error {
@@ -227,7 +235,8 @@ func (h *hold) doExtend(halt halt, ttl time.Duration, until moment, how asks) er
 	if counted, counts := h.extensions.counted(number, came, ttl); counts {
 		h.validUntil = validUntil(came.asked, counted)
 	}
-	next := renewAt(came.asked, h.ttl)
+	// It may count for less than its ttl, and is renewed in time for that.
+	next := min(renewAt(came.asked, h.ttl), renewAt(now(), h.validUntil.left()))
 	h.mu.Unlock()
 	if !h.look() {
 		return h.lostError()
@@ -317,10 +326,13 @@ func (h *hold) schedule(renewal moment) {
 }
 
 func (h *hold) due() {
-	if !h.look() {
+	h.mu.Lock()
+	if h.loss != "" || now() >= h.validUntil {
+		h.mu.Unlock()
+		// Whoever is told of it may take long, and others are due.
+		go h.look()
 		return
 	}
-	h.mu.Lock()
 	lease := h.young
 	h.young = nil
 	isDue := now() >= h.renewAt
@@ -435,10 +447,10 @@ func (h *hold) leave() {
 	if !h.look() {
 		return
 	}
-	h.release.Do(func() {
+	if h.isReleased.CompareAndSwap(false, true) {
 		h.outcome = Later
 		close(h.released)
-	})
+	}
 	h.tell(Event{Step: Freed, Outcome: string(Later)})
 	h.mu.Lock()
 	isUnclaimed, ttl, end, fence := h.isUnclaimed, h.ttl, h.validUntil, h.fence
@@ -457,18 +469,29 @@ func (h *hold) leave() {
 	})
 }
 
-// giveBack releases it once. Others who ask meanwhile are told the same.
+// giveBack releases it once. Others who ask are told the same, and wait no longer than they want to.
 func (h *hold) giveBack(halt halt) (Outcome, error) {
-	h.release.Do(func() {
-		h.outcome, h.err = h.doRelease(halt)
-		h.tell(Event{Step: Freed, Outcome: string(h.outcome), Err: h.err})
-		close(h.released)
-	})
-	<-h.released
-	return h.outcome, h.err
+	if h.isReleased.CompareAndSwap(false, true) {
+		if err := h.doRelease(halt); err != nil {
+			return "", err
+		}
+	}
+	select {
+	case <-h.released:
+		return h.outcome, h.err
+	default:
+	}
+	select {
+	case <-h.released:
+		return h.outcome, h.err
+	case <-halt.ctx.Done():
+	case <-halt.closed:
+	}
+	return "", halt.err()
 }
 
-func (h *hold) doRelease(halt halt) (Outcome, error) {
+// doRelease returns an error only if it was stopped: then it goes on in the background.
+func (h *hold) doRelease(caller halt) error {
 	begun := now()
 	h.look()
 	h.mu.Lock()
@@ -486,45 +509,74 @@ func (h *hold) doRelease(halt halt) (Outcome, error) {
 	claim := h.claim()
 	// The server has said so: of one of them, if there are several.
 	if loss == Taken && len(claim.also) == 0 {
-		return Late, nil
+		h.settle(Late, nil)
+		return nil
 	}
 	wasLost := loss == Expired || loss == Taken
-	until := begun.add(h.locks.settings.Within)
 	if wasLost {
 		h.locks.keep(h)
 	}
 	defer h.locks.drop(h)
-	lim, server := h.limits(until, ttl), h.locks.server
-	var came answer
-	var err error
-	all, outcome := int64(1), Released
-	if left := h.terms.holdUntil.sub(begun); left > 0 && !wasLost {
-		outcome = Later
-		came, err = ask(server, halt, lim, claim, question{asks: asksExtend, ttl: left, fence: fence}, noMatter{})
+	all, outcome, q := int64(len(claim.also)+1), Released, question{asks: asksRelease, fence: fence}
+	if h.terms.holdUntil > begun && !wasLost {
+		all, outcome, q.asks = 1, Later, asksExtend
 	} else {
 		h.at.over()
-		all = int64(len(claim.also) + 1)
-		came, err = ask(server, halt, lim, claim, question{asks: asksRelease, fence: fence}, noMatter{})
-		h.at.lastWords()
 	}
-	if errors.Is(err, errStopped) {
-		// Whoever asked for it does not wait for it. It is given back all the same.
-		if outcome == Released {
-			h.locks.giveBack(claim, h.at.wanted, 0)
+	try := func(by halt, from moment) (answer, error) {
+		if outcome == Later {
+			q.ttl = max(time.Millisecond, h.terms.holdUntil.left())
 		}
-		return "", err
+		came, err := ask(h.locks.server, by, h.limits(from.add(h.locks.settings.Within), ttl), claim, q, noMatter{})
+		if outcome == Released {
+			h.at.lastWords()
+		}
+		return came, err
 	}
-	if err != nil {
-		h.warn("leasehold: a release failed, and the lock stays until its lease ends", err)
-		h.locks.stays(h.name(), end)
-		return "", err
+	ends := func(came answer, err error) {
+		// An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock.
+		isInTime := came.number == all || came.isRepeated && came.asked < end
+		switch {
+		case err != nil:
+			defer h.settle("", err)
+			h.locks.stays(h.name(), end)
+			if !errors.Is(err, errStopped) {
+				h.warn("leasehold: a release failed, and the lock stays until its lease ends", err)
+			}
+		case wasLost || !isInTime:
+			h.settle(Late, nil)
+		default:
+			h.settle(outcome, nil)
+		}
 	}
-	// An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock.
-	isInTime := came.number == all || came.isRepeated && came.asked < end
-	if wasLost || !isInTime {
-		return Late, nil
+	came, err := try(caller, begun)
+	if !errors.Is(err, errStopped) {
+		ends(came, err)
+		return nil
 	}
-	return outcome, nil
+	// Whoever asked for it does not wait for it. It is given back all the same, and others may wait for that.
+	h.locks.returns(claim, h.at.wanted, func() error {
+		came, err := try(h.background(), now())
+		came.isRepeated = true
+		ends(came, err)
+		return err
+	})
+	return err
+}
+
+// settle: it is released, or not to be.
+func (h *hold) settle(outcome Outcome, err error) {
+	defer close(h.released)
+	h.outcome, h.err = outcome, err
+	h.tell(Event{Step: Freed, Outcome: string(outcome), Err: err})
+}
+
+// shut gives it back, because the Locks were closed.
+func (h *hold) shut() {
+	if h.look() {
+		h.end(Shut, &LostError{Lock: h.name(), Loss: Shut})
+	}
+	go func() { _, _ = h.giveBack(h.background()) }()
 }
 
 func (h *hold) forgotten() {

@@ -49,23 +49,31 @@ func (l *Lease) Context() context.Context {
 func (l *Lease) under(ctx context.Context) (context.Context, context.CancelFunc) {
 	child, cancel := context.WithCancelCause(ctx)
 	l.hold.whenOver(func(_ Loss, reason error) { cancel(reason) })
-	return &leaseContext{child, l}, func() { cancel(nil) }
+	return &leaseContext{child, l, cancel}, func() { cancel(nil) }
 }
 
 // A leaseContext looks at the clock when it is asked: a timer may be late. Whoever has it counts on the lock, so it refers to
 // the lease.
 type leaseContext struct {
 	context.Context
-	lease *Lease
+	lease  *Lease
+	cancel context.CancelCauseFunc
+}
+
+// look ends the context if the lock is held no more: whoever has found that out may not have come to tell it.
+func (c *leaseContext) look() {
+	if !c.lease.hold.look() {
+		c.cancel(c.lease.hold.reasonNow())
+	}
 }
 
 func (c *leaseContext) Err() error {
-	c.lease.hold.look()
+	c.look()
 	return c.Context.Err()
 }
 
 func (c *leaseContext) Value(key any) any {
-	c.lease.hold.look()
+	c.look()
 	if key == (leaseKey{}) {
 		return c.lease
 	}
@@ -121,7 +129,8 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 func (l *Lease) Release(ctx context.Context) (Outcome, error) { return l.hold.giveBack(l.halt(ctx)) }
 
 // Detach stops the renewal, and leaves the lock held until its lease ends: for work that is to be done once in a while by one
-// of many. Whoever is given the text of what this returns can adopt the lock, to renew and to release it.
+// of many. Whoever is given the text of what this returns can adopt the lock, to renew and to release it. An [Ephemeral] one
+// is not to be handed on: it still ends with the connection of this program.
 func (l *Lease) Detach() Detached {
 	l.hold.leave()
 	claim := l.hold.claim()

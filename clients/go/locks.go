@@ -1,10 +1,12 @@
 package leasehold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +31,9 @@ type Locks struct {
 	holds map[*hold]struct{}
 	// givingBack are the names of what is being released, and of what may have been granted to those who gave up.
 	givingBack map[string]int
-	isQuiet    chan struct{}
+	// returning are the releases under way of whatever an owner has.
+	returning map[placeName]int
+	isQuiet   chan struct{}
 	// staying are the names of the locks whose release has failed, and until when they stay.
 	staying map[string]moment
 	// asking is how many ask for a lock at this moment.
@@ -67,7 +71,7 @@ func newLocks(settings *Settings) (*Locks, error) {
 	}
 	l := &Locks{
 		settings: all, closed: make(chan struct{}), holds: map[*hold]struct{}{},
-		givingBack: map[string]int{}, staying: map[string]moment{}, deadlines: deadlines{armed: never},
+		givingBack: map[string]int{}, returning: map[placeName]int{}, staying: map[string]moment{}, deadlines: deadlines{armed: never},
 	}
 	l.background, l.end = context.WithCancel(context.Background())
 	return l, nil
@@ -102,7 +106,7 @@ func (l *Locks) Semaphore(name string, permits int) Lock {
 // Several returns all of these locks or none, with one fence; in a cluster they are in one slot. Whoever waits holds none of
 // them.
 func (l *Locks) Several(names ...string) Lock {
-	return Lock{l, names, exclusive, checkSeveral(names)}
+	return Lock{l, slices.Clone(names), exclusive, checkSeveral(names)}
 }
 
 func checkSeveral(names []string) error {
@@ -195,6 +199,9 @@ func (k Lock) ask(ctx context.Context, o *options, opts []Option) (*Lease, error
 		name = strings.Join(k.names, ", ")
 	}
 	begun := now()
+	if err := l.settle(h, begun.add(cmp.Or(o.wait, l.settings.Within)), placeName{c.key, c.owner}); err != nil {
+		return nil, err
+	}
 	a := &attempt{
 		wanted: &wanted{name, o.ttl, o.wait, o.confirm},
 		locks:  l, claim: c, halt: h, begun: begun, since: begun,
@@ -226,7 +233,7 @@ func (k Lock) ask(ctx context.Context, o *options, opts []Option) (*Lease, error
 		t.holdUntil = now().add(o.holdAtLeast)
 	}
 	a.tell(Event{Step: Granted, Fence: granted.fence})
-	return newLease(ctx, a, granted, t), nil
+	return l.lease(ctx, a, granted, t)
 }
 
 var process = strconv.Itoa(os.Getpid()) + ":"
@@ -244,7 +251,10 @@ func (l *Locks) Adopt(ctx context.Context, text string) (*Lease, error) {
 	if err := h.err(); err != nil {
 		return nil, err
 	}
-	c := &claim{key: held.Keys[0], also: held.Keys[1:], owner: held.Owner, share: exclusive}
+	c := &claim{key: held.Keys[0], also: held.Keys[1:], owner: held.Owner, share: unknown}
+	if l.remote == nil {
+		c.share = exclusive
+	}
 	w := &wanted{name: strings.Join(held.Keys, ", "), ttl: l.settings.TTL}
 	begun := now()
 	lim := limits{patienceForAnswer(l.settings.Response, w.ttl), begun.add(l.settings.Within)}
@@ -258,7 +268,19 @@ func (l *Locks) Adopt(ctx context.Context, text string) (*Lease, error) {
 	a := &attempt{wanted: w, locks: l, claim: c, halt: h, begun: begun, since: begun}
 	a.tell(Event{Step: Granted, Fence: held.Fence})
 	granted := &grant{fence: held.Fence, asked: came.asked, lasts: w.ttl}
-	return newLease(ctx, a, granted, terms{renewUntil: never, holdUntil: always}), nil
+	return l.lease(ctx, a, granted, terms{renewUntil: never, holdUntil: always})
+}
+
+func (l *Locks) lease(ctx context.Context, a *attempt, g *grant, t terms) (*Lease, error) {
+	lease := newLease(ctx, a, g, t)
+	select {
+	case <-l.closed:
+		// Close has looked at what is held, and may not have seen it.
+		lease.hold.shut()
+		return nil, &stopped{ErrClosed}
+	default:
+		return lease, nil
+	}
 }
 
 // HeldError names the locks that could not be released: they stay until their leases end.
@@ -292,10 +314,7 @@ func (l *Locks) close(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	for _, h := range holds {
-		if h.look() {
-			h.end(Shut, &LostError{Lock: h.name(), Loss: Shut})
-		}
-		go func() { _, _ = h.giveBack(h.background()) }()
+		h.shut()
 	}
 	// Those who wait leave the queue meanwhile, and what is answered may have to be given back, too.
 	for ctx.Err() == nil && !l.isIdle(ctx) {
@@ -334,16 +353,44 @@ func (l *Locks) isIdle(ctx context.Context) bool {
 		l.mu.Unlock()
 		return true
 	}
-	if l.isQuiet == nil {
-		l.isQuiet = make(chan struct{})
-	}
-	changed := l.isQuiet
+	change := l.change()
 	l.mu.Unlock()
 	select {
-	case <-changed:
+	case <-change:
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// settle waits until what an owner may have had before was given back: that would take the next grant, too.
+func (l *Locks) settle(h halt, until moment, of placeName) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.returning[of] > 0 && until.left() > 0 {
+		change := l.change()
+		l.mu.Unlock()
+		t := newTimer(until.left())
+		select {
+		case <-change:
+		case <-t.C:
+		case <-h.ctx.Done():
+		case <-h.closed:
+		}
+		t.free()
+		l.mu.Lock()
+		if err := h.err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change returns what is closed by changed. It is called with the lock.
+func (l *Locks) change() <-chan struct{} {
+	if l.isQuiet == nil {
+		l.isQuiet = make(chan struct{})
+	}
+	return l.isQuiet
 }
 
 // changed is called with the lock.
@@ -370,7 +417,7 @@ func (l *Locks) drop(h *hold) {
 // giveBack releases whatever the owner has, after so long, in the background: whoever gave up does not wait for it. Close
 // does.
 func (l *Locks) giveBack(c *claim, w *wanted, after time.Duration) {
-	l.await(w.name, now().add(w.ttl), func() error {
+	l.returns(c, w, func() error {
 		h := halt{ctx: l.background}
 		if after > 0 {
 			if err := h.sleep(after); err != nil {
@@ -383,6 +430,25 @@ func (l *Locks) giveBack(c *claim, w *wanted, after time.Duration) {
 			l.warn("leasehold: a release failed, and the lock stays until its lease ends", w.name, c.owner, err)
 		}
 		return err
+	})
+}
+
+// returns has Close wait for a release, and the next request of the same owner.
+func (l *Locks) returns(c *claim, w *wanted, request func() error) {
+	of := placeName{c.key, c.owner}
+	l.mu.Lock()
+	l.returning[of]++
+	l.mu.Unlock()
+	l.await(w.name, now().add(w.ttl), func() error {
+		defer func() {
+			l.mu.Lock()
+			if l.returning[of]--; l.returning[of] == 0 {
+				delete(l.returning, of)
+			}
+			l.changed()
+			l.mu.Unlock()
+		}()
+		return request()
 	})
 }
 

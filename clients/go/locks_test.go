@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -210,6 +211,56 @@ func TestWorkUnderALock(t *testing.T) {
 	}
 }
 
+func TestOneOwnerWaitsForTwoLocks(t *testing.T) {
+	s := newScene(t)
+	locks, others := s.locks(nil), s.locks(nil)
+	one, err := others.Acquire(s.ctx, "one")
+	one = acquired(s, one, err)
+	two, err := others.Acquire(s.ctx, "two")
+	two = acquired(s, two, err)
+	got := make(chan *leasehold.Lease, 2)
+	for at, name := range []string{"one", "two"} {
+		go func() {
+			lease, err := locks.Acquire(s.ctx, name, leasehold.Owner("me"))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- lease
+		}()
+		s.eventually("a waiter", func() bool { return s.waiters(name) == 1 })
+		if at == 1 {
+			released(s, one)
+		}
+	}
+	if lease := <-got; lease.Name() != "one" || two.Err() != nil {
+		t.Fatal(lease.Name(), two.Err())
+	}
+	released(s, two)
+	if lease := <-got; lease.Name() != "two" {
+		t.Fatal(lease.Name())
+	}
+}
+
+func TestOptionsAndNamesStayTheCallers(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	opts := make([]leasehold.Option, 1, 2)
+	opts[0] = leasehold.Wait(time.Second)
+	_, err := locks.Election("e", "c").Campaign(s.ctx, opts...)
+	s.must(err)
+	if opts[:2][1] != nil {
+		t.Fatal("it was written behind them")
+	}
+	names := []string{"{a}1", "{a}2"}
+	several := locks.Several(names...)
+	names[0] = "{a}3"
+	_, err = several.Acquire(s.ctx)
+	s.must(err)
+	if !s.isHeld("{a}1") || s.isHeld("{a}3") {
+		t.Fatal("another lock is held")
+	}
+}
+
 func TestAReleaseWhoseContextHasEndedIsCarriedOut(t *testing.T) {
 	s := newScene(t)
 	locks := s.locks(nil)
@@ -221,6 +272,107 @@ func TestAReleaseWhoseContextHasEndedIsCarriedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.eventually("it is free", func() bool { return !s.isHeld("x") })
+}
+
+func TestWhoeverReleasesWaitsAsLongAsItWants(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	ended, cancel := context.WithCancel(s.ctx)
+	cancel()
+	lease, err := locks.Acquire(s.ctx, "x")
+	lease = acquired(s, lease, err)
+	if _, err := lease.Release(ended); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	released(s, lease)
+	lease, err = locks.Acquire(s.ctx, "x")
+	lease = acquired(s, lease, err)
+	s.must(s.server.process.Process.Signal(syscall.SIGSTOP))
+	first := make(chan error, 1)
+	go func() {
+		_, err := lease.Release(s.ctx)
+		first <- err
+	}()
+	s.eventually("it is being released", func() bool { return lease.Err() != nil })
+	if _, err := lease.Release(ended); !errors.Is(err, context.Canceled) || len(first) > 0 {
+		t.Error(err)
+	}
+	s.must(s.server.process.Process.Signal(syscall.SIGCONT))
+	s.must(<-first)
+	released(s, lease)
+}
+
+func TestAnObserverThatPanicsDoesNotHoldUpARelease(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
+		if event.Step == leasehold.Freed {
+			panic("observer")
+		}
+	}})
+	lease, err := locks.Acquire(s.ctx, "x")
+	lease = acquired(s, lease, err)
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = lease.Release(s.ctx)
+	}()
+	released(s, lease)
+}
+
+func TestALockIsHeldAtLeastThoughTheContextHasEnded(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	lease, err := locks.Acquire(s.ctx, "x", leasehold.TTL(300*time.Millisecond), leasehold.HoldAtLeast(time.Minute))
+	lease = acquired(s, lease, err)
+	ended, cancel := context.WithCancel(s.ctx)
+	cancel()
+	if _, err := lease.Release(ended); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if outcome, err := lease.Release(s.ctx); outcome != leasehold.Later || err != nil {
+		t.Fatal(outcome, err)
+	}
+	if left := s.redis.PTTL(s.ctx, "x").Val(); left < 50*time.Second {
+		t.Fatal(left)
+	}
+}
+
+func TestWhatIsGrantedDuringCloseIsGivenBack(t *testing.T) {
+	s := newScene(t)
+	granted, goesOn := make(chan bool), make(chan bool)
+	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
+		if event.Step == leasehold.Granted {
+			close(granted)
+			<-goesOn
+		}
+	}})
+	acquires := make(chan error, 1)
+	go func() {
+		_, err := locks.Acquire(s.ctx, "x")
+		acquires <- err
+	}()
+	<-granted
+	time.AfterFunc(100*time.Millisecond, func() { close(goesOn) })
+	s.must(locks.Close(s.ctx))
+	if err := <-acquires; !errors.Is(err, leasehold.ErrClosed) || s.isHeld("x") {
+		t.Fatal(err, s.isHeld("x"))
+	}
+}
+
+func TestASlowObserverHoldsUpNobodyElse(t *testing.T) {
+	s := newScene(t)
+	goesOn := make(chan bool)
+	t.Cleanup(func() { close(goesOn) })
+	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
+		if event.Step == leasehold.Lost {
+			<-goesOn
+		}
+	}})
+	_, err := locks.Acquire(s.ctx, "x", leasehold.TTL(100*time.Millisecond), leasehold.RenewFor(0))
+	s.must(err)
+	other, err := locks.Acquire(s.ctx, "y", leasehold.TTL(600*time.Millisecond))
+	other = acquired(s, other, err)
+	time.Sleep(1200 * time.Millisecond)
+	s.must(other.Err())
 }
 
 func TestCloseLeavesNoGoroutineAndNoConnection(t *testing.T) {
@@ -277,6 +429,22 @@ func TestCloseNamesWhatStays(t *testing.T) {
 	}
 }
 
+func TestCloseDoesNotNameWhatWasNeverSent(t *testing.T) {
+	s := newScene(t)
+	s.server.stop()
+	logger, log := logged()
+	locks := s.locks(&leasehold.Settings{Within: 300 * time.Millisecond, Logger: logger})
+	if _, err := locks.TryAcquire(s.ctx, "x"); !errors.Is(err, leasehold.ErrUnreachable) {
+		t.Fatal(err)
+	}
+	if _, err := locks.Acquire(s.ctx, "x", leasehold.Wait(100*time.Millisecond)); !errors.Is(err, leasehold.ErrUnreachable) {
+		t.Fatal(err)
+	}
+	if err := locks.Close(s.ctx); err != nil || log.has("stays") {
+		t.Fatal(err)
+	}
+}
+
 func TestADroppedLeaseIsReleased(t *testing.T) {
 	s := newScene(t)
 	locks := s.locks(nil)
@@ -314,6 +482,61 @@ func TestReadersAndWriters(t *testing.T) {
 	three, err := locks.Semaphore("x", 5).TryAcquire(s.ctx)
 	released(s, acquired(s, three, err))
 	released(s, one)
+}
+
+func TestAnAdoptedReaderIsUpgraded(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	one, err := locks.Read("x").Acquire(s.ctx)
+	one = acquired(s, one, err)
+	two, err := locks.Read("x").Acquire(s.ctx)
+	two = acquired(s, two, err)
+	adopted, err := locks.Adopt(s.ctx, one.Detach().String())
+	adopted = acquired(s, adopted, err)
+	if err := adopted.Upgrade(s.ctx); !errors.Is(err, leasehold.ErrBusy) {
+		t.Fatal(err)
+	}
+	released(s, two)
+	s.must(adopted.Upgrade(s.ctx))
+	if _, err := locks.Read("x").TryAcquire(s.ctx); !errors.Is(err, leasehold.ErrBusy) {
+		t.Fatal(err)
+	}
+	released(s, adopted)
+}
+
+func TestAnOwnerAsksAgainAfterItHasGivenUp(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	held, err := s.locks(nil).Acquire(s.ctx, "x")
+	held = acquired(s, held, err)
+	opts := []leasehold.Option{leasehold.Owner("me"), leasehold.Ephemeral(time.Second), leasehold.Wait(100 * time.Millisecond)}
+	if _, err := locks.Acquire(s.ctx, "x", opts...); !errors.Is(err, leasehold.ErrBusy) {
+		t.Fatal(err)
+	}
+	released(s, held)
+	lease, err := locks.Acquire(s.ctx, "x", opts[:2]...)
+	lease = acquired(s, lease, err)
+	time.Sleep(400 * time.Millisecond)
+	if !s.isHeld("x") {
+		t.Fatal("an earlier release has freed it")
+	}
+	released(s, lease)
+}
+
+func TestAnExtensionThatCountsForLessIsRenewedInTime(t *testing.T) {
+	s := newScene(t)
+	locks := s.locks(nil)
+	lease, err := locks.Acquire(s.ctx, "x", leasehold.TTL(1500*time.Millisecond))
+	lease = acquired(s, lease, err)
+	s.must(s.server.process.Process.Signal(syscall.SIGSTOP))
+	// A renewal is asked for twice, and nobody knows of the first one.
+	time.Sleep(time.Second)
+	s.must(s.server.process.Process.Signal(syscall.SIGCONT))
+	s.eventually("it is renewed", func() bool { return lease.ValidFor() > time.Second })
+	s.must(lease.Extend(s.ctx, time.Minute))
+	time.Sleep(1700 * time.Millisecond)
+	s.must(lease.Err())
+	released(s, lease)
 }
 
 func TestGuardedCommands(t *testing.T) {
@@ -416,6 +639,50 @@ func TestAQuorum(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must(twice.Close(s.ctx))
+}
+
+func TestPatienceIsHardWhereNobodySpeaks(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	var clients []redis.UniversalClient
+	for range 3 {
+		clients = append(clients, redis.NewClient(&redis.Options{Addr: listener.Addr().String()}))
+	}
+	quorum, err := leasehold.NewQuorum(clients, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{listener.Addr().String()}})
+	locks, err := leasehold.New(cluster, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, try := range []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			_, err := quorum.TryAcquire(ctx, "x")
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := locks.Acquire(ctx, "x")
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(closing, 50*time.Millisecond)
+		begun := time.Now()
+		err := try(ctx)
+		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > 300*time.Millisecond {
+			t.Error(err, took)
+		}
+		cancel()
+	}
+	cancel()
+	_, _ = quorum.Close(closing), locks.Close(closing)
 }
 
 func TestAnElectionIsObserved(t *testing.T) {

@@ -37,10 +37,13 @@ type places struct {
 	longest atomic.Int64
 
 	mu   sync.Mutex
-	all  map[string]*place
+	all  map[placeName]*place
 	ears map[string]*ear
 	look *time.Timer
 }
+
+// One owner may wait for several locks at a time.
+type placeName struct{ key, owner string }
 
 // An ear is a subscription to the grants that one server makes, until it is lost.
 type ear struct {
@@ -63,7 +66,7 @@ const (
 )
 
 func newPlaces(r *remote) *places {
-	ps := &places{r: r, channel: "leasehold:" + randomName(), all: map[string]*place{}, ears: map[string]*ear{}}
+	ps := &places{r: r, channel: "leasehold:" + randomName(), all: map[placeName]*place{}, ears: map[string]*ear{}}
 	ps.longest.Store(math.MaxInt64)
 	return ps
 }
@@ -132,15 +135,15 @@ func (ps *places) mute() { ps.muteUntil.Store(int64(now().add(refusedFor))) }
 
 func (ps *places) enter(p *place) {
 	ps.mu.Lock()
-	ps.all[p.at.claim.owner] = p
+	ps.all[p.name()] = p
 	ps.mu.Unlock()
 }
 
 func (ps *places) leave(p *place) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if ps.all[p.at.claim.owner] == p {
-		delete(ps.all, p.at.claim.owner)
+	if ps.all[p.name()] == p {
+		delete(ps.all, p.name())
 	}
 }
 
@@ -277,12 +280,12 @@ func (ps *places) hear(l *line, push []Reply) {
 		return
 	}
 	message, _ := push[2].(string)
-	owner, fence, isOne := grantIn(message)
+	name, fence, isOne := grantIn(message)
 	if !isOne {
 		return
 	}
 	ps.mu.Lock()
-	p, e := ps.all[owner], l.ear
+	p, e := ps.all[name], l.ear
 	ps.mu.Unlock()
 	if p != nil && e != nil {
 		p.hear(fence, e)
@@ -290,15 +293,15 @@ func (ps *places) hear(l *line, push []Reply) {
 }
 
 // grantIn reads a message: <fence> <length of owner> <owner> <key>.
-func grantIn(message string) (owner string, fence int64, isOne bool) {
+func grantIn(message string) (name placeName, fence int64, isOne bool) {
 	digits, rest, _ := strings.Cut(message, " ")
 	length, rest, isLong := strings.Cut(rest, " ")
 	fence, err := strconv.ParseInt(digits, 10, 64)
 	size, other := strconv.Atoi(length)
-	if !isLong || err != nil || other != nil || fence <= 0 || len(digits) > 16 || size < 0 || size > len(rest) {
-		return "", 0, false
+	if !isLong || err != nil || other != nil || fence <= 0 || len(digits) > 16 || size < 0 || size >= len(rest) || rest[size] != ' ' {
+		return placeName{}, 0, false
 	}
-	return rest[:size], fence, true
+	return placeName{rest[size+1:], rest[:size]}, fence, true
 }
 
 // watch: somebody sleeps. From now on somebody looks after all who do.

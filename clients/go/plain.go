@@ -223,6 +223,11 @@ const (
 
 func (b *bare) send(words ...string) (Reply, error) {
 	reply, _, err := b.do(b.h, b.asked, b.lim, b.key, b.f, words...)
+	// Another part of the question may have been sent before.
+	var before *unsent
+	if errors.As(err, &before) {
+		err = before.error
+	}
 	return reply, err
 }
 

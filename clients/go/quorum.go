@@ -125,7 +125,7 @@ func (m *majority) close() {
 }
 
 // once answers 1 if most did it, and 0 if too many said that it is not held.
-func (m *majority) once(_ halt, _ moment, _ limits, c *claim, q question, _ fate) (Reply, error) {
+func (m *majority) once(h halt, _ moment, _ limits, c *claim, q question, _ fate) (Reply, error) {
 	isRelease := q.asks == asksRelease
 	if !isRelease && q.asks != asksExtend {
 		return nil, &SettingError{"share", "a quorum has exclusive locks"}
@@ -135,7 +135,7 @@ func (m *majority) once(_ halt, _ moment, _ limits, c *claim, q question, _ fate
 		q.fence = 0
 	}
 	did := func(s said) bool { return s.is(1) }
-	answers := m.askAll(m.peers, c, q, did)
+	answers := m.askAll(h, m.peers, c, q, did)
 	agreed := count(answers, did)
 	isHeldByMost := len(m.peers)-count(answers, func(s said) bool { return s.is(0) }) >= m.most()
 	switch {
@@ -143,6 +143,9 @@ func (m *majority) once(_ halt, _ moment, _ limits, c *claim, q question, _ fate
 		return int64(1), nil
 	case !isHeldByMost:
 		return int64(0), nil
+	}
+	if err := h.err(); err != nil {
+		return nil, err
 	}
 	if err := m.tooFew(answers); err != nil {
 		return nil, err
@@ -159,12 +162,13 @@ func (m *majority) acquire(a *attempt) (*grant, error) {
 		a.mu.Lock()
 		a.claim = &claim
 		a.mu.Unlock()
-		g, err := m.stand(&claim, a.ttl)
-		if g != nil {
-			// Whoever gives up from now on gives it back.
+		g, err := m.stand(a.halt, &claim, a.ttl)
+		stopped := a.halt.err()
+		// Whoever gives up from now on gives it back, and whoever did not wait for the answers.
+		if g != nil || stopped != nil {
 			a.unknown()
 		}
-		if stopped := a.halt.err(); stopped != nil {
+		if stopped != nil {
 			return nil, stopped
 		}
 		left := a.begun.add(a.wait).left()
@@ -186,20 +190,20 @@ func (m *majority) acquire(a *attempt) (*grant, error) {
 
 func isUnreachable(err error) bool { return errors.Is(err, ErrUnreachable) }
 
-func (m *majority) stand(c *claim, ttl time.Duration) (granted *grant, err error) {
+func (m *majority) stand(h halt, c *claim, ttl time.Duration) (granted *grant, err error) {
 	asked := now()
 	defer func() {
 		if granted == nil {
-			m.releaseAll(c)
+			m.releaseAll(h, c)
 		}
 	}()
-	answers := m.askAll(m.peers, c, question{asks: asksAcquire, ttl: ttl}, said.isGranted)
+	answers := m.askAll(h, m.peers, c, question{asks: asksAcquire, ttl: ttl}, said.isGranted)
 	for _, each := range answers {
 		if errors.Is(each.err, ErrSetting) {
 			return nil, each.err
 		}
 	}
-	fence, err := m.raise(c, answers)
+	fence, err := m.raise(h, c, answers)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +217,7 @@ func (m *majority) stand(c *claim, ttl time.Duration) (granted *grant, err error
 }
 
 // raise has most of them have one fence: the largest of those that were granted. 0: it cannot be done.
-func (m *majority) raise(c *claim, answers []said) (int64, error) {
+func (m *majority) raise(h halt, c *claim, answers []said) (int64, error) {
 	var left []said
 	for _, each := range answers {
 		if each.isGranted() {
@@ -228,7 +232,7 @@ func (m *majority) raise(c *claim, answers []said) (int64, error) {
 			whom = append(whom, each.peer)
 		}
 		isRaised := func(s said) bool { return s.is(fence) }
-		raised := m.askAll(whom, c, question{asks: asksRaise, fence: fence}, isRaised)
+		raised := m.askAll(h, whom, c, question{asks: asksRaise, fence: fence}, isRaised)
 		if count(raised, isRaised) >= m.most() {
 			return fence, nil
 		}
@@ -252,12 +256,12 @@ func (m *majority) raise(c *claim, answers []said) (int64, error) {
 }
 
 // releaseAll releases everywhere: it may have been granted by a server that was not heard.
-func (m *majority) releaseAll(c *claim) {
-	m.askAll(m.peers, c, question{asks: asksRelease}, func(s said) bool { return s.is(1) })
+func (m *majority) releaseAll(h halt, c *claim) {
+	m.askAll(h, m.peers, c, question{asks: asksRelease}, func(s said) bool { return s.is(1) })
 }
 
-// askAll returns those who have answered in time. Nobody is waited for who cannot change what most have said.
-func (m *majority) askAll(whom []*remote, c *claim, q question, agrees func(said) bool) []said {
+// askAll returns those who have answered in time, or until the halt. Nobody is waited for who cannot change what most have said.
+func (m *majority) askAll(h halt, whom []*remote, c *claim, q question, agrees func(said) bool) []said {
 	asked := now()
 	each := min(longestLimit, m.settings.Response)
 	if q.ttl > 0 {
@@ -290,6 +294,10 @@ func (m *majority) askAll(whom []*remote, c *claim, q question, agrees func(said
 		select {
 		case <-news:
 		case <-t.C:
+			isWaiting = false
+		case <-h.ctx.Done():
+			isWaiting = false
+		case <-h.closed:
 			isWaiting = false
 		}
 		mu.Lock()

@@ -36,11 +36,26 @@ func (s single) Moved(context.Context) {}
 type cluster struct{ *redis.ClusterClient }
 
 func (c cluster) Place(ctx context.Context, key string) (string, error) {
-	node, err := c.MasterForKey(ctx, key)
-	if err != nil {
-		return "", err
+	type found struct {
+		place string
+		err   error
 	}
-	return node.Options().Addr, nil
+	// The library does not look at the context while it asks which nodes there are.
+	looks := make(chan found, 1)
+	go func() {
+		node, err := c.MasterForKey(ctx, key)
+		if err != nil {
+			looks <- found{"", err}
+			return
+		}
+		looks <- found{node.Options().Addr, nil}
+	}()
+	select {
+	case f := <-looks:
+		return f.place, f.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 func (c cluster) Endpoint(_ context.Context, addr string) (Endpoint, error) {

@@ -257,18 +257,19 @@ func (r *remote) lineFor(h halt, limit moment, key string) (*line, error) {
 	return r.lineTo(h, limit, place)
 }
 
-// do sends a command to the server that has the key, and follows the key when it moves.
+// do sends a command to the server that has the key, and follows the key when it moves. Without a line nothing was sent that
+// was carried out.
 func (r *remote) do(h halt, asked moment, lim limits, key string, f fate, words ...string) (Reply, *line, error) {
 	limit := lim.next(asked)
 	place, err := r.place(h, limit, key)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &unsent{err}
 	}
 	isAsking := false
 	for moves := 0; ; moves++ {
 		l, err := r.lineTo(h, limit, place)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, &unsent{err}
 		}
 		c := newCall(f)
 		if isAsking {
@@ -277,7 +278,7 @@ func (r *remote) do(h halt, asked moment, lim limits, key string, f fate, words 
 			err = l.send(c, words...)
 		}
 		if err != nil {
-			return nil, l, err
+			return nil, nil, &unsent{err}
 		}
 		reply, err := c.wait(h, limit, l)
 		if err == errSilent && limit < lim.until {
@@ -306,7 +307,7 @@ func (r *remote) redirected(key, place string, err error) (to string, isAsking b
 	to = words[2]
 	// A node that does not know its own address means the one that it was asked at.
 	if strings.HasPrefix(to, ":") {
-		to = place[:strings.LastIndexByte(place, ':')] + to
+		to = place[:max(0, strings.LastIndexByte(place, ':'))] + to
 	}
 	if code == "ASK" {
 		return to, true

@@ -91,11 +91,11 @@ func readNested(r *bufio.Reader, depth int) (reply Reply, isPush bool, err error
 		if err != nil || count < 0 {
 			return nil, false, err
 		}
-		if kind == '%' || kind == '|' {
-			count *= 2
-		}
 		if depth >= mostNested || count > longestText {
 			return nil, false, errProtocol
+		}
+		if kind == '%' || kind == '|' {
+			count *= 2
 		}
 		all := make([]Reply, 0, min(count, mostReserved))
 		for range count {
@@ -109,7 +109,7 @@ func readNested(r *bufio.Reader, depth int) (reply Reply, isPush bool, err error
 		if kind == '|' {
 			return readNested(r, depth+1)
 		}
-		return all, kind == '>' && depth == 0, nil
+		return all, kind == '>', nil
 	}
 	return nil, false, errProtocol
 }

@@ -3,8 +3,11 @@ package leasehold
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"reflect"
 	"strings"
 	"testing"
@@ -32,9 +35,11 @@ func TestRepliesAreRead(t *testing.T) {
 			t.Errorf("%q: %#v %v", text, reply, err)
 		}
 	}
-	_, isPush, err := readReply(bufio.NewReader(strings.NewReader(">1\r\n+a\r\n")))
-	if !isPush || err != nil {
-		t.Error(isPush, err)
+	for _, text := range []string{">1\r\n+a\r\n", "|1\r\n+a\r\n:1\r\n>1\r\n+a\r\n"} {
+		_, isPush, err := readReply(bufio.NewReader(strings.NewReader(text)))
+		if !isPush || err != nil {
+			t.Errorf("%q: %v %v", text, isPush, err)
+		}
 	}
 }
 
@@ -43,6 +48,7 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte("|1\r\n+a\r\n_\r\n>0\r\n"))
 	f.Add([]byte("$99999999999\r\n"))
 	f.Add([]byte("*1000000\r\n*1\r\n"))
+	f.Add([]byte("%5000000000000000000\r\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		reader := bufio.NewReaderSize(bytes.NewReader(data), 16)
 		for {
@@ -68,11 +74,11 @@ func FuzzCommand(f *testing.F) {
 }
 
 func TestMessagesAreRead(t *testing.T) {
-	owner, fence, isOne := grantIn("1763942400000000 7 a owner some key")
-	if owner != "a owner" || fence != 1763942400000000 || !isOne {
-		t.Fatal(owner, fence, isOne)
+	name, fence, isOne := grantIn("1763942400000000 7 a owner some key")
+	if name != (placeName{"some key", "a owner"}) || fence != 1763942400000000 || !isOne {
+		t.Fatal(name, fence, isOne)
 	}
-	for _, wrong := range []string{"", "7", "7 1", "x 1 a k", "7 -1 a k", "7 99 a k", "0 1 a k", "-7 1 a k", "17639424000000000 1 a k"} {
+	for _, wrong := range []string{"", "7", "7 1", "x 1 a k", "7 -1 a k", "7 99 a k", "7 1 a", "7 1 abc", "0 1 a k", "-7 1 a k", "17639424000000000 1 a k"} {
 		if _, _, isOne := grantIn(wrong); isOne {
 			t.Errorf("%q", wrong)
 		}
@@ -87,7 +93,7 @@ func FuzzGrant(f *testing.F) {
 			return
 		}
 		found, number, isOne := grantIn(fmt.Sprintf("%d %d %s %s", fence, len(owner), owner, key))
-		if found != owner || number != fence || !isOne {
+		if found != (placeName{key, owner}) || number != fence || !isOne {
 			t.Fatal(found, number, isOne)
 		}
 	})
@@ -202,4 +208,118 @@ func TestDeadlinesAreMetAndCancelled(t *testing.T) {
 		t.Fatal(rang.sub(begun))
 	}
 	d.close()
+}
+
+func TestAContextEndsWithTheHoldThoughNobodyHasToldIt(t *testing.T) {
+	reason := errors.New("lost")
+	lease := &Lease{hold: &hold{validUntil: never}, values: t.Context()}
+	ctx := lease.Context()
+	if ctx.Err() != nil {
+		t.Fatal(ctx.Err())
+	}
+	lease.hold.mu.Lock()
+	lease.hold.loss, lease.hold.reason = Taken, reason
+	lease.hold.mu.Unlock()
+	if ctx.Err() == nil || context.Cause(ctx) != reason {
+		t.Fatal(ctx.Err(), context.Cause(ctx))
+	}
+	<-ctx.Done()
+}
+
+// A puppet is a cluster whose nodes answer as the test says.
+type puppet struct {
+	answer func(place string, words []Reply) string
+}
+
+func (puppet) Place(context.Context, string) (string, error) { return "node:1", nil }
+func (puppet) Moved(context.Context)                         {}
+func (p puppet) Endpoint(_ context.Context, place string) (Endpoint, error) {
+	return Endpoint{Protocol: 2, Dial: func(context.Context) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			reader := bufio.NewReader(theirs)
+			for {
+				reply, _, err := readReply(reader)
+				if err != nil {
+					return
+				}
+				words, _ := reply.([]Reply)
+				_, _ = io.WriteString(theirs, p.answer(place, words))
+			}
+		}()
+		return ours, nil
+	}}, nil
+}
+
+func TestANodeThatDoesNotKnowItsAddressIsAskedWhereItWas(t *testing.T) {
+	locks, err := NewOn(puppet{func(string, []Reply) string { return "-MOVED 1 :7001\r\n" }}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close(t.Context()) }()
+	if _, err := locks.Acquire(t.Context(), "x", Wait(100*time.Millisecond)); err == nil {
+		t.Fatal("it is held")
+	}
+	moved := ServerError("MOVED 1 :7001")
+	for place, want := range map[string]string{"node:1": "node:7001", "": ":7001"} {
+		if to, _ := locks.remote.redirected("x", place, moved); to != want {
+			t.Error(place, to)
+		}
+	}
+}
+
+func TestAWaitFollowsALockOnItsWay(t *testing.T) {
+	isAsking := false
+	locks, err := NewOn(puppet{func(place string, words []Reply) string {
+		switch {
+		case place == "node:1" && words[0] == "LOCK.ACQUIRE":
+			return "-ASK 1 node:2\r\n"
+		case words[0] == "ASKING":
+			isAsking = true
+			return "+OK\r\n"
+		case words[0] == "LOCK.ACQUIRE" && !isAsking:
+			return "-MOVED 1 node:1\r\n"
+		case words[0] == "LOCK.ACQUIRE":
+			isAsking = false
+			return ":7\r\n"
+		}
+		return ":1\r\n"
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close(t.Context()) }()
+	lease, err := locks.Acquire(t.Context(), "x", Wait(time.Second))
+	if err != nil || lease.Fence() != 7 {
+		t.Fatal(err)
+	}
+}
+
+func TestAGuardedCommandThatWasSentMayHaveBeenRun(t *testing.T) {
+	sent := make(chan bool, 1)
+	locks, err := NewOn(puppet{func(_ string, words []Reply) string {
+		if words[0] == "LOCK.GUARD" {
+			sent <- true
+			return ""
+		}
+		return ":1\r\n"
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := locks.TryAcquire(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-sent
+		locks.remote.mu.Lock()
+		l := locks.remote.spots["node:1"].line
+		locks.remote.mu.Unlock()
+		locks.remote.silent(l)
+	}()
+	if _, err := lease.Guard(t.Context(), "INCR", "n"); !errors.Is(err, ErrUnanswered) {
+		t.Fatal(err)
+	}
+	_ = locks.Close(t.Context())
 }

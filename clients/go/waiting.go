@@ -32,6 +32,8 @@ type place struct {
 	// current is what was asked last, until it is answered.
 	current *ticket
 	line    *line
+	// isAsking: the line is to a node that the lock is on its way to, which has to be told so each time.
+	isAsking bool
 	// dueAt is when it is to be asked for again, while somebody sleeps.
 	dueAt moment
 	// ear is what told of grants when it was last asked for.
@@ -53,6 +55,8 @@ type place struct {
 	// refusal is what the server said last, unless it has answered since.
 	refusal  error
 	isQueued bool
+	// asksAt is the node that the lock is on its way to, for the next request.
+	asksAt string
 	// hasRoom: one of the connections that may wait is this one's.
 	hasRoom bool
 	blocked *line
@@ -107,7 +111,7 @@ func (p *place) wait() (granted *grant, isQueued bool, err error) {
 			p.failures, p.silentSince, p.refusal, p.isQueued = 0, never, nil, true
 		} else {
 			isStopped := errors.Is(err, errStopped)
-			if isStopped || judge(err) == broken || errors.Is(err, errSurprise) {
+			if !isUnsent(err) && (isStopped || judge(err) == broken || errors.Is(err, errSurprise)) {
 				p.at.unknown()
 			}
 			if isStopped {
@@ -158,6 +162,8 @@ func (p *place) wait() (granted *grant, isQueued bool, err error) {
 	}
 }
 
+func (p *place) name() placeName { return placeName{p.at.claim.key, p.at.claim.owner} }
+
 func (p *place) leave() {
 	p.mu.Lock()
 	p.isWaiting, p.current, p.dueAt = false, nil, never
@@ -180,11 +186,20 @@ func (p *place) isDeaf() bool {
 // ask asks for it, or asks again, and sleeps where somebody tells of its grant.
 func (p *place) ask(asked moment) (news, question, error) {
 	limit := p.limits.next(asked)
-	l, err := p.places.r.lineFor(p.at.halt, limit, p.at.claim.key)
+	var l *line
+	var err error
+	to := p.asksAt
+	p.asksAt = ""
+	if to != "" {
+		l, err = p.places.r.lineTo(p.at.halt, limit, to)
+	} else {
+		l, err = p.places.r.lineFor(p.at.halt, limit, p.at.claim.key)
+	}
 	if err != nil {
-		return news{}, question{asks: asksTicket}, err
+		return news{}, question{asks: asksTicket}, &unsent{err}
 	}
 	p.mu.Lock()
+	p.isAsking = to != ""
 	// The answer says whether it was granted, whatever was heard before.
 	p.heard, p.isNil, p.isWaiting = 0, false, true
 	p.mu.Unlock()
@@ -209,9 +224,16 @@ func (p *place) request(asked moment, l *line, isRenewal bool) (*ticket, questio
 	}
 	p.keeps, p.kept = kept, min(p.kept, kept)
 	p.ear, p.current, p.line = ear, t, l
+	isAsking := p.isAsking
 	p.mu.Unlock()
-	if err := l.send(t, p.at.claim.words(q)...); err != nil {
-		t.arrive(nil, err)
+	var err error
+	if words := p.at.claim.words(q); isAsking {
+		err = l.sendBoth(sinkFunc(ignore), []string{"ASKING"}, t, words)
+	} else {
+		err = l.send(t, words...)
+	}
+	if err != nil {
+		t.arrive(nil, &unsent{err})
 	}
 	return t, q
 }
@@ -444,7 +466,14 @@ func (p *place) mayAskAgain(err error, asked moment) (bool, error) {
 	if means == elsewhere {
 		r.moved()
 	}
-	r.redirected(p.at.claim.key, "", err)
+	p.mu.Lock()
+	l := p.line
+	p.mu.Unlock()
+	if l != nil {
+		if to, asks := r.redirected(p.at.claim.key, l.place, err); asks {
+			p.asksAt = to
+		}
+	}
 	if means == broken {
 		p.refusal, p.silentSince = nil, min(p.silentSince, asked)
 	} else {
@@ -452,6 +481,11 @@ func (p *place) mayAskAgain(err error, asked moment) (bool, error) {
 	}
 	if p.silentSince != never && now().sub(p.silentSince) >= r.settings.UnreachableAfter {
 		return false, r.told(err)
+	}
+	// At once, as long as it is not sent to and fro.
+	if p.asksAt != "" && p.failures < mostMoves {
+		p.failures++
+		return true, nil
 	}
 	rests := retry
 	if codeOf(err) == "QUEUEFULL" {
