@@ -56,12 +56,11 @@ pub(crate) fn have_been_told(ctx: Ctx, words: &Words, spec: &Spec) -> bool {
     {
         return false;
     }
-    tell_if_asked(ctx, words, spec)
+    tell_if_asked(ctx, words, spec, is_guard)
 }
 
 #[inline(never)]
-fn tell_if_asked(ctx: Ctx, words: &Words, spec: &Spec) -> bool {
-    let is_guard = spec.access == Access::Guard;
+fn tell_if_asked(ctx: Ctx, words: &Words, spec: &Spec, is_guard: bool) -> bool {
     // SAFETY: takes a valid context.
     if unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx) } == 0 {
         return false;
