@@ -37,7 +37,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             targets(&ways, &measured, report);
         }
     }
-    report.table("contended", &page, &[]);
+    report.table("contended", &page);
     report.file("contended", &page);
 }
 

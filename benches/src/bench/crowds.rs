@@ -49,7 +49,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let server = Server::builder().module_args("max-waiters 1000000").start();
     let _waiters = wait_for_many(&server, count);
     measure(&format!("{count} connections that wait for {} locks each", ALSO + 1), &server);
-    report.table("crowds", &table, &[]);
+    report.table("crowds", &table);
     report.file("crowds", &table);
 }
 

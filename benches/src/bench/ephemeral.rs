@@ -56,7 +56,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let Ended { took, ping } = end_at_once(effort, count);
     row("until all locks of one connection are free", format!("{took:.1} ms"));
     row("the longest PING meanwhile", format!("{ping:.1} ms"));
-    report.table("ephemeral", &table, &[]);
+    report.table("ephemeral", &table);
     report.file("ephemeral", &table);
 
     let at_most = |what: &str, measured: f64, wanted: f64, digits: usize| Target {

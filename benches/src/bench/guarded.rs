@@ -73,7 +73,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             });
         }
     }
-    report.table("guarded", &table, &[]);
+    report.table("guarded", &table);
     report.file("guarded", &table);
 }
 

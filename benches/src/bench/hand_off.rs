@@ -41,7 +41,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             format!("{:.2} ×", spread.median / base),
         ]);
     }
-    report.table("hand-off", &page, &[]);
+    report.table("hand-off", &page);
     report.file("hand-off", &page);
     if let Some(most) = spreads.get(4) {
         let ratio = most.median / base;

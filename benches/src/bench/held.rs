@@ -80,7 +80,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     {
         target(few, many, report);
     }
-    report.table("held", &page, &[]);
+    report.table("held", &page);
     report.file("held", &page);
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let memory = format!("memory of 100,000 keys, and {constant:.0} kB");
     let none = || "–".to_owned();
     table.row(vec![memory, none(), format!("{grown:.3}"), none(), none()]);
-    report.table("innocent", &table, &[]);
+    report.table("innocent", &table);
     report.file("innocent", &table);
     let [unused, in_cluster, while_waiting] = most;
     for (what, measured, wanted) in [

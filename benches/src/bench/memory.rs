@@ -40,7 +40,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     row("the same, at the most while all of them connect and ask at once", burst);
     row("a connection that waits by BLPOP", popping);
     row("the same, at the most while all of them connect and ask at once", popping_burst);
-    report.table("memory", &table, &[]);
+    report.table("memory", &table);
     report.file("memory", &table);
     let ratio = held / set;
     report.target(Target {

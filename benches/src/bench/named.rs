@@ -97,7 +97,7 @@ fn hand_offs(effort: Effort, report: &mut Report) {
         let figures = figures.map(|figure| format!("{figure:.2} ms"));
         page.row(names.map(str::to_owned).into_iter().chain(figures).collect());
     }
-    report.table("named", &page, &[]);
+    report.table("named", &page);
     report.file("named", &page);
     report.target(Target {
         what: format!("hand-off while {CONTENDED} other contended locks are named"),
@@ -231,7 +231,7 @@ fn those_who_name(effort: Effort, report: &mut Report) {
         let shown = format!("{:.3} ({:.3}–{:.3})", speed.median, speed.low, speed.high);
         table.row(vec![(*command).to_owned(), shown]);
     }
-    report.table("naming", &table, &[]);
+    report.table("naming", &table);
     report.file("naming", &table);
     report.target(Target {
         what: format!("commands that name one of {WAITED_FOR} contended locks: speed"),

@@ -1,5 +1,5 @@
 //! Writes the figures to a folder in `target/`: a page of tables for each server, files of
-//! comma-separated values, drawings, and the overview, of which `docs/benchmarks.md` has an excerpt.
+//! comma-separated values, and the overview, of which `docs/benchmarks.md` has an excerpt.
 
 use super::table::Table;
 use super::{Effort, machine, overview};
@@ -47,14 +47,10 @@ impl Report {
         Self { server, folder, page, targets: Vec::new() }
     }
 
-    /// Prints a table, and puts it on the page with its drawings.
-    pub(crate) fn table(&mut self, name: &str, table: &Table, drawings: &[&str]) {
+    /// Prints a table, and puts it on the page.
+    pub(crate) fn table(&mut self, name: &str, table: &Table) {
         println!("\n{name}, {}\n\n{}", self.server, table.markdown());
         write!(self.page, "\n## {name}\n\n{}", table.markdown()).unwrap();
-        for drawing in drawings {
-            let file = format!("{}-{drawing}.svg", self.server);
-            write!(self.page, "\n![{drawing}]({file})\n").unwrap();
-        }
     }
 
     /// Writes a table as a file for programs.
@@ -86,7 +82,7 @@ impl Report {
             ]);
         }
         if whole {
-            self.table("targets", &table, &[]);
+            self.table("targets", &table);
             self.file("targets", &table);
             let overview = overview::of(&self.folder).markdown();
             fs::write(self.folder.join("overview.md"), overview).unwrap();

@@ -124,7 +124,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         add(&mut page, "release", case, &given);
         single_targets(case, &taken, &given, report);
     }
-    report.table("same-work", &page, &[]);
+    report.table("same-work", &page);
     report.file("same-work", &page);
 }
 

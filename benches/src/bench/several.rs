@@ -42,7 +42,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             }
         }
     }
-    report.table("several", &table, &[]);
+    report.table("several", &table);
     report.file("several", &table);
 }
 

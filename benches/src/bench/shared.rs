@@ -228,7 +228,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         }
         targets(group, report);
     }
-    report.table("shared", &page, &[]);
+    report.table("shared", &page);
     report.file("shared", &page);
 }
 

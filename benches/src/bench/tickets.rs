@@ -29,7 +29,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     row("from a release to the message, 99 % of them", format!("{most:.3} ms"));
     row("from a release to the message, the longest", format!("{longest:.3} ms"));
     row("to hand on, many releases in a row", format!("{:.2} µs", drained * 1e6));
-    report.table("tickets", &table, &[]);
+    report.table("tickets", &table);
     report.file("tickets", &table);
     for (what, bytes) in [("of one lock", of_one_lock), ("each of a lock of its own", of_many)] {
         report.target(Target {
