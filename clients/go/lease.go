@@ -130,7 +130,7 @@ func (l *Lease) Release(ctx context.Context) (Outcome, error) { return l.hold.gi
 
 // Detach stops the renewal, and leaves the lock held until its lease ends: for work that is to be done once in a while by one
 // of many. Whoever is given the text of what this returns can adopt the lock, to renew and to release it. An [Ephemeral] one
-// is not to be handed on: it still ends with the connection of this program.
+// still ends with the connection of this program.
 func (l *Lease) Detach() Detached {
 	l.hold.leave()
 	claim := l.hold.claim()

@@ -117,7 +117,8 @@ export class Lease implements AsyncDisposable {
 
   /**
    * Stops the renewal, and leaves the lock held until its lease ends: for work that is to be done once in a while by one of
-   * many. Whoever is given what this returns can `adopt` the lock, to renew and to release it.
+   * many. Whoever is given what this returns can `adopt` the lock, to renew and to release it. An ephemeral one still ends with
+   * the connection of this program.
    */
   detach(): Detached {
     this.#hold.leave();

@@ -213,7 +213,8 @@ impl Guard {
     }
 
     /// Stops the renewal and leaves the lock held until its lease ends. This program or another one can
-    /// [adopt](crate::Locks::adopt) the lock by what this returns, to renew and release it.
+    /// [adopt](crate::Locks::adopt) the lock by what this returns, to renew and release it. An ephemeral one still ends with
+    /// the connection of this program.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

@@ -68,7 +68,8 @@ class Hold:
 
     def detach(self) -> Detached:
         """Renews it no more, and leaves the lock held until its lease ends. Whoever is given what this returns, here
-        or in another program, can adopt the lock: renew it again, and release it."""
+        or in another program, can adopt the lock: renew it again, and release it. An ephemeral one still ends with the
+        connection of this program."""
         self._hub.detach(self._state)
         return Detached(self._state.claim.keys, self.owner, self.fence)
 
