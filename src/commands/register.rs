@@ -40,7 +40,7 @@ fn has_keys_of_another(spec: &Spec) -> bool {
 }
 
 fn create_with(ctx: Ctx, spec: &Spec, entry: Entry, flags: &CStr) -> bool {
-    let key = c_int::from(spec.access.has_key());
+    let key = c_int::from(spec.has_key());
     // SAFETY: the strings are static, and the entry has the signature that the server calls.
     let outcome = unsafe {
         api!(RedisModule_CreateCommand)(
@@ -91,8 +91,8 @@ fn describe(ctx: Ctx, spec: &Spec) {
         since: spec.since.as_ptr(),
         history: if spec.history.is_empty() { ptr::null_mut() } else { history.as_mut_ptr() },
         tips: spec.tips.map_or(ptr::null(), CStr::as_ptr),
-        arity: spec.arity,
-        key_specs: if spec.access.has_key() { keys.as_mut_ptr() } else { ptr::null_mut() },
+        arity: spec.arity(),
+        key_specs: if spec.has_key() { keys.as_mut_ptr() } else { ptr::null_mut() },
         args,
     };
     // SAFETY: the command was registered just now. `info` has the layout of its version, each list ends with an empty
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(flags(Access::Operator), [c"admin allow-loading allow-stale"]);
         assert_eq!(categories(Access::Operator), c"admin slow dangerous");
         assert!(!is_for_users(Access::Operator));
-        for (spec, _) in COMMANDS.iter().filter(|(spec, _)| spec.access.has_key()) {
+        for (spec, _) in COMMANDS.iter().filter(|(spec, _)| spec.has_key()) {
             assert!(is_for_users(spec.access), "{:?}", spec.name);
         }
     }

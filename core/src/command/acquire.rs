@@ -14,7 +14,6 @@ pub static SPEC: Spec = Spec {
     since: c"0.1.0",
     history: &[(c"0.2.0", c"Added the options SHARE, TICKET, NOTIFY, EPHEMERAL and ALSO.")],
     tips: Some(Spec::NONDETERMINISTIC),
-    arity: -4,
     access: Access::Insert,
     args: &[
         Arg::KEY,

@@ -231,91 +231,92 @@ mod tests {
         }
     }
 
+    /// What is wrong with an argument, if anything.
+    type Check = fn(&[u8]) -> Result<(), Error>;
+
     #[test]
-    fn a_listing_shows_ten_unless_told_how_many() {
+    fn every_argument_is_within_its_bounds() {
+        let checks: [(Check, &str, &str, &str); 9] = [
+            (
+                |word| Listing::parse(&[b"cmd", word]).map(drop),
+                "1 -1 Reset 18446744073709551616",
+                "0 -2 x 1.5 01 RESETS COUNT",
+                "ERR unknown option, expected a positive integer, -1 or RESET",
+            ),
+            (
+                |word| ttl(word, &LIMITS).map(drop),
+                "1 86400000",
+                "0 -1 a 1.5",
+                "ERR ttl must be a positive integer (milliseconds)",
+            ),
+            (
+                |word| ttl(word, &LIMITS).map(drop),
+                "1",
+                "86400001 9223372036854775808 99999999999999999999",
+                "ERR ttl must be at most 86400000 milliseconds (config leasehold.max-ttl)",
+            ),
+            (
+                |word| ticket(word, &LIMITS).map(drop),
+                "1 86400000",
+                "0 86400001 x",
+                "ERR TICKET must be an integer from 1 to 86400000 (milliseconds, config leasehold.max-ttl)",
+            ),
+            (
+                |word| fence(word).map(drop),
+                "0 9007199254740991",
+                "9007199254740992 -1 x",
+                "ERR fence must be an integer from 0 to 9007199254740991",
+            ),
+            (
+                |word| patience(word).map(drop),
+                "0 3153600000000",
+                "3153600000001 -1 x",
+                "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)",
+            ),
+            (
+                |word| grace(word).map(drop),
+                "0 3153600000000",
+                "3153600000001 -1 x 05 18446744073709551616",
+                "ERR EPHEMERAL must be an integer from 0 to 3153600000000 (milliseconds)",
+            ),
+            (
+                |word| share(word).map(drop),
+                "0 99999",
+                "100000 -1 x 05 18446744073709551615",
+                "ERR SHARE must be an integer from 0 to 99999 (holders at a time)",
+            ),
+            (
+                |word| channel(word).map(drop),
+                "turn ALSOS",
+                "ALSO also aLsO also\0x",
+                "ERR channel must not be called ALSO",
+            ),
+        ];
+        for (check, good, bad, text) in checks {
+            for word in words(good) {
+                assert_eq!(check(word), Ok(()), "{}", word.escape_ascii());
+            }
+            words(bad).into_iter().for_each(|word| assert_refused(check(word), text));
+        }
+        let longest = [b'c'; LONGEST_CHANNEL + 1];
+        for (len, is_good) in [(0, false), (1, true), (255, true), (256, false)] {
+            assert_eq!(channel(&longest[..len]).is_ok(), is_good, "{len}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_what_it_says() {
         let listing = |line| Listing::parse(&words(line));
         assert_eq!(listing("cmd"), Ok(Listing::Show { count: 10 }));
         assert_eq!(listing("cmd 1"), Ok(Listing::Show { count: 1 }));
-        for all in ["cmd -1", "cmd 18446744073709551616"] {
-            assert_eq!(listing(all), Ok(Listing::Show { count: usize::MAX }));
-        }
+        assert_eq!(listing("cmd -1"), Ok(Listing::Show { count: usize::MAX }));
         assert_eq!(listing("cmd Reset"), Ok(Listing::Reset));
-        for wrong in ["0", "-2", "", "x", "1.5", "01", "RESETS", "COUNT"] {
-            assert_refused(
-                Listing::parse(&[b"cmd", wrong.as_bytes()]),
-                "ERR unknown option, expected a positive integer, -1 or RESET",
-            );
-        }
-        for line in ["cmd 1 RESET", "cmd RESET 1"] {
-            assert_eq!(listing(line), Err(Error::WrongArity), "{line}");
-        }
-    }
-
-    #[test]
-    fn a_ttl_is_from_1_to_the_limit() {
-        let limit = LIMITS.max_ttl.millis();
-        assert_eq!(ttl(b"1", &LIMITS).unwrap().millis(), 1);
-        assert_eq!(ttl(limit.to_string().as_bytes(), &LIMITS).unwrap().millis(), limit);
-        for text in ["0", "-1", "", "a", "1.5"] {
-            assert_refused(
-                ttl(text.as_bytes(), &LIMITS),
-                "ERR ttl must be a positive integer (milliseconds)",
-            );
-        }
-        for text in ["86400001", "9223372036854775808", "99999999999999999999"] {
-            assert_refused(
-                ttl(text.as_bytes(), &LIMITS),
-                "ERR ttl must be at most 86400000 milliseconds (config leasehold.max-ttl)",
-            );
-        }
-    }
-
-    #[test]
-    fn a_fence_is_any_number_that_javascript_holds() {
-        assert_eq!(fence(b"0"), Ok(0));
-        assert_eq!(fence(b"9007199254740991"), Ok(9_007_199_254_740_991));
-        for text in ["9007199254740992", "-1", "x", ""] {
-            assert_refused(
-                fence(text.as_bytes()),
-                "ERR fence must be an integer from 0 to 9007199254740991",
-            );
-        }
-    }
-
-    #[test]
-    fn patience_is_from_0_to_a_hundred_years() {
+        assert_eq!(listing("cmd 1 RESET"), Err(Error::WrongArity));
+        assert_eq!(ttl(b"1", &LIMITS).map(Ttl::millis), Ok(1));
+        assert_eq!(fence(b"7"), Ok(7));
         assert_eq!(patience(b"0"), Ok(Patience::Unlimited));
-        assert!(patience(b"3153600000000").is_ok());
-        for text in ["3153600000001", "-1", "x", ""] {
-            assert_refused(
-                patience(text.as_bytes()),
-                "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)",
-            );
-        }
-    }
-
-    #[test]
-    fn a_grace_is_from_0_to_a_hundred_years() {
-        assert_eq!(grace(b"0").map(Grace::millis), Ok(0));
-        assert_eq!(grace(b"3153600000000").map(Grace::millis), Ok(3_153_600_000_000));
-        for text in ["3153600000001", "-1", "x", "", "05", "18446744073709551616"] {
-            assert_refused(
-                grace(text.as_bytes()),
-                "ERR EPHEMERAL must be an integer from 0 to 3153600000000 (milliseconds)",
-            );
-        }
-    }
-
-    #[test]
-    fn a_share_is_from_0_to_99999() {
+        assert_eq!(grace(b"3").map(Grace::millis), Ok(3));
         assert_eq!(share(b"0"), Ok(Share::UNLIMITED));
-        assert_eq!(share(b"99999").map(Share::number), Ok(99_999));
-        for text in ["100000", "-1", "x", "", "05", "18446744073709551615"] {
-            assert_refused(
-                share(text.as_bytes()),
-                "ERR SHARE must be an integer from 0 to 99999 (holders at a time)",
-            );
-        }
     }
 
     #[test]
@@ -361,17 +362,18 @@ mod tests {
 
     #[test]
     fn as_many_as_128_other_locks_are_named() {
-        let line = |number: usize| {
-            let keys: Vec<_> = (0..number).map(|key| key.to_string()).collect();
-            format!("cmd k ALSO {number} {}", keys.join(" "))
-        };
-        for number in [1, 128] {
-            let line = line(number);
-            let (also, next) = Also::parse(&words(&line), 2).unwrap();
-            assert_eq!((also.keys.len(), next), (number, number + 4));
+        let keys: Vec<_> = (0..129).map(|key| key.to_string()).collect();
+        for number in [1, 128, 129] {
+            let line = format!("cmd k ALSO {number} {}", keys[..number].join(" "));
+            let parsed = Also::parse(&words(&line), 2);
+            let named = parsed.map(|(also, next)| (also.keys.len(), next));
+            let all = if number > 128 {
+                Err(Error::KeyNumberOutOfRange)
+            } else {
+                Ok((number, number + 4))
+            };
+            assert_eq!(named, all);
         }
-        let many = line(129);
-        assert_eq!(Also::parse(&words(&many), 2), Err(Error::KeyNumberOutOfRange));
     }
 
     #[test]
@@ -410,13 +412,5 @@ mod tests {
         assert_eq!(behind("cmd k o ALSO ALSO 1 a"), Err(Error::KeyNumberOutOfRange));
         let other_word = fence_and_also(&words("cmd k o 7 BESIDE 1 a"), 3);
         assert_eq!(other_word.unwrap_err(), Error::WrongArity);
-    }
-
-    #[test]
-    fn no_channel_is_called_as_the_word_before_other_locks() {
-        for name in ["ALSO", "also", "aLsO"] {
-            assert_refused(channel(name.as_bytes()), "ERR channel must not be called ALSO");
-        }
-        assert!(channel(b"ALSO ").is_ok());
     }
 }

@@ -10,7 +10,6 @@ pub static SPEC: Spec = Spec {
     since: c"0.1.0",
     history: &[],
     tips: None,
-    arity: -3,
     access: Access::Read,
     args: &[Arg::KEY, Arg::OWNER, Arg::FENCE],
 };
@@ -43,36 +42,28 @@ mod tests {
     use super::*;
     use crate::lock::{self, FenceClock, Stored};
 
-    fn answer(line: &str, stored: Stored<'_>) -> Result<Reply<'static>, Error> {
-        let request = Request::parse(&words(line))?;
-        let proof = request.proof();
-        let holders = stored.holders(proof.owner, NOW, &mut FenceClock::new())?;
-        Ok(reply(lock::check(&holders, proof)))
-    }
-
     #[test]
-    fn it_takes_an_owner_at_most_a_fence_and_a_key_of_string_type() {
-        assert_eq!(answer("lock.check k a 1 2", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(answer("lock.check k a x", Stored::Nothing), Err(Error::FenceNotANumber));
-        assert_eq!(answer("lock.check k a", Stored::OtherType), Err(Error::WrongType));
-    }
-
-    #[test]
-    fn the_holder_gets_its_fence() {
+    fn the_holder_gets_its_fence_and_nobody_else_anything() {
         let held = Held::by("a", 5_000);
-        let fence = || Reply::number(held.fence_number);
-        assert_eq!(answer("lock.check k a", held.stored()).unwrap(), fence());
-        let line = format!("lock.check k a {}", held.fence_number);
-        assert_eq!(answer(&line, held.stored()).unwrap(), fence());
-        assert_eq!(answer("lock.check k 12:ab", foreign("12:ab")).unwrap(), Reply::Integer(0));
-    }
-
-    #[test]
-    fn nobody_else_gets_anything() {
-        let held = Held::by("a", 5_000);
-        for line in ["lock.check k b", "lock.check k a 1"] {
-            assert_eq!(answer(line, held.stored()).unwrap(), Reply::Nil, "{line}");
+        let fence = || Ok(Reply::number(held.fence_number));
+        let by_fence = format!("check k a {}", held.fence_number);
+        for (line, stored, expected) in [
+            ("check k a", held.stored(), fence()),
+            (&*by_fence, held.stored(), fence()),
+            ("check k 12:ab", foreign("12:ab"), Ok(Reply::Integer(0))),
+            ("check k b", held.stored(), Ok(Reply::Nil)),
+            ("check k a 1", held.stored(), Ok(Reply::Nil)),
+            ("check k a", Stored::Nothing, Ok(Reply::Nil)),
+            ("check k a", Stored::OtherType, Err(Error::WrongType)),
+            ("check k a 1 2", Stored::Nothing, Err(Error::WrongArity)),
+            ("check k a x", Stored::Nothing, Err(Error::FenceNotANumber)),
+        ] {
+            let reply = Request::parse(&words(line)).and_then(|request| {
+                let proof = request.proof();
+                let holders = stored.holders(proof.owner, NOW, &mut FenceClock::new())?;
+                Ok(reply(lock::check(&holders, proof)))
+            });
+            assert_eq!(reply, expected, "{line}");
         }
-        assert_eq!(answer("lock.check k a", Stored::Nothing).unwrap(), Reply::Nil);
     }
 }

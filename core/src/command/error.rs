@@ -94,191 +94,85 @@ pub enum Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WrongArity => write!(f, "ERR wrong number of arguments"),
-            Self::OwnerLength => write!(f, "ERR owner must be 1 to {} bytes long", Owner::LONGEST),
-            Self::TtlNotPositive => write!(f, "ERR ttl must be a positive integer (milliseconds)"),
-            Self::TtlAboveLimit { limit } => write!(
-                f,
-                "ERR ttl must be at most {} milliseconds (config leasehold.max-ttl)",
-                limit.millis()
-            ),
+        f.write_str(match self {
+            Self::WrongArity => "ERR wrong number of arguments",
+            Self::OwnerLength => {
+                return write!(f, "ERR owner must be 1 to {} bytes long", Owner::LONGEST);
+            }
+            Self::TtlNotPositive => "ERR ttl must be a positive integer (milliseconds)",
+            Self::TtlAboveLimit { limit } => {
+                return write!(f, "ERR ttl must be at most {} milliseconds (config leasehold.max-ttl)", limit.millis());
+            }
             Self::FenceNotANumber => {
-                write!(f, "ERR fence must be an integer from 0 to {}", Fence::LAST.number())
+                return write!(f, "ERR fence must be an integer from 0 to {}", Fence::LAST.number());
             }
-            Self::FenceTooFarAhead => {
-                write!(f, "ERR fence must be at most a day ahead of the server's clock")
+            Self::FenceTooFarAhead => "ERR fence must be at most a day ahead of the server's clock",
+            Self::UnknownOption => "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds, NOTIFY channel, EPHEMERAL grace or ALSO numkeys key [key ...], each at most once",
+            Self::BlockWithTicket => "ERR BLOCK and TICKET cannot be combined",
+            Self::NotifyWithoutTicket => "ERR NOTIFY needs TICKET",
+            Self::KeyTooLongToWait => {
+                return write!(f, "ERR key must be at most {} bytes long with BLOCK or TICKET", super::args::LONGEST_KEY_TO_WAIT_FOR);
             }
-            Self::UnknownOption => write!(
-                f,
-                "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds, NOTIFY channel, EPHEMERAL grace or ALSO numkeys key [key ...], each at most once"
-            ),
-            Self::BlockWithTicket => write!(f, "ERR BLOCK and TICKET cannot be combined"),
-            Self::NotifyWithoutTicket => write!(f, "ERR NOTIFY needs TICKET"),
-            Self::KeyTooLongToWait => write!(
-                f,
-                "ERR key must be at most {} bytes long with BLOCK or TICKET",
-                super::args::LONGEST_KEY_TO_WAIT_FOR
-            ),
-            Self::TicketOutOfRange { limit } => write!(
-                f,
-                "ERR TICKET must be an integer from 1 to {} (milliseconds, config leasehold.max-ttl)",
-                limit.millis()
-            ),
-            Self::ChannelReserved => write!(f, "ERR channel must not be called ALSO"),
+            Self::TicketOutOfRange { limit } => {
+                return write!(f, "ERR TICKET must be an integer from 1 to {} (milliseconds, config leasehold.max-ttl)", limit.millis());
+            }
+            Self::ChannelReserved => "ERR channel must not be called ALSO",
             Self::KeyNumberOutOfRange => {
-                write!(f, "ERR numkeys must be an integer from 1 to {}", super::Also::MOST_KEYS)
+                return write!(f, "ERR numkeys must be an integer from 1 to {}", super::Also::MOST_KEYS);
             }
-            Self::FewerKeys => write!(f, "ERR numkeys is larger than the number of keys"),
-            Self::KeyTwice => write!(f, "ERR a key is named twice"),
-            Self::CrossSlot => {
-                write!(f, "CROSSSLOT Keys in request don't hash to the same slot")
-            }
-            Self::SlotIsMoving => {
-                write!(f, "TRYAGAIN Multiple keys request during rehashing of slot")
-            }
+            Self::FewerKeys => "ERR numkeys is larger than the number of keys",
+            Self::KeyTwice => "ERR a key is named twice",
+            Self::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
+            Self::SlotIsMoving => "TRYAGAIN Multiple keys request during rehashing of slot",
             Self::ChannelLength => {
-                write!(f, "ERR channel must be 1 to {} bytes long", super::args::LONGEST_CHANNEL)
+                return write!(f, "ERR channel must be 1 to {} bytes long", super::args::LONGEST_CHANNEL);
             }
-            Self::ChannelDenied => write!(
-                f,
-                "NOPERM this user has no permissions to access the channel given to NOTIFY"
-            ),
-            Self::NotifyNotPossible => write!(
-                f,
-                "ERR NOTIFY is not possible on this server, which does not tell modules what a user may do"
-            ),
-            Self::ShareOutOfRange => write!(
-                f,
-                "ERR SHARE must be an integer from 0 to {} (holders at a time)",
-                Share::LARGEST
-            ),
-            Self::PatienceOutOfRange => write!(
-                f,
-                "ERR BLOCK must be an integer from 0 to {} (milliseconds)",
-                Patience::LONGEST_MILLIS
-            ),
-            Self::GraceOutOfRange => write!(
-                f,
-                "ERR EPHEMERAL must be an integer from 0 to {} (milliseconds)",
-                Grace::LONGEST_MILLIS
-            ),
-            Self::CountNotPositive => {
-                write!(f, "ERR unknown option, expected COUNT and a positive integer or -1")
+            Self::ChannelDenied => "NOPERM this user has no permissions to access the channel given to NOTIFY",
+            Self::NotifyNotPossible => "ERR NOTIFY is not possible on this server, which does not tell modules what a user may do",
+            Self::ShareOutOfRange => {
+                return write!(f, "ERR SHARE must be an integer from 0 to {} (holders at a time)", Share::LARGEST);
             }
-            Self::NeitherCountNorReset => {
-                write!(f, "ERR unknown option, expected a positive integer, -1 or RESET")
+            Self::PatienceOutOfRange => {
+                return write!(f, "ERR BLOCK must be an integer from 0 to {} (milliseconds)", Patience::LONGEST_MILLIS);
             }
-            Self::QueueFull => {
-                write!(f, "QUEUEFULL too many waiters (config leasehold.max-waiters)")
+            Self::GraceOutOfRange => {
+                return write!(f, "ERR EPHEMERAL must be an integer from 0 to {} (milliseconds)", Grace::LONGEST_MILLIS);
             }
-            Self::ShareFull => {
-                write!(
-                    f,
-                    "QUEUEFULL too many waiters for maxclients (config leasehold.max-waiters-percent)"
-                )
-            }
-            Self::LockQueueFull => write!(
-                f,
-                "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)"
-            ),
-            Self::TicketsFull => {
-                write!(f, "QUEUEFULL too many tickets (config leasehold.max-tickets)")
-            }
-            Self::NoConnection => write!(
-                f,
-                "ERR EPHEMERAL is not possible in a script or a call of another module, which have no connection"
-            ),
-            Self::NobodyWaitsOnReplicas => {
-                write!(f, "ERR BLOCK and TICKET are not possible on a replica, wait at its primary")
-            }
-            Self::SubscribersCannotBeBlocked => write!(
-                f,
-                "ERR BLOCK is not possible on a connection with a subscription on this server"
-            ),
-            Self::CannotBeBlocked => {
-                write!(f, "ERR BLOCK is not possible, the server does not block this client")
-            }
-            Self::Replaced => {
-                write!(f, "REPLACED a newer request of the same owner took this place in the queue")
-            }
-            Self::GrantedElsewhere => {
-                write!(f, "TRYAGAIN this node does not grant the lock any more, ask again")
-            }
-            Self::Demoted => {
-                write!(f, "UNBLOCKED this server became a replica, ask the new primary")
-            }
-            Self::WrongType => {
-                write!(f, "WRONGTYPE Operation against a key holding the wrong kind of value")
-            }
-            Self::NotHolder => write!(
-                f,
-                "NOTHOLDER this owner does not hold the lock by this fence, nothing was run"
-            ),
-            Self::GuardedItself => write!(f, "ERR LOCK.GUARD cannot guard itself"),
-            Self::GuardedUnknown => write!(f, "ERR unknown command to guard"),
-            Self::GuardedArity => {
-                write!(f, "ERR wrong number of arguments for the command to guard")
-            }
-            Self::GuardedTransaction => {
-                write!(
-                    f,
-                    "ERR LOCK.GUARD does not run commands of transactions, use it inside MULTI"
-                )
-            }
-            Self::GuardedScript => write!(
-                f,
-                "ERR LOCK.GUARD does not run scripts or functions, call LOCK.GUARD or LOCK.CHECK in the script"
-            ),
-            Self::GuardedConnection => {
-                write!(
-                    f,
-                    "ERR LOCK.GUARD does not run commands that act on a connection or a subscription"
-                )
-            }
-            Self::GuardedAdministration => {
-                write!(f, "ERR LOCK.GUARD does not run commands for administrators")
-            }
-            Self::GuardedModule => write!(
-                f,
-                "ERR LOCK.GUARD does not run commands of other modules, call LOCK.CHECK and the command in a script"
-            ),
-            Self::GuardedDenied => write!(
-                f,
-                "NOPERM this user has no permissions to run the command to guard, or to access its keys or channels"
-            ),
-            Self::GuardNeedsAllCommands => write!(
-                f,
-                "NOPERM LOCK.GUARD needs a user with +@all on this server, which does not tell modules what a user may do"
-            ),
-            Self::GuardedForNobody => write!(
-                f,
-                "NOPERM LOCK.GUARD needs a user, and a call of another module may have none"
-            ),
-            Self::CommandRenamed => write!(
-                f,
-                "ERR LOCK.GUARD is not possible, the command COMMAND is renamed or disabled (rename-command)"
-            ),
-            Self::GuardedOutOfMemory => {
-                write!(f, "OOM command not allowed when used memory > 'maxmemory'.")
-            }
-            Self::GuardedHeldBack => write!(
-                f,
-                "ERR the command to guard was run, but another module holds back its reply"
-            ),
-            Self::GuardedRefused => write!(f, "ERR the server refused the command to guard"),
-            Self::ScriptRepeated => write!(
-                f,
-                "ERR no lock changes in a script that replicas repeat (config lua-replicate-commands)"
-            ),
-            Self::NoFenceLeft => {
-                write!(f, "ERR no fence left: the server's clock is past the year 2255")
-            }
-            Self::NotReplicated => {
-                write!(f, "ERR the server cannot replicate the change, nothing was changed")
-            }
-            Self::Internal => write!(f, "ERR internal error, see the server's log"),
-        }
+            Self::CountNotPositive => "ERR unknown option, expected COUNT and a positive integer or -1",
+            Self::NeitherCountNorReset => "ERR unknown option, expected a positive integer, -1 or RESET",
+            Self::QueueFull => "QUEUEFULL too many waiters (config leasehold.max-waiters)",
+            Self::ShareFull => "QUEUEFULL too many waiters for maxclients (config leasehold.max-waiters-percent)",
+            Self::LockQueueFull => "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)",
+            Self::TicketsFull => "QUEUEFULL too many tickets (config leasehold.max-tickets)",
+            Self::NoConnection => "ERR EPHEMERAL is not possible in a script or a call of another module, which have no connection",
+            Self::NobodyWaitsOnReplicas => "ERR BLOCK and TICKET are not possible on a replica, wait at its primary",
+            Self::SubscribersCannotBeBlocked => "ERR BLOCK is not possible on a connection with a subscription on this server",
+            Self::CannotBeBlocked => "ERR BLOCK is not possible, the server does not block this client",
+            Self::Replaced => "REPLACED a newer request of the same owner took this place in the queue",
+            Self::GrantedElsewhere => "TRYAGAIN this node does not grant the lock any more, ask again",
+            Self::Demoted => "UNBLOCKED this server became a replica, ask the new primary",
+            Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Self::NotHolder => "NOTHOLDER this owner does not hold the lock by this fence, nothing was run",
+            Self::GuardedItself => "ERR LOCK.GUARD cannot guard itself",
+            Self::GuardedUnknown => "ERR unknown command to guard",
+            Self::GuardedArity => "ERR wrong number of arguments for the command to guard",
+            Self::GuardedTransaction => "ERR LOCK.GUARD does not run commands of transactions, use it inside MULTI",
+            Self::GuardedScript => "ERR LOCK.GUARD does not run scripts or functions, call LOCK.GUARD or LOCK.CHECK in the script",
+            Self::GuardedConnection => "ERR LOCK.GUARD does not run commands that act on a connection or a subscription",
+            Self::GuardedAdministration => "ERR LOCK.GUARD does not run commands for administrators",
+            Self::GuardedModule => "ERR LOCK.GUARD does not run commands of other modules, call LOCK.CHECK and the command in a script",
+            Self::GuardedDenied => "NOPERM this user has no permissions to run the command to guard, or to access its keys or channels",
+            Self::GuardNeedsAllCommands => "NOPERM LOCK.GUARD needs a user with +@all on this server, which does not tell modules what a user may do",
+            Self::GuardedForNobody => "NOPERM LOCK.GUARD needs a user, and a call of another module may have none",
+            Self::CommandRenamed => "ERR LOCK.GUARD is not possible, the command COMMAND is renamed or disabled (rename-command)",
+            Self::GuardedOutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            Self::GuardedHeldBack => "ERR the command to guard was run, but another module holds back its reply",
+            Self::GuardedRefused => "ERR the server refused the command to guard",
+            Self::ScriptRepeated => "ERR no lock changes in a script that replicas repeat (config lua-replicate-commands)",
+            Self::NoFenceLeft => "ERR no fence left: the server's clock is past the year 2255",
+            Self::NotReplicated => "ERR the server cannot replicate the change, nothing was changed",
+            Self::Internal => "ERR internal error, see the server's log",
+        })
     }
 }
 

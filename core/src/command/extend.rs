@@ -11,7 +11,6 @@ pub static SPEC: Spec = Spec {
     since: c"0.1.0",
     history: &[(c"0.2.0", c"Added the option ALSO.")],
     tips: None,
-    arity: -4,
     access: Access::Update,
     args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::FENCE, Arg::ALSO],
 };
@@ -64,80 +63,56 @@ pub const fn reply(decision: &Decision<'_>) -> Reply<'static> {
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::lock::Deadline;
-    use crate::lock::{Stored, Write};
-
-    fn answer(line: &str, stored: Stored<'_>) -> Result<Answer<'static>, Error> {
-        let request = Request::parse(&words(line), &LIMITS)?;
-        let (outcome, write) = decide(&request, stored, 0, &mut FenceClock::new())?;
-        let write = match write {
-            Write::Keep => Write::Keep,
-            Write::Expire(deadline) => Write::Expire(deadline),
-            Write::Delete => Write::Delete,
-            other => panic!("{other:?}"),
-        };
-        Ok(Answer { write, reply: reply(&outcome) })
-    }
+    use crate::lock::{Deadline, Stored, Write};
 
     #[test]
-    fn mistakes_are_found_from_left_to_right() {
-        let parse = |line: &'static str| Request::parse(&words(line), &LIMITS).unwrap_err();
-        assert_eq!(parse("lock.extend k a"), Error::WrongArity);
-        assert_eq!(parse("lock.extend k a 1 2 3"), Error::WrongArity);
-        assert_eq!(parse("lock.extend k  0 x"), Error::OwnerLength);
-        assert_eq!(parse("lock.extend k a 0 x"), Error::TtlNotPositive);
-        assert_eq!(parse("lock.extend k a 1 x"), Error::FenceNotANumber);
-        assert_eq!(parse("lock.extend k a 0 1 2 ALSO 1 x"), Error::WrongArity);
-        assert_eq!(parse("lock.extend k a 0 1 ALSO 0"), Error::TtlNotPositive);
-        assert_eq!(parse("lock.extend k a 1 ALSO 1 x y"), Error::WrongArity);
-        assert_eq!(parse("lock.extend k a 1 ALSO 1 k"), Error::KeyTwice);
-        assert_eq!(answer("lock.extend k a 1", Stored::OtherType), Err(Error::WrongType));
-    }
-
-    #[test]
-    fn the_lease_ends_ttl_from_now_even_if_that_is_sooner() {
+    fn the_lease_ends_ttl_from_now_and_mistakes_are_found_from_left_to_right() {
         let held = Held::by("a", 5_000);
-        for ttl in [9_000, 1_000] {
-            let end = Deadline::from_millis(NOW.millis() + ttl);
-            let extended = Answer { write: Write::Expire(end), reply: Reply::Integer(1) };
-            let line = format!("lock.extend k a {ttl} {}", held.fence_number);
-            assert_eq!(answer(&line, held.stored()).unwrap(), extended);
+        let until = |ttl| {
+            let write = Write::Expire(Deadline::from_millis(NOW.millis() + ttl));
+            Ok(Answer { write, reply: Reply::Integer(1) })
+        };
+        let kept = || Ok(Answer::unchanged(Reply::Integer(0)));
+        let by_fence = format!("extend k a 1000 {}", held.fence_number);
+        for (line, stored, expected) in [
+            ("extend k a 9000", held.stored(), until(9_000)),
+            (&*by_fence, held.stored(), until(1_000)),
+            ("extend k b 9000", held.stored(), kept()),
+            ("extend k a 9000 1", held.stored(), kept()),
+            ("extend k a 9000", Stored::Nothing, kept()),
+            ("extend k a 1", Stored::OtherType, Err(Error::WrongType)),
+            ("extend k a", Stored::Nothing, Err(Error::WrongArity)),
+            ("extend k a 1 2 3", Stored::Nothing, Err(Error::WrongArity)),
+            ("extend k  0 x", Stored::Nothing, Err(Error::OwnerLength)),
+            ("extend k a 0 x", Stored::Nothing, Err(Error::TtlNotPositive)),
+            ("extend k a 1 x", Stored::Nothing, Err(Error::FenceNotANumber)),
+            ("extend k a 0 1 2 ALSO 1 x", Stored::Nothing, Err(Error::WrongArity)),
+            ("extend k a 0 1 ALSO 0", Stored::Nothing, Err(Error::TtlNotPositive)),
+            ("extend k a 1 ALSO 1 x y", Stored::Nothing, Err(Error::WrongArity)),
+            ("extend k a 1 ALSO 1 k", Stored::Nothing, Err(Error::KeyTwice)),
+        ] {
+            let request = Request::parse(&words(line), &LIMITS);
+            let answer =
+                Answer::to(request, stored, &mut FenceClock::new(), |decision, _| reply(decision));
+            assert_eq!(answer, expected, "{line}");
         }
+        let request = Request::parse(&words("extend ALSO ALSO 1 2 ALSO 1 also"), &LIMITS).unwrap();
+        assert_eq!(request.proof.fence, Some(2));
+        assert_eq!(request.also().unwrap().keys, [b"also"]);
     }
 
     #[test]
     fn of_several_locks_all_are_extended_or_none() {
-        let request = Request::parse(&words("lock.extend k a 9000 ALSO 1 l"), &LIMITS).unwrap();
+        let request = Request::parse(&words("extend k a 9000 ALSO 1 l"), &LIMITS).unwrap();
         let (held, others) = (Held::by("a", 5_000), Held::by("b", 5_000));
         let mut fences = FenceClock::new();
-        let mut reply_where = |second: Stored<'_>| {
+        for (second, told) in [(held.stored(), 1), (others.stored(), 0), (Stored::Nothing, 0)] {
             let standings = [held.stored(), second].map(|stored| {
                 let holders = stored.holders(request.owner().unwrap(), NOW, &mut fences).unwrap();
                 request.stand(&holders, 0)
             });
-            reply(&request.decide(&standings, NOW, &mut fences).unwrap())
-        };
-        assert_eq!(reply_where(held.stored()), Reply::Integer(1));
-        assert_eq!(reply_where(others.stored()), Reply::Integer(0));
-        assert_eq!(reply_where(Stored::Nothing), Reply::Integer(0));
-    }
-
-    #[test]
-    fn nobody_else_changes_anything() {
-        let held = Held::by("a", 5_000);
-        let nothing = Answer::unchanged(Reply::Integer(0));
-        for line in ["lock.extend k b 9000", "lock.extend k a 9000 1"] {
-            assert_eq!(answer(line, held.stored()).unwrap(), nothing, "{line}");
+            let decision = request.decide(&standings, NOW, &mut fences).unwrap();
+            assert_eq!(reply(&decision), Reply::Integer(told));
         }
-        assert_eq!(answer("lock.extend k a 9000", Stored::Nothing).unwrap(), nothing);
-    }
-
-    #[test]
-    fn an_owner_may_be_called_as_the_word_before_other_locks() {
-        let parse = |line: &'static str| Request::parse(&words(line), &LIMITS).unwrap();
-        assert!(parse("lock.extend ALSO ALSO 1").also().is_none());
-        let also = parse("lock.extend ALSO ALSO 1 2 ALSO 1 also");
-        assert_eq!(also.proof.fence, Some(2));
-        assert_eq!(also.also().unwrap().keys, [b"also"]);
     }
 }

@@ -19,7 +19,6 @@ pub static SPEC: Spec = Spec {
     since: c"0.2.0",
     history: &[],
     tips: None,
-    arity: -5,
     access: Access::Guard,
     args: &[Arg::KEY, Arg::OWNER, Arg::NEW_FENCE, Arg::COMMAND, Arg::REST],
 };

@@ -10,7 +10,6 @@ pub static SPEC: Spec = Spec {
     since: c"0.2.0",
     history: &[],
     tips: Some(Spec::NONDETERMINISTIC),
-    arity: -2,
     access: Access::List,
     args: &[Arg::KEY, Arg::COUNT],
 };
@@ -46,32 +45,14 @@ mod tests {
     use super::*;
     use crate::lock::{FenceClock, Stored};
 
-    fn answer<'v>(line: &str, stored: Stored<'v>) -> Result<Reply<'v>, Error> {
-        let request = Request::parse(&words(line))?;
-        Ok(request.answer(stored.holds(NOW, &mut FenceClock::new())?, NOW))
-    }
-
-    #[test]
-    fn it_takes_a_key_of_string_type_and_a_positive_count_or_minus_1() {
-        assert_eq!(answer("lock.holders", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(answer("lock.holders k", Stored::OtherType), Err(Error::WrongType));
-        for line in ["COUNT", "COUNT 0", "COUNT -2", "COUNT x", "FOO 1", "COUNT 1 2"] {
-            assert_refused(
-                answer(&format!("lock.holders k {line}"), Stored::Nothing),
-                "ERR unknown option, expected COUNT and a positive integer or -1",
-            );
-        }
-    }
-
-    #[test]
-    fn nobody_holds_a_free_lock() {
-        assert_eq!(answer("lock.holders k", Stored::Nothing), Ok(Reply::Array(Vec::new())));
-    }
-
     #[test]
     fn each_hold_shows_its_grant_and_its_share() {
+        let answer = |line, stored: Stored<'static>| -> Result<Reply<'static>, Error> {
+            let request = Request::parse(&words(line))?;
+            Ok(request.answer(stored.holds(NOW, &mut FenceClock::new())?, NOW))
+        };
         for share in [1, 5] {
-            let held = Held::sharing("a", 5_000, share);
+            let held: &Held = Box::leak(Box::new(Held::sharing("a", 5_000, share)));
             let expected = Reply::Map(vec![
                 ("owner", Reply::Bytes(b"a")),
                 ("fence", Reply::number(held.fence_number)),
@@ -79,7 +60,11 @@ mod tests {
                 ("deadline", Reply::number(NOW.millis() + 5_000)),
                 ("share", Reply::number(share.into())),
             ]);
-            assert_eq!(answer("lock.holders k", held.stored()), Ok(Reply::Array(vec![expected])));
+            assert_eq!(answer("holders k", held.stored()), Ok(Reply::Array(vec![expected])));
         }
+        assert_eq!(answer("holders k", Stored::Nothing), Ok(Reply::Array(Vec::new())));
+        assert_eq!(answer("holders", Stored::Nothing), Err(Error::WrongArity));
+        assert_eq!(answer("holders k", Stored::OtherType), Err(Error::WrongType));
+        assert_eq!(answer("holders k COUNT 0", Stored::Nothing), Err(Error::CountNotPositive));
     }
 }

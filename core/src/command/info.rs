@@ -10,7 +10,6 @@ pub static SPEC: Spec = Spec {
     since: c"0.1.0",
     history: &[(c"0.2.0", c"Added the fields holders and share.")],
     tips: Some(Spec::NONDETERMINISTIC),
-    arity: 2,
     access: Access::Read,
     args: &[Arg::KEY],
 };
@@ -58,43 +57,29 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_a_key_of_string_type() {
-        assert_eq!(answer("lock.info", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(answer("lock.info k x", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(answer("lock.info k", Stored::OtherType), Err(Error::WrongType));
-    }
-
-    #[test]
-    fn a_free_lock_is_nil() {
-        assert_eq!(answer("lock.info k", Stored::Nothing).unwrap(), Reply::Nil);
-    }
-
-    #[test]
-    fn a_held_lock_shows_its_grant() {
+    fn a_held_lock_shows_its_grant_and_a_free_one_is_nil() {
         let held = Held::by("a", 5_000);
-        let Ok(Reply::Map(fields)) = answer("lock.info k", held.stored()) else {
-            panic!("not a map")
+        let shown = |owner: &'static str, fence, ttl, deadline| {
+            Ok(Reply::Map(vec![
+                ("owner", Reply::Bytes(owner.as_bytes())),
+                ("fence", Reply::number(fence)),
+                ("ttl", Reply::Integer(ttl)),
+                ("deadline", deadline),
+                ("waiters", Reply::Integer(3)),
+                ("holders", Reply::Integer(1)),
+                ("share", Reply::Integer(1)),
+            ]))
         };
-        let expected = vec![
-            ("owner", Reply::Bytes(b"a")),
-            ("fence", Reply::number(held.fence_number)),
-            ("ttl", Reply::Integer(5_000)),
-            ("deadline", Reply::number(NOW.millis() + 5_000)),
-            ("waiters", Reply::Integer(3)),
-            ("holders", Reply::Integer(1)),
-            ("share", Reply::Integer(1)),
-        ];
-        assert_eq!(fields, expected);
-    }
-
-    #[test]
-    fn a_foreign_lock_without_expiry_shows_0_and_minus_1() {
-        let Ok(Reply::Map(fields)) = answer("lock.info k", foreign("old-client")) else {
-            panic!("not a map")
-        };
-        assert_eq!(fields.first(), Some(&("owner", Reply::Bytes(b"old-client"))));
-        assert_eq!(fields.get(1), Some(&("fence", Reply::Integer(0))));
-        assert_eq!(fields.get(2), Some(&("ttl", Reply::Integer(-1))));
-        assert_eq!(fields.get(3), Some(&("deadline", Reply::Integer(-1))));
+        let deadline = Reply::number(NOW.millis() + 5_000);
+        for (line, stored, expected) in [
+            ("info k", held.stored(), shown("a", held.fence_number, 5_000, deadline)),
+            ("info k", foreign("old-client"), shown("old-client", 0, -1, Reply::Integer(-1))),
+            ("info k", Stored::Nothing, Ok(Reply::Nil)),
+            ("info k", Stored::OtherType, Err(Error::WrongType)),
+            ("info", Stored::Nothing, Err(Error::WrongArity)),
+            ("info k x", Stored::Nothing, Err(Error::WrongArity)),
+        ] {
+            assert_eq!(answer(line, stored), expected, "{line}");
+        }
     }
 }

@@ -10,7 +10,6 @@ pub static SPEC: Spec = Spec {
     since: c"0.1.0",
     history: &[],
     tips: Some(Spec::OF_EACH_SERVER),
-    arity: -1,
     access: Access::Operator,
     args: &[Arg::COUNT_OR_RESET],
 };
@@ -51,52 +50,24 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
-    const ROW: Row<'static> = Row {
-        id: 17,
-        time: 1_763_000_000_000,
-        event: "late-release",
-        db: 3,
-        key: b"k",
-        owner: b"a",
-        ms: Some(40),
-    };
-
-    #[test]
-    fn it_takes_a_count_or_reset() {
-        assert_eq!(Request::parse(&words("lock.log 3")), Ok(Request::Show { count: 3 }));
-        assert_eq!(Request::parse(&words("lock.log reset")), Ok(Request::Reset));
-        assert_eq!(Request::parse(&words("lock.log 3 4")), Err(Error::WrongArity));
-        assert_eq!(SPEC.usage(), "LOCK.LOG [count | RESET]");
-    }
-
     #[test]
     fn each_event_is_a_map_in_the_order_given() {
-        let Reply::Array(rows) = answer([ROW, Row { id: 16, ..ROW }].into_iter()) else {
-            panic!("not an array")
-        };
-        assert_eq!(
-            rows[0],
+        assert_eq!(Request::parse(&words("log 3 4")), Err(Error::WrongArity));
+        assert_eq!(SPEC.usage(), "LOCK.LOG [count | RESET]");
+        let (key, owner, event) = (&b"k"[..], &b"a"[..], "late-release");
+        let row = |id, ms| Row { id, time: 1_763_000_000_000, event, db: 3, key, owner, ms };
+        let shown = |id, ms| {
             Reply::Map(vec![
-                ("id", Reply::Integer(17)),
+                ("id", Reply::Integer(id)),
                 ("time", Reply::Integer(1_763_000_000_000)),
                 ("event", Reply::Bytes(b"late-release")),
                 ("db", Reply::Integer(3)),
                 ("key", Reply::Bytes(b"k")),
                 ("owner", Reply::Bytes(b"a")),
-                ("ms", Reply::Integer(40)),
+                ("ms", Reply::Integer(ms)),
             ])
-        );
-        let Reply::Map(fields) = &rows[1] else { panic!("not a map") };
-        assert_eq!(fields[0], ("id", Reply::Integer(16)));
-        assert_eq!(answer(std::iter::empty()), Reply::Array(vec![]));
-    }
-
-    #[test]
-    fn what_was_left_of_a_lease_without_end_is_minus_1() {
-        let Reply::Array(rows) = answer([Row { ms: None, ..ROW }].into_iter()) else {
-            panic!("not an array")
         };
-        let Reply::Map(fields) = &rows[0] else { panic!("not a map") };
-        assert_eq!(fields[6], ("ms", Reply::Integer(-1)));
+        let reply = answer([row(17, Some(40)), row(16, None)].into_iter());
+        assert_eq!(reply, Reply::Array(vec![shown(17, 40), shown(16, -1)]));
     }
 }

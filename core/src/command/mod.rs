@@ -153,11 +153,22 @@ mod testing {
         pub(super) fn unchanged(reply: Reply<'r>) -> Self {
             Self { write: Write::Keep, reply }
         }
+
+        pub(super) fn to<R: Decide + 'r>(
+            request: Result<R, Error>,
+            stored: Stored<'_>,
+            fences: &mut FenceClock,
+            reply: impl FnOnce(&Decision<'_>, &Write<'_>) -> Reply<'r>,
+        ) -> Result<Self, Error> {
+            let request: &'r R = Box::leak(Box::new(request?));
+            let (decision, write) = decide(request, stored, 0, fences)?;
+            Ok(Self { reply: reply(&decision, &write), write })
+        }
     }
 
     /// A request as a client sends it, split at spaces.
-    pub(super) fn words(line: &str) -> Vec<&[u8]> {
-        line.split(' ').map(str::as_bytes).collect()
+    pub(super) fn words(line: &str) -> Vec<&'static [u8]> {
+        line.to_owned().leak().split(' ').map(str::as_bytes).collect()
     }
 
     /// Every command words the same mistake in the same way.

@@ -11,7 +11,6 @@ pub static SPEC: Spec = Spec {
     since: c"0.1.0",
     history: &[],
     tips: None,
-    arity: 4,
     access: Access::Update,
     args: &[Arg::KEY, Arg::OWNER, Arg::NEW_FENCE],
 };
@@ -60,36 +59,15 @@ pub fn reply(decision: &Decision<'_>) -> Reply<'static> {
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::lock::{Deadline, Fence, Stored, Write};
+    use crate::lock::{Deadline, Fence, Share, Stored, Write};
 
-    fn answer_of<'l>(
-        line: &'l str,
+    fn answer(
+        line: &str,
         stored: Stored<'_>,
         fences: &mut FenceClock,
-    ) -> Result<Answer<'l>, Error> {
-        let request = Request::parse(&words(line))?;
-        let (outcome, write) = decide(&request, stored, 0, fences)?;
-        let write = match write {
-            Write::Keep => Write::Keep,
-            Write::Hold { fence, deadline, share, .. } => {
-                Write::Hold { owner: request.owner, fence, deadline, share }
-            }
-            other => panic!("{other:?}"),
-        };
-        Ok(Answer { write, reply: reply(&outcome) })
-    }
-
-    fn answer<'l>(line: &'l str, stored: Stored<'_>) -> Result<Answer<'l>, Error> {
-        answer_of(line, stored, &mut FenceClock::new())
-    }
-
-    #[test]
-    fn mistakes_are_found_from_left_to_right() {
-        assert_eq!(answer("lock.raise k a", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(answer("lock.raise k a 1 2", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(answer("lock.raise k  x", Stored::Nothing), Err(Error::OwnerLength));
-        assert_eq!(answer("lock.raise k a x", Stored::OtherType), Err(Error::FenceNotANumber));
-        assert_eq!(answer("lock.raise k a 1", Stored::OtherType), Err(Error::WrongType));
+    ) -> Result<Answer<'static>, Error> {
+        let request = Request::parse(&words(line));
+        Answer::to(request, stored, fences, |decision, _| reply(decision))
     }
 
     #[test]
@@ -97,53 +75,48 @@ mod tests {
         let held = Held::by("a", 5_000);
         let fence = Fence::new(held.fence_number + 7).unwrap();
         let mut fences = FenceClock::new();
-        let line = format!("lock.raise k a {}", fence.number());
-        let raised = answer_of(&line, held.stored(), &mut fences).unwrap();
-        assert_eq!(raised.reply, Reply::number(fence.number()));
-        let Write::Hold { owner, fence: now_in_force, deadline, .. } = raised.write else {
-            panic!("{raised:?}")
-        };
-        assert_eq!((owner.as_bytes(), now_in_force), (&b"a"[..], fence));
-        assert_eq!(deadline, Some(Deadline::from_millis(NOW.millis() + 5_000)));
+        let line = format!("raise k a {}", fence.number());
+        let deadline = Some(Deadline::from_millis(NOW.millis() + 5_000));
+        let (owner, share) = (Owner::new(b"a").unwrap(), Share::EXCLUSIVE);
+        let write = Write::Hold { owner, fence, deadline, share };
+        let raised = Answer { write, reply: Reply::number(fence.number()) };
+        assert_eq!(answer(&line, held.stored(), &mut fences), Ok(raised));
         assert!(fences.mint(NOW).fence().unwrap() > fence, "later grants are above it");
     }
 
     #[test]
-    fn a_fence_that_is_no_larger_changes_nothing_and_the_one_in_force_is_told() {
+    fn nothing_else_changes_anything() {
         let held = Held::by("a", 5_000);
-        let in_force = Answer::unchanged(Reply::number(held.fence_number));
-        for number in [0, 1, held.fence_number - 1, held.fence_number] {
-            let line = format!("lock.raise k a {number}");
-            assert_eq!(answer(&line, held.stored()).unwrap(), in_force, "{number}");
-        }
-        let none = Answer::unchanged(Reply::Integer(0));
-        let line = format!("lock.raise k 12:ab {}", held.fence_number);
-        assert_eq!(answer(&line, foreign("12:ab")).unwrap(), none);
-    }
-
-    #[test]
-    fn nobody_else_changes_anything() {
-        let held = Held::by("a", 5_000);
-        let nothing = Answer::unchanged(Reply::Nil);
-        let line = format!("lock.raise k b {}", held.fence_number + 1);
-        for stored in [held.stored(), Stored::Nothing] {
-            let mut fences = FenceClock::new();
-            let before = fences.mint(NOW).fence();
-            assert_eq!(answer_of(&line, stored, &mut fences).unwrap(), nothing);
-            assert!(before < fences.mint(NOW).fence());
-        }
-    }
-
-    #[test]
-    fn a_fence_of_more_than_a_day_ahead_is_refused_whoever_asks() {
-        let held = Held::by("a", 5_000);
+        let in_force = || Ok(Answer::unchanged(Reply::number(held.fence_number)));
+        let nil = || Ok(Answer::unchanged(Reply::Nil));
+        let [smaller, same, larger] =
+            [0, 1, 2].map(|more| format!("raise k a {}", held.fence_number - 1 + more));
+        let of_another = larger.replace("k a", "k b");
+        let of_foreign = larger.replace("k a", "k 12:ab");
         let edge = NOW.micros() + FenceClock::HORIZON_MILLIS * 1_000;
-        let line = |owner: &str, number: u64| format!("lock.raise k {owner} {number}");
-        for (owner, stored) in [("a", held.stored()), ("b", held.stored()), ("a", Stored::Nothing)]
-        {
-            let line = line(owner, edge + 1);
-            assert_eq!(answer(&line, stored), Err(Error::FenceTooFarAhead));
+        let too_far = format!("raise k a {}", edge + 1);
+        let too_far_of_another = too_far.replace("k a", "k b");
+        for (line, stored, expected) in [
+            ("raise k a 0", held.stored(), in_force()),
+            (&*smaller, held.stored(), in_force()),
+            (&*same, held.stored(), in_force()),
+            (&*of_foreign, foreign("12:ab"), Ok(Answer::unchanged(Reply::Integer(0)))),
+            (&*of_another, held.stored(), nil()),
+            (&*larger, Stored::Nothing, nil()),
+            // More than a day ahead is refused, whoever asks.
+            (&*too_far, held.stored(), Err(Error::FenceTooFarAhead)),
+            (&*too_far, Stored::Nothing, Err(Error::FenceTooFarAhead)),
+            (&*too_far_of_another, held.stored(), Err(Error::FenceTooFarAhead)),
+            ("raise k a", Stored::Nothing, Err(Error::WrongArity)),
+            ("raise k a 1 2", Stored::Nothing, Err(Error::WrongArity)),
+            ("raise k  x", Stored::Nothing, Err(Error::OwnerLength)),
+            ("raise k a x", Stored::OtherType, Err(Error::FenceNotANumber)),
+            ("raise k a 1", Stored::OtherType, Err(Error::WrongType)),
+        ] {
+            assert_eq!(answer(line, stored, &mut FenceClock::new()), expected, "{line}");
         }
-        assert_eq!(answer(&line("a", edge), held.stored()).unwrap().reply, Reply::number(edge));
+        let at_the_edge =
+            answer(&format!("raise k a {edge}"), held.stored(), &mut FenceClock::new());
+        assert_eq!(at_the_edge.unwrap().reply, Reply::number(edge));
     }
 }

@@ -13,7 +13,6 @@ pub static SPEC: Spec = Spec {
         c"Added the option ALSO. Without a fence it gives up the ticket of its owner, too.",
     )],
     tips: None,
-    arity: -3,
     access: Access::Delete,
     args: &[Arg::KEY, Arg::OWNER, Arg::FENCE, Arg::ALSO],
 };
@@ -68,64 +67,45 @@ mod tests {
     use super::*;
     use crate::lock::{Stored, Write};
 
-    fn answer(line: &str, stored: Stored<'_>) -> Result<Answer<'static>, Error> {
-        let request = Request::parse(&words(line))?;
-        let (_decision, write) = decide(&request, stored, 0, &mut FenceClock::new())?;
-        let write = match write {
-            Write::Keep => Write::Keep,
-            Write::Expire(deadline) => Write::Expire(deadline),
-            Write::Delete => Write::Delete,
-            other => panic!("{other:?}"),
-        };
-        let released = usize::from(write == Write::Delete);
-        Ok(Answer { write, reply: reply(released) })
-    }
-
     #[test]
-    fn it_takes_an_owner_at_most_a_fence_and_a_key_of_string_type() {
-        assert_eq!(answer("lock.release k a 1 2", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(answer("lock.release k a x", Stored::Nothing), Err(Error::FenceNotANumber));
-        assert_eq!(answer("lock.release k a", Stored::OtherType), Err(Error::WrongType));
-    }
-
-    #[test]
-    fn the_holder_frees_the_lock() {
+    fn the_holder_frees_the_lock_and_nobody_else_changes_anything() {
         let held = Held::by("a", 5_000);
-        let freed = Answer { write: Write::Delete, reply: Reply::Integer(1) };
-        assert_eq!(answer("lock.release k a", held.stored()).unwrap(), freed);
-        let line = format!("lock.release k a {}", held.fence_number);
-        assert_eq!(answer(&line, held.stored()).unwrap(), freed);
-        assert_eq!(answer("lock.release k 12:ab 0", foreign("12:ab")).unwrap(), freed);
-    }
-
-    #[test]
-    fn nobody_else_changes_anything() {
-        let held = Held::by("a", 5_000);
-        let nothing = Answer::unchanged(Reply::Integer(0));
-        let other_fence = format!("lock.release k a {}", held.fence_number + 1);
-        for line in ["lock.release k b", "lock.release k a 0", &other_fence] {
-            assert_eq!(answer(line, held.stored()).unwrap(), nothing, "{line}");
+        let freed = || Ok(Answer { write: Write::Delete, reply: Reply::Integer(1) });
+        let kept = || Ok(Answer::unchanged(Reply::Integer(0)));
+        let [own, other] = [0, 1].map(|more| format!("release k a {}", held.fence_number + more));
+        for (line, stored, expected) in [
+            ("release k a", held.stored(), freed()),
+            (&*own, held.stored(), freed()),
+            ("release k 12:ab 0", foreign("12:ab"), freed()),
+            ("release k b", held.stored(), kept()),
+            ("release k a 0", held.stored(), kept()),
+            (&*other, held.stored(), kept()),
+            ("release k a", Stored::Nothing, kept()),
+            ("release k a", Stored::OtherType, Err(Error::WrongType)),
+            ("release k a 1 2", Stored::Nothing, Err(Error::WrongArity)),
+            ("release k ALSO 1 2", Stored::Nothing, Err(Error::WrongArity)),
+            ("release k a x", Stored::Nothing, Err(Error::FenceNotANumber)),
+        ] {
+            let reply =
+                |_: &Decision<'_>, write: &Write<'_>| reply((*write == Write::Delete).into());
+            let request = Request::parse(&words(line));
+            let answer = Answer::to(request, stored, &mut FenceClock::new(), reply);
+            assert_eq!(answer, expected, "{line}");
         }
-        assert_eq!(answer("lock.release k a", Stored::Nothing).unwrap(), nothing);
-    }
-
-    #[test]
-    fn an_owner_may_be_called_as_the_word_before_other_locks() {
-        let parse = |line: &'static str| Request::parse(&words(line));
-        assert!(parse("lock.release ALSO ALSO").unwrap().also().is_none());
-        let also = parse("lock.release ALSO ALSO ALSO 1 also").unwrap();
-        assert_eq!(also.proof.fence, None);
-        assert_eq!(also.also().unwrap().keys, [b"also"]);
-        assert_eq!(parse("lock.release k ALSO 1 2").unwrap_err(), Error::WrongArity);
-        assert_eq!(parse("lock.release k ALSO 7 ALSO 1 x").unwrap().proof.fence, Some(7));
     }
 
     #[test]
     fn only_a_release_without_a_fence_gives_up_a_ticket() {
-        for (line, gives_up) in
-            [("lock.release k a ALSO 1 x", true), ("lock.release k a 7 ALSO 1 x", false)]
-        {
-            assert_eq!(Request::parse(&words(line)).unwrap().gives_up_ticket(), gives_up);
+        for (line, fence, also) in [
+            ("release k a ALSO 2 x y", None, "x y"),
+            ("release k ALSO 7 ALSO 1 x", Some(7), "x"),
+            ("release ALSO ALSO ALSO 1 also", None, "also"),
+            ("release ALSO ALSO", None, ""),
+        ] {
+            let request = Request::parse(&words(line)).unwrap();
+            assert_eq!((request.proof.fence, request.gives_up_ticket()), (fence, fence.is_none()));
+            let keys: Vec<_> = request.also().iter().flat_map(|also| also.keys.clone()).collect();
+            assert_eq!(keys.join(&b' '), also.as_bytes(), "{line}");
         }
     }
 }

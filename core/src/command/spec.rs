@@ -15,9 +15,6 @@ pub struct Spec {
     pub history: &'static [(&'static CStr, &'static CStr)],
     /// Hints for clients and proxies, in the server's words, separated by spaces.
     pub tips: Option<&'static CStr>,
-    /// The number of words, including the command's name. Negative means "or more". The server checks the arity if it
-    /// knows it, and the page checks everything.
-    pub arity: i32,
     pub access: Access,
     pub args: &'static [Arg],
 }
@@ -41,17 +38,6 @@ pub enum Access {
     Delete,
     /// Reads the key, and uses other keys as the guarded command does.
     Guard,
-}
-
-impl Access {
-    pub const fn has_key(self) -> bool {
-        match self {
-            Self::None | Self::Operator => false,
-            Self::Read | Self::List | Self::Insert | Self::Update | Self::Delete | Self::Guard => {
-                true
-            }
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -193,8 +179,24 @@ impl Spec {
     /// The word from which the server looks for names of other locks, if the command takes several.
     pub fn also_from(&self) -> Option<usize> {
         let takes_several = self.args.iter().any(|arg| arg.name == Arg::ALSO.name);
-        let needed = self.args.iter().filter(|arg| !arg.optional).count();
-        takes_several.then(|| needed.saturating_add(1))
+        takes_several.then(|| self.needed())
+    }
+
+    /// How many words cannot be left out, including the command's name.
+    fn needed(&self) -> usize {
+        self.args.iter().filter(|arg| !arg.optional).count().saturating_add(1)
+    }
+
+    /// The number of words, negative for "or more". The server checks the arity if it knows it, and the page checks
+    /// everything.
+    pub fn arity(&self) -> i32 {
+        let words = i32::try_from(self.needed()).unwrap_or(i32::MAX);
+        if self.args.iter().any(|arg| arg.optional) { words.saturating_neg() } else { words }
+    }
+
+    /// Whether the command has the key of a lock.
+    pub const fn has_key(&self) -> bool {
+        matches!(self.args, [Arg { kind: ArgKind::Key, .. }, ..])
     }
 
     /// The positions of the keys after `ALSO`, whatever else is wrong with the request.
@@ -220,27 +222,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arity_counts_the_name_and_what_cannot_be_left_out() {
-        for spec in ALL {
-            let needed = spec.args.iter().filter(|arg| !arg.optional).count() + 1;
-            assert_eq!(usize::try_from(spec.arity.abs()), Ok(needed), "{:?}", spec.name);
-            assert!(spec.arity < 0 || needed == spec.args.len() + 1, "{:?}", spec.name);
-        }
-    }
-
-    #[test]
-    fn a_command_with_a_key_names_it_first() {
-        for spec in ALL {
-            let has_key = matches!(spec.args, [Arg { kind: ArgKind::Key, .. }, ..]);
-            assert_eq!(has_key, spec.access.has_key(), "{:?}", spec.name);
-        }
-    }
-
-    #[test]
-    fn the_names_of_other_locks_may_follow_what_cannot_be_left_out() {
-        for spec in ALL {
+    fn what_the_server_is_told_follows_from_the_arguments() {
+        let arities = [-4, -3, -4, 4, -3, -5, 2, -2, -2, -1, -1, 1];
+        assert_eq!(ALL.map(Spec::arity), arities);
+        for (spec, arity) in ALL.into_iter().zip(arities) {
+            assert_eq!(spec.has_key(), arity.abs() > 1, "{:?}", spec.name);
             let takes_several = spec.usage().ends_with("[ALSO numkeys key [key ...]]");
-            let needed = usize::try_from(spec.arity.abs()).unwrap();
+            let needed = usize::try_from(arity.abs()).unwrap();
             assert_eq!(spec.also_from(), takes_several.then_some(needed), "{:?}", spec.name);
         }
     }

@@ -10,7 +10,6 @@ pub static SPEC: Spec = Spec {
     since: c"0.1.0",
     history: &[],
     tips: Some(Spec::OF_EACH_SERVER),
-    arity: -1,
     access: Access::Operator,
     args: &[Arg::COUNT_OR_RESET],
 };
@@ -51,41 +50,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_a_count_or_reset() {
-        assert_eq!(Request::parse(&words("lock.top 3")), Ok(Request::Show { count: 3 }));
-        assert_eq!(Request::parse(&words("lock.top reset")), Ok(Request::Reset));
-        assert_eq!(Request::parse(&words("lock.top 3 4")), Err(Error::WrongArity));
-        assert_eq!(SPEC.usage(), "LOCK.TOP [count | RESET]");
-    }
-
-    #[test]
     fn each_lock_is_a_map_in_the_order_given() {
-        let row = Row {
-            key: b"k",
+        assert_eq!(Request::parse(&words("top 3 4")), Err(Error::WrongArity));
+        assert_eq!(SPEC.usage(), "LOCK.TOP [count | RESET]");
+        let (wait_total_ms, wait_longest_ms) = (30, 20);
+        let row = |key, waits| Row {
+            key,
             db: 3,
-            waits: 1,
+            waits,
             refused: 2,
-            wait_total_ms: 30,
-            wait_longest_ms: 20,
+            wait_total_ms,
+            wait_longest_ms,
             missed: 5,
         };
-        let Reply::Array(rows) = answer([row, Row { key: b"less", ..row }].into_iter()) else {
-            panic!("not an array")
-        };
-        assert_eq!(
-            rows[0],
+        let shown = |key, waits| {
             Reply::Map(vec![
-                ("key", Reply::Bytes(b"k")),
+                ("key", Reply::Bytes(key)),
                 ("db", Reply::Integer(3)),
-                ("waits", Reply::Integer(1)),
+                ("waits", Reply::Integer(waits)),
                 ("refused", Reply::Integer(2)),
                 ("wait-total", Reply::Integer(30)),
                 ("wait-longest", Reply::Integer(20)),
                 ("missed", Reply::Integer(5)),
             ])
-        );
-        let Reply::Map(fields) = &rows[1] else { panic!("not a map") };
-        assert_eq!(fields[0], ("key", Reply::Bytes(b"less")));
-        assert_eq!(answer(std::iter::empty()), Reply::Array(vec![]));
+        };
+        let reply = answer([row(&b"k"[..], 7), row(b"less", 1)].into_iter());
+        assert_eq!(reply, Reply::Array(vec![shown(b"k", 7), shown(b"less", 1)]));
     }
 }

@@ -14,7 +14,6 @@ pub static SPEC: Spec = Spec {
         c"Added the fields share, kind and locks. Lists 100 waiters unless COUNT says otherwise.",
     )],
     tips: Some(Spec::NONDETERMINISTIC),
-    arity: -2,
     access: Access::List,
     args: &[Arg::KEY, Arg::COUNT],
 };
@@ -77,67 +76,43 @@ mod tests {
         }
     }
 
-    fn parse(line: &str) -> Result<Request, Error> {
-        Request::parse(&words(line))
-    }
-
-    #[test]
-    fn it_takes_a_key_and_a_positive_count_or_minus_1() {
-        assert_eq!(parse("lock.waiters").unwrap_err(), Error::WrongArity);
-        for line in ["COUNT", "COUNT 0", "COUNT -2", "COUNT x", "FOO 1", "COUNT 1 2"] {
-            assert_refused(
-                parse(&format!("lock.waiters k {line}")),
-                "ERR unknown option, expected COUNT and a positive integer or -1",
-            );
-        }
-    }
-
-    fn rows<'q>(line: &str, queue: &'q [Waiter<u64>]) -> Vec<Reply<'q>> {
-        let later = START.plus_millis(20);
-        match parse(line).unwrap().answer(
-            queue.iter().map(|waiter| (waiter, 1)),
-            |&client| client,
-            later,
-        ) {
+    fn rows<'q>(options: &str, queue: &'q [Waiter<u64>]) -> Vec<Reply<'q>> {
+        let request = Request::parse(&words(&format!("waiters k{options}"))).unwrap();
+        let queue = queue.iter().map(|waiter| (waiter, 1));
+        match request.answer(queue, |&client| client, START.plus_millis(20)) {
             Reply::Array(rows) => rows,
             other => panic!("not an array: {other:?}"),
         }
     }
 
     #[test]
-    fn the_oldest_come_first() {
+    fn the_oldest_come_first_and_a_hundred_at_most_unless_more_are_asked_for() {
         let queue = [waiter("a", Some(START.plus_millis(90))), waiter("b", None)];
-        let all = rows("lock.waiters k", &queue);
-        assert_eq!(
-            all[0],
+        let shown = |owner, patience| {
             Reply::Map(vec![
-                ("owner", Reply::Bytes(b"a")),
+                ("owner", Reply::Bytes(owner)),
                 ("client", Reply::Integer(7)),
                 ("waited", Reply::Integer(20)),
-                ("patience", Reply::Integer(70)),
+                ("patience", Reply::Integer(patience)),
                 ("share", Reply::Integer(0)),
                 ("kind", Reply::Bytes(b"block")),
                 ("locks", Reply::Integer(1)),
             ])
-        );
-        assert_eq!(all.len(), 2);
-        assert_eq!(rows("lock.waiters k count 1", &queue), all[..1]);
-    }
-
-    #[test]
-    fn without_a_count_the_oldest_hundred_are_shown() {
+        };
+        assert_eq!(rows("", &queue), [shown(b"a", 70), shown(b"b", -1)]);
+        assert_eq!(rows(" count 1", &queue), [shown(b"a", 70)]);
         let queue: Vec<_> = (0..101).map(|number| waiter(&format!("w{number}"), None)).collect();
-        assert_eq!(rows("lock.waiters k", &queue), rows("lock.waiters k COUNT 100", &queue));
-        for (count, shown) in [("99", 99), ("100", 100), ("101", 101), ("102", 101), ("-1", 101)] {
-            assert_eq!(rows(&format!("lock.waiters k COUNT {count}"), &queue).len(), shown);
+        for (options, shown) in
+            [("", 100), (" COUNT 99", 99), (" COUNT 102", 101), (" COUNT -1", 101)]
+        {
+            assert_eq!(rows(options, &queue).len(), shown, "{options}");
         }
-    }
-
-    #[test]
-    fn patience_without_limit_is_minus_1() {
-        let queue = [waiter("b", None)];
-        let rows = rows("lock.waiters k", &queue);
-        let Reply::Map(fields) = &rows[0] else { panic!("not a map") };
-        assert_eq!(fields[3], ("patience", Reply::Integer(-1)));
+        assert_eq!(Request::parse(&words("waiters")).unwrap_err(), Error::WrongArity);
+        for options in ["COUNT", "COUNT 0", "COUNT -2", "COUNT x", "FOO 1", "COUNT 1 2"] {
+            assert_refused(
+                Request::parse(&words(&format!("waiters k {options}"))),
+                "ERR unknown option, expected COUNT and a positive integer or -1",
+            );
+        }
     }
 }

@@ -334,7 +334,9 @@ impl<C> Engine<C> {
         self.put_back(&mut key, lock.name(), now)?;
         let effort = Effort::of_round(key.stored());
         let proof = Proof::of(&binding.owner, binding.fence_number);
-        let Some(holders) = self.holders_in(host, &key, &proof, now) else { return Ok(effort) };
+        let Some(holders) = self.holders_in(host, key.stored(), &proof, now) else {
+            return Ok(effort);
+        };
         let end = holders.own().and_then(|own| own.deadline);
         let outcome = match left {
             None => Outcome::Release(lock::release(&holders, &proof)),
@@ -399,23 +401,4 @@ fn next_look(end: Option<Deadline>, since: Moment, now: Moment) -> Moment {
     end.map_or(now.plus_millis(passed.min(ENDLESS_MILLIS)), |end| {
         end.first_moment_after().min(now.plus_millis(passed))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_over_is_known_by_owner_and_fence() {
-        let holds = [("b", 2), ("a", 2), ("a", 1)];
-        let kept = |name: &str| KeptOwner::from(Owner::new(name.as_bytes()).unwrap());
-        let over = Over::new(holds.map(|(owner, fence)| (kept(owner), fence)).to_vec());
-        for (owner, fence) in holds {
-            assert!(over.has(owner.as_bytes(), fence), "{owner} {fence}");
-        }
-        for (owner, fence) in [("b", 1), ("a", 3), ("c", 2), ("", 2)] {
-            assert!(!over.has(owner.as_bytes(), fence), "{owner} {fence}");
-        }
-        assert!(!Over::default().has(b"a", 1));
-    }
 }

@@ -13,7 +13,6 @@
 
 use super::bindings::Disconnected;
 use super::effort::{Budget, Effort};
-use super::pending::PendingRelease;
 use super::{Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error, MayWait};
 use crate::lock::{
@@ -206,13 +205,7 @@ impl<C> Engine<C> {
         decision: &Decision<'_>,
     ) {
         let Decision::Granted(Grant { fence, .. }) = *decision else { return };
-        let due = host.monotonic();
-        for name in granted {
-            let (name, owner) = (KeptName::from(name), KeptOwner::from(owner));
-            let pending = PendingRelease { name, owner, fence };
-            self.pending_releases.borrow_mut().add(pending, due);
-        }
-        self.changes_due();
+        self.queue_releases(granted.map(KeptName::from), &owner.into(), fence, host.monotonic());
     }
 
     /// Tells the results, after all keys are written. Not earlier: if a write is refused, the client gets an error and
@@ -358,7 +351,7 @@ impl<C> Engine<C> {
         for lock in locks {
             self.settle_if_suspect(host, slice::from_ref(lock), None);
         }
-        let is_queued = self.with_queues(|queues| queues.has(id));
+        let is_queued = self.with_queues(|queues| queues.waiter(id).is_some());
         if is_queued {
             host.waits(id);
         }
@@ -534,7 +527,7 @@ impl<C> Engine<C> {
         let key = lock.open(Mode::Read);
         let (stored, now) = (key.stored().or(evicted.as_ref()), host.now());
         let holds = self.consult(host, |fences| stored.holds(now, fences))?;
-        let pending = self.pending_releases_of(name);
+        let pending = self.pending_releases.borrow().fences_of(name).cloned();
         let over = self.over_with_connections(host, name);
         let is_in_force = |hold: &Hold<'_>| {
             pending.as_ref().is_none_or(|fences| !fences.contains(&hold.fence_number()))

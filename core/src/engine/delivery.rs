@@ -8,11 +8,10 @@ use super::{
     WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Departed, Fence, Holders, KeptNames, KeptOwner, KeptWait, Moment,
-    Monotonic, Name, Outcome, Proof, Ttl, WaitKind, Waiter, Write,
+    self, Checked, Deadline, Departed, Fence, FenceClock, Holders, KeptName, KeptNames, KeptOwner,
+    KeptWait, Moment, Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter, Write,
 };
-use crate::observe::WaitEnd;
-use std::collections::BTreeSet;
+use crate::observe::{Event, WaitEnd};
 use std::rc::Rc;
 
 impl<C> Engine<C> {
@@ -81,14 +80,23 @@ impl<C> Engine<C> {
         let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
         if is_undelivered {
             let WaiterGrant { names, owner, fence } = grant;
-            let now = host.monotonic();
-            for name in names.iter() {
-                let (name, owner) = (name.clone(), owner.clone());
-                let pending = PendingRelease { name, owner, fence };
-                self.pending_releases.borrow_mut().add(pending, now);
-            }
-            self.changes_due();
+            self.queue_releases(names.iter().cloned(), &owner, fence, host.monotonic());
         }
+    }
+
+    /// These holds of a grant are taken back soon.
+    pub(super) fn queue_releases(
+        &self,
+        names: impl Iterator<Item = KeptName>,
+        owner: &KeptOwner,
+        fence: Fence,
+        due: Monotonic,
+    ) {
+        for name in names {
+            let pending = PendingRelease { name, owner: owner.clone(), fence };
+            self.pending_releases.borrow_mut().add(pending, due);
+        }
+        self.changes_due();
     }
 
     /// Whether a lease ended before its client could be told of it, as when a script took longer than the lease. If the
@@ -108,7 +116,7 @@ impl<C> Engine<C> {
         let lock = lock();
         let key = lock.open(Mode::Read);
         let proof = Proof::of(owner, fence_number);
-        let holders = self.holders_in(host, &key, &proof, now);
+        let holders = self.holders_in(host, key.stored(), &proof, now);
         holders.is_none_or(|holders| lock::check(&holders, &proof) == Checked::NotHolder)
     }
 
@@ -116,14 +124,12 @@ impl<C> Engine<C> {
     pub(super) fn holders_in<'k, H: Host<Client = C>>(
         &self,
         host: &H,
-        key: &'k impl Key,
+        stored: Stored<'k>,
         proof: &Proof<'_>,
         now: Moment,
     ) -> Option<Holders<'k>> {
-        self.with_fences(
-            || host.monotonic(),
-            |fences| key.stored().holders(proof.owner, now, fences).ok(),
-        )
+        let look = |fences: &mut FenceClock| stored.holders(proof.owner, now, fences).ok();
+        self.with_fences(|| host.monotonic(), look)
     }
 
     /// The end of the hold that this proof is of, and the effort of the look. `None` if there is no such hold, or
@@ -141,10 +147,7 @@ impl<C> Engine<C> {
         let key = lock.open(Mode::Peek);
         let stored = key.stored().or(evicted.as_ref());
         let effort = Effort::of_round(stored);
-        let holders = self.with_fences(
-            || host.monotonic(),
-            |fences| stored.holders(proof.owner, host.now(), fences).ok(),
-        );
+        let holders = self.holders_in(host, stored, proof, host.now());
         let own = holders.as_ref().and_then(Holders::own).filter(|own| own.matches(proof));
         (own.map(|own| own.deadline), effort)
     }
@@ -152,11 +155,6 @@ impl<C> Engine<C> {
     /// Whether this grant is about to be taken back.
     pub(crate) fn is_pending_release(&self, name: Name<'_>, fence_number: u64) -> bool {
         self.pending_releases.borrow().has(name, fence_number)
-    }
-
-    /// The fences of the grants of this lock that are about to be taken back; `None` if there are none.
-    pub(super) fn pending_releases_of(&self, name: Name<'_>) -> Option<BTreeSet<u64>> {
-        self.pending_releases.borrow().fences_of(name).cloned()
     }
 
     /// Takes back the undelivered grants that are due, as many as fit in one turn.
@@ -220,14 +218,13 @@ impl<C> Engine<C> {
             return Effort::ROUND;
         }
         let effort = Effort::of_round(key.stored());
-        let holders = self.holders_in(host, &key, &proof, now);
+        let holders = self.holders_in(host, key.stored(), &proof, now);
         let release = |holders| Outcome::Release(lock::release(&holders, &proof)).write(&holders);
         let write = holders.map_or(Write::Keep, release);
         if write != Write::Keep && key.write(&write).is_ok() {
             drop(key);
-            let event =
-                self.with_observer(|observer| observer.note_taken_back(lock.name(), pending.fence));
-            lock.publish(event);
+            self.with_observer(|observer| observer.note_taken_back(lock.name(), pending.fence));
+            lock.publish(Event::Released);
             self.unbind(lock.name(), proof.owner, pending.fence.number());
             self.with_queues(|queues| {
                 queues.forget_seen(lock.name());
@@ -274,7 +271,7 @@ impl<C> Engine<C> {
         let proof = Proof::of(owner, fence.number());
         let mut key = lock.open(Mode::Write);
         let Some(ttl) = Ttl::from_millis(host.window_millis()) else { return };
-        let Some(holders) = self.holders_in(host, &key, &proof, now) else { return };
+        let Some(holders) = self.holders_in(host, key.stored(), &proof, now) else { return };
         let end = holders.own().and_then(|own| own.deadline);
         if end.is_some_and(|end| end <= Deadline::after(now, ttl)) {
             return;
@@ -315,10 +312,7 @@ impl<C> Engine<C> {
         loop {
             let other = self.unheard.borrow_mut().take_of(channel);
             let Some(Unheard { names, owner, fence, .. }) = other else { return };
-            for name in names.iter() {
-                let (name, owner) = (name.clone(), owner.clone());
-                self.pending_releases.borrow_mut().add(PendingRelease { name, owner, fence }, now);
-            }
+            self.queue_releases(names.iter().cloned(), &owner, fence, now);
         }
     }
 }

@@ -34,25 +34,3 @@ pub struct Ephemeral {
     pub connection: u64,
     pub grace: Grace,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grace_counts_from_the_end_of_the_connection() {
-        let (grace, end) = (Grace::from_millis(5).unwrap(), Monotonic::from_micros(700));
-        let left = |micros| grace.left(end, Monotonic::from_micros(micros)).map(Ttl::millis);
-        assert_eq!(left(700), Some(5));
-        assert_eq!(left(1_699), Some(5));
-        assert_eq!(left(5_699), Some(1));
-        assert_eq!(left(5_700), None);
-        assert_eq!(left(0), Some(5));
-    }
-
-    #[test]
-    fn without_a_grace_a_hold_ends_with_its_connection() {
-        let (none, end) = (Grace::from_millis(0).unwrap(), Monotonic::from_micros(700));
-        assert_eq!(none.left(end, end), None);
-    }
-}

@@ -244,92 +244,34 @@ mod tests {
         clock
     }
 
-    #[test]
-    fn a_fence_is_the_wall_clock_while_that_is_ahead() {
-        assert_eq!(FenceClock::new().mint(NOW).fence().unwrap().number(), NOW.micros());
+    /// By how many microseconds the next fence is ahead of `NOW`.
+    fn next(clock: &mut FenceClock) -> u64 {
+        clock.mint(NOW).fence().unwrap().number().saturating_sub(NOW.micros())
     }
 
     #[test]
-    fn two_fences_of_one_microsecond_differ_by_one() {
-        let mut clock = FenceClock::new();
-        let first = clock.mint(NOW).fence().unwrap();
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), first.number() + 1);
+    fn a_clock_is_raised_above_what_it_may_have_missed_and_no_higher_the_second_time() {
+        for (known, raised) in
+            [(None, 5_000_001), (Some(5_000_000), 5_010_001), (Some(5_000_001), 10_000_002)]
+        {
+            let mut clock = FenceClock::new();
+            if let Some(fence) = known.and_then(|known| Fence::new(NOW.micros() + known)) {
+                clock.observe(fence, NOW);
+            }
+            clock.raise_above_known(NOW, 5_000);
+            clock.raise_above_known(NOW, 5_000);
+            assert_eq!(next(&mut clock), raised);
+        }
     }
 
     #[test]
-    fn a_raised_clock_gives_a_fence_above_the_floor() {
-        let mut clock = clock_at(NOW.plus_millis(5_000));
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 5_000_001);
-    }
-
-    #[test]
-    fn a_clock_raised_above_what_it_knows_is_above_what_it_missed() {
-        let mut primary = clock_at(NOW.plus_millis(5_000));
-        let mut replica = FenceClock::new();
-        replica.observe(primary.mint(NOW).fence().unwrap(), NOW);
-        let missed = primary.mint(NOW).fence().unwrap();
-        let behind = Moment::from_micros(NOW.micros() - 3_000_000);
-        replica.raise_above_known(behind, 5_000);
-        assert!(replica.mint(behind).fence().unwrap() > missed);
-    }
-
-    #[test]
-    fn a_clock_that_knows_a_fence_right_at_the_margin_is_raised_by_what_it_may_have_missed() {
-        let mut clock = FenceClock::new();
-        clock.observe(Fence::new(NOW.micros() + 5_000_000).unwrap(), NOW);
-        clock.raise_above_known(NOW, 5_000);
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 5_010_001);
-    }
-
-    #[test]
-    fn a_clock_that_knows_nothing_is_raised_above_the_time() {
-        let mut clock = FenceClock::new();
-        clock.raise_above_known(NOW, 5_000);
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 5_000_001);
-    }
-
-    #[test]
-    fn a_clock_raised_above_what_it_knows_twice_is_as_high_as_raised_once() {
-        let mut clock = clock_at(NOW.plus_millis(60_000));
-        let known = clock.mint(NOW).fence().unwrap().number();
-        clock.raise_above_known(NOW, 5_000);
-        clock.raise_above_known(NOW, 5_000);
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), known + 5_000_001);
-    }
-
-    #[test]
-    fn a_server_that_starts_without_data_soon_after_it_took_over_goes_on_above() {
-        let mut primary = clock_at(NOW.plus_millis(5_000));
-        let mut replica = FenceClock::new();
-        replica.observe(primary.mint(NOW).fence().unwrap(), NOW);
-        let then = NOW.plus_millis(300);
-        replica.raise_above_known(then, 5_000);
-        let last = replica.mint(then).fence().unwrap();
-        let later = NOW.plus_millis(500);
-        let mut anew = FenceClock::new();
-        anew.raise(later.plus_millis(5_000));
-        assert!(anew.mint(later).fence().unwrap() > last);
-    }
-
-    #[test]
-    fn a_fence_met_within_the_horizon_is_learned() {
-        let mut clock = clock_at(NOW);
-        let edge = Fence::new(NOW.micros() + FenceClock::HORIZON_MILLIS * 1_000).unwrap();
-        clock.observe(edge, NOW);
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), edge.number() + 1);
-        assert_eq!(clock.refused(), 0);
-    }
-
-    #[test]
-    fn a_fence_met_beyond_the_horizon_is_refused_and_counted() {
-        let mut clock = clock_at(NOW);
-        clock.observe(
-            Fence::new(NOW.micros() + FenceClock::HORIZON_MILLIS * 1_000 + 1).unwrap(),
-            NOW,
-        );
-        clock.observe(Fence::LAST, NOW);
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 1);
-        assert_eq!(clock.refused(), 2);
+    fn a_fence_met_within_the_horizon_is_learned_and_one_beyond_it_refused_and_counted() {
+        let horizon = FenceClock::HORIZON_MILLIS * 1_000;
+        for (met, then, refused) in [(horizon, horizon + 1, 0), (horizon + 1, 1, 1)] {
+            let mut clock = clock_at(NOW);
+            clock.observe(Fence::new(NOW.micros() + met).unwrap(), NOW);
+            assert_eq!((next(&mut clock), clock.refused()), (then, refused));
+        }
     }
 
     #[test]
@@ -338,13 +280,12 @@ mod tests {
         let year_3000 = Moment::from_micros(32_503_680_000_000_000);
         clock.raise(year_3000);
         assert_eq!(clock.mint(year_3000), Minted::NoneLeft);
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 1);
-    }
-
-    #[test]
-    fn a_floor_above_which_there_is_no_fence_is_none() {
+        assert_eq!(next(&mut clock), 1);
         let mut clock = clock_at(Moment::from_micros(Fence::LAST.number()));
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros());
+        assert_eq!(next(&mut clock), 0, "there is no fence above this floor");
+        clock.known = Fence::LAST.number() - 1;
+        assert_eq!(clock.mint(NOW), Minted::Fence(Fence::LAST));
+        assert_eq!(clock.mint(NOW), Minted::NoneLeft);
     }
 
     #[test]
@@ -369,47 +310,7 @@ mod tests {
         assert!(meeting.is_in_use());
     }
 
-    #[test]
-    fn the_last_fence_is_given_once() {
-        let mut clock = FenceClock { known: Fence::LAST.number() - 1, ..FenceClock::new() };
-        assert_eq!(clock.mint(NOW), Minted::Fence(Fence::LAST));
-        assert_eq!(clock.mint(NOW), Minted::NoneLeft);
-    }
-
-    #[test]
-    fn a_clock_before_2001_still_gives_sixteen_digits() {
-        let minted = FenceClock::new().mint(Moment::from_micros(0));
-        assert_eq!(minted, Minted::Fence(Fence::FIRST));
-    }
-
-    #[test]
-    fn a_clock_before_2001_is_behind_the_first_fence_that_it_gave() {
-        let (mut clock, then) = (FenceClock::new(), Moment::from_micros(7));
-        assert_eq!(clock.mint(then).fence(), Some(Fence::FIRST));
-        assert_eq!(clock.ahead_micros(then), Fence::FIRST.number() - 7);
-    }
-
     const START: Monotonic = Monotonic::from_micros(7);
-
-    #[test]
-    fn a_quarantined_clock_gives_no_fence_until_the_quarantine_is_over() {
-        let mut clock = clock_at(NOW);
-        clock.quarantine(START, 50);
-        assert_eq!(clock.mint(NOW), Minted::NotBefore(NOW.plus_millis(50)));
-        clock.pass(START.plus_millis(49));
-        assert_eq!(clock.mint(NOW), Minted::NotBefore(NOW.plus_millis(1)));
-        clock.pass(START.plus_millis(50));
-        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 1);
-        assert!(!clock.is_quarantined());
-    }
-
-    #[test]
-    fn a_quarantine_can_be_ended_before_its_time() {
-        let mut clock = clock_at(NOW);
-        clock.quarantine(START, 50);
-        clock.quarantine(START, 0);
-        assert!(clock.mint(NOW).fence().is_some());
-    }
 
     #[test]
     fn a_quarantine_lasts_as_long_whatever_the_wall_clock_is_set_to() {
@@ -422,11 +323,16 @@ mod tests {
             assert_eq!(clock.mint(now), Minted::NotBefore(now.plus_millis(40)));
         }
         assert_eq!(clock.quarantine_left_micros(), 40_000);
+        clock.quarantine(START, 0);
+        assert!(!clock.is_quarantined(), "0 ends it");
     }
 
     #[test]
     fn ahead_is_zero_for_a_clock_never_used_and_while_the_wall_clock_leads() {
-        assert_eq!(FenceClock::new().ahead_micros(Moment::from_micros(0)), 0);
+        let (mut clock, then) = (FenceClock::new(), Moment::from_micros(7));
+        assert_eq!(clock.ahead_micros(then), 0);
+        assert_eq!(clock.mint(then).fence(), Some(Fence::FIRST));
+        assert_eq!(clock.ahead_micros(then), Fence::FIRST.number() - 7);
         assert_eq!(clock_at(NOW).ahead_micros(NOW.plus_millis(1)), 0);
         assert_eq!(clock_at(NOW.plus_millis(2)).ahead_micros(NOW), 2_000);
     }

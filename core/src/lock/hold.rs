@@ -147,7 +147,7 @@ fn split(value: &[u8]) -> Option<(Fence, Owner<'_>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::{FenceClock, Value, learn_from};
+    use crate::lock::Value;
     use proptest::prelude::*;
 
     fn read(value: &[u8]) -> Hold<'_> {
@@ -196,16 +196,6 @@ mod tests {
     }
 
     #[test]
-    fn the_fence_of_a_value_is_learned() {
-        let now = Moment::from_millis(1_763_000_000_000);
-        let mut fences = FenceClock::new();
-        learn_from(b"1763000000000007:x", now, &mut fences);
-        learn_from(b"1763000000000005:y", now, &mut fences);
-        learn_from(b"foreign", now, &mut fences);
-        assert_eq!(fences.highest().map(Fence::number), Some(1_763_000_000_000_007));
-    }
-
-    #[test]
     fn a_fence_is_digits_and_nothing_else() {
         for position in 0..Fence::DIGITS {
             for byte in 0..=u8::MAX {
@@ -219,60 +209,6 @@ mod tests {
                 assert_eq!(read(&value).fence, expected, "{}", value.escape_ascii());
             }
         }
-    }
-
-    #[test]
-    fn a_foreign_lock_shows_fence_0_and_is_held_by_its_whole_value() {
-        let hold = read(b"12345:uuid");
-        assert_eq!(hold.fence_number(), 0);
-        let owner = Owner::new(b"12345:uuid").unwrap();
-        assert!(hold.matches(&Proof { owner, fence: None }));
-        assert!(hold.matches(&Proof { owner, fence: Some(0) }));
-        assert!(!hold.matches(&Proof { owner, fence: Some(12345) }));
-        assert!(!hold.is_held_by(Owner::new(b"uuid").unwrap()));
-    }
-
-    #[test]
-    fn a_proof_needs_the_owner_and_the_fence_if_it_shows_one() {
-        let hold = read(b"1763000000000000:a");
-        let proof = |owner, fence| Proof { owner: Owner::new(owner).unwrap(), fence };
-        assert!(hold.matches(&proof(b"a", None)));
-        assert!(hold.matches(&proof(b"a", Some(1_763_000_000_000_000))));
-        assert!(!hold.matches(&proof(b"a", Some(1_763_000_000_000_001))));
-        assert!(!hold.matches(&proof(b"a", Some(0))));
-        assert!(!hold.matches(&proof(b"b", None)));
-        assert!(!hold.matches(&proof(b"1763000000000000:a", None)));
-    }
-
-    #[test]
-    fn a_lease_that_ran_out_is_no_hold() {
-        let now = Moment::from_millis(1_763_000_000_000);
-        let hold = Hold::read(b"a", Some(Deadline::from_millis(now.millis())));
-        assert_eq!(hold.in_force(now), Some(hold));
-        assert_eq!(hold.in_force(now.plus_millis(1)), None);
-        let forever = read(b"a");
-        assert_eq!(forever.in_force(now.plus_millis(u64::MAX)), Some(forever));
-    }
-
-    #[test]
-    fn a_lease_that_ran_out_is_a_free_lock_but_its_fence_is_learned() {
-        let now = Moment::from_millis(1_763_000_000_000);
-        let deadline = Some(Deadline::from_millis(now.millis() - 1));
-        let stored = Stored::Text { value: b"1763000000000000:a", deadline };
-        let mut fences = FenceClock::new();
-        assert!(stored.may_be_granted(now) && Stored::Nothing.may_be_granted(now));
-        assert!(!stored.may_be_granted(Moment::from_millis(now.millis() - 1)));
-        assert!(stored.holders(Owner::new(b"a").unwrap(), now, &mut fences).unwrap().is_free());
-        let stepped_back = Moment::from_millis(now.millis() - 3_600_000);
-        assert_eq!(fences.mint(stepped_back).fence().unwrap().number(), 1_763_000_000_000_001);
-    }
-
-    #[test]
-    fn another_type_of_key_is_no_lock() {
-        let now = Moment::from_millis(0);
-        assert!(!Stored::OtherType.may_be_granted(now));
-        let holds = Stored::OtherType.holds(now, &mut FenceClock::new());
-        assert_eq!(holds.map(Iterator::count), Err(NotALock));
     }
 
     proptest! {

@@ -219,37 +219,4 @@ mod tests {
         assert_eq!(Moment::from_micros(9_001).whole_millis_after(first), 3);
         assert_eq!(first.whole_millis_after(second), 0);
     }
-
-    #[test]
-    fn what_is_to_come_is_told_as_the_wall_clock_will_tell_it() {
-        let now = Now { wall: Moment::from_millis(70), monotonic: Monotonic::from_micros(5_000) };
-        assert_eq!(now.wall_at(now.monotonic.plus_millis(2)), Moment::from_millis(72));
-        assert_eq!(now.wall_at(Monotonic::from_micros(0)), now.wall, "it is over");
-    }
-
-    #[test]
-    fn the_millisecond_of_the_deadline_belongs_to_the_lease() {
-        let deadline = Deadline::after(Moment::from_millis(1_000), Ttl::from_millis(5).unwrap());
-        assert!(!deadline.has_passed(Moment::from_micros(1_005_999)));
-        assert!(deadline.has_passed(Moment::from_micros(1_006_000)));
-        assert!(!deadline.may_have_passed(Moment::from_micros(1_004_999)));
-        assert!(deadline.may_have_passed(Moment::from_micros(1_005_000)));
-    }
-
-    #[test]
-    fn patience_0_has_no_end() {
-        assert_eq!(Patience::from_millis(0), Some(Patience::Unlimited));
-        assert_eq!(Patience::Unlimited.ends(Monotonic::from_micros(1)), None);
-        let five = Patience::from_millis(5).unwrap();
-        assert_eq!(five.ends(Monotonic::from_micros(1)), Some(Monotonic::from_micros(5_001)));
-        assert!(Patience::from_millis(Patience::LONGEST_MILLIS).is_some());
-        assert_eq!(Patience::from_millis(Patience::LONGEST_MILLIS + 1), None);
-    }
-
-    #[test]
-    fn what_is_left_of_a_lease_never_goes_below_zero() {
-        let deadline = Deadline::from_millis(1_000);
-        assert_eq!(deadline.millis_left(Moment::from_millis(400)), 600);
-        assert_eq!(deadline.millis_left(Moment::from_millis(1_001)), 0);
-    }
 }

@@ -42,16 +42,3 @@ impl Borrow<[u8]> for KeptOwner {
         &self.0
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_owner_has_1_to_255_bytes() {
-        assert_eq!(Owner::new(b""), None);
-        assert_eq!(Owner::new(b"\0").map(Owner::as_bytes), Some(&b"\0"[..]));
-        assert!(Owner::new(&[0xff; 255]).is_some());
-        assert_eq!(Owner::new(&[0xff; 256]), None);
-    }
-}

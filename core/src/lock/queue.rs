@@ -175,10 +175,6 @@ impl<C> Queues<C> {
         self.waiters.is_empty()
     }
 
-    pub fn has(&self, id: WaiterId) -> bool {
-        self.waiters.contains(id.0)
-    }
-
     /// How many wait for this lock.
     pub fn waiters_for(&self, name: Name<'_>) -> usize {
         self.queue_named(name).map_or(0, |(_, queue)| queue.length)

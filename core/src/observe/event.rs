@@ -16,10 +16,6 @@ pub enum Event {
 }
 
 impl Event {
-    #[cfg(test)]
-    const ALL: [Self; 5] =
-        [Self::Acquired, Self::HandedOff, Self::Released, Self::Extended, Self::Lost];
-
     /// The name under which the event is published.
     pub const fn name(self) -> &'static CStr {
         match self {
@@ -29,18 +25,5 @@ impl Event {
             Self::Extended => c"lock.extended",
             Self::Lost => c"lock.lost",
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn every_event_has_a_name_of_its_own_that_begins_as_the_commands_do() {
-        let names: BTreeSet<_> = Event::ALL.map(Event::name).into();
-        assert_eq!(names.len(), Event::ALL.len());
-        assert!(names.iter().all(|name| name.to_bytes().starts_with(b"lock.")), "{names:?}");
     }
 }

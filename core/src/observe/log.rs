@@ -26,18 +26,6 @@ pub enum Noted {
 }
 
 impl Noted {
-    #[cfg(test)]
-    const ALL: [Self; 8] = [
-        Self::LateRelease,
-        Self::LateExtend,
-        Self::Deleted,
-        Self::Overwritten,
-        Self::Restored,
-        Self::Disconnected,
-        Self::LongWait,
-        Self::QueueFull,
-    ];
-
     pub const fn name(self) -> &'static str {
         match self {
             Self::LateRelease => "late-release",
@@ -132,7 +120,6 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     const NOW: Moment = Moment::from_millis(1_763_000_000_000);
     const LOCK: Name<'static> = Name { db: 2, key: b"k" };
@@ -145,12 +132,6 @@ mod tests {
 
     fn ids(log: &Log) -> Vec<u64> {
         log.latest(usize::MAX).map(|entry| entry.id).collect()
-    }
-
-    #[test]
-    fn every_event_has_a_name_of_its_own() {
-        let names: BTreeSet<_> = Noted::ALL.map(Noted::name).into();
-        assert_eq!(names.len(), Noted::ALL.len());
     }
 
     #[test]

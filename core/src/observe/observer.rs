@@ -7,7 +7,6 @@ use super::contention::{self, Contention};
 use super::counters::{Counters, count};
 use super::event::Event;
 use super::histogram::Histogram;
-use super::info_fields::{InfoView, ServerGauges};
 use super::log::{self, Log, Noted};
 use super::recent::{Lateness, Recent, Telling, Vanished};
 use super::tries::{Tried, Tries};
@@ -15,7 +14,6 @@ use crate::lock::{
     Acquired, Deadline, Extended, Fence, Grant, Holds, Lost, LostBy, Moment, Name, NotHolder,
     OtherHolders, Outcome, Owner, Raised, Released, Seen,
 };
-use std::ffi::CStr;
 
 /// The default length from which a wait is noted.
 pub const USUAL_LONG_WAIT_MILLIS: u64 = 10_000;
@@ -89,7 +87,7 @@ enum Refused {
 impl Observer {
     pub const fn new() -> Self {
         Self {
-            counters: Counters::new(),
+            counters: Counters::ZERO,
             waits: Histogram::new(),
             holds: Histogram::new(),
             log: Log::new(),
@@ -157,7 +155,9 @@ impl Observer {
                 [lost(self.refusal(Refused::Extend, name, not_holder, now)), None]
             }
             Outcome::Raise(Raised::To { former, fence, .. }) => {
-                self.raised(name, Some(*former), *fence);
+                count(&mut self.counters.raises);
+                self.untimely = self.untimely.max(fence.number());
+                self.recent.raised(name.hash(), *former, *fence);
                 [None, None]
             }
             Outcome::Raise(Raised::Already { .. } | Raised::NotHolder | Raised::TooFarAhead) => {
@@ -175,24 +175,36 @@ impl Observer {
         }
         #[cfg(test)]
         self.last_lost.replace(lost.clone());
-        match by {
-            LostBy::RunningOut => self.expired_with_waiters(name, *fence),
-            LostBy::Deletion => self.deleted(name, owner, *deadline, now),
-            LostBy::Overwriting => self.overwritten(name, owner, *deadline, now),
-        }
+        let noted = match by {
+            LostBy::RunningOut => {
+                count(&mut self.counters.expiries_with_waiters);
+                if let Some(fence) = fence {
+                    self.recent.ran_out(name.hash(), *fence);
+                }
+                return Some(Event::Lost);
+            }
+            LostBy::Deletion => Noted::Deleted,
+            LostBy::Overwriting => Noted::Overwritten,
+        };
+        self.recent.lost(name.hash());
+        let left = deadline.map(|deadline| deadline.millis_left(now));
+        self.log.note(now, noted, name, owner, left);
         Some(Event::Lost)
     }
 
     /// Notes that an evicted lock was written again.
     pub fn note_restored(&mut self, name: Name<'_>, seen: &Seen, now: Moment) {
-        let oldest = Holds::in_force(&seen.value, seen.deadline, now).next();
-        self.restored(name, oldest.map_or(&[], |hold| hold.owner), now);
+        count(&mut self.counters.evictions_restored);
+        if is_seldom(&mut self.restored_noted, now) {
+            let oldest = Holds::in_force(&seen.value, seen.deadline, now).next();
+            let owner = oldest.map_or(&[][..], |hold| hold.owner);
+            self.log.note(now, Noted::Restored, name, owner, Some(0));
+        }
     }
 
     /// Notes that the module took back a grant that nobody had heard of.
-    pub fn note_taken_back(&mut self, name: Name<'_>, fence: Fence) -> Event {
+    pub fn note_taken_back(&mut self, name: Name<'_>, fence: Fence) {
         self.recent.released(name.hash(), fence);
-        Event::Released
     }
 
     /// Notes how a hold ended, or was shortened, after its connection ended. `end` is when its lease would have ended.
@@ -227,7 +239,7 @@ impl Observer {
 
     /// Notes that a lock was granted and its key written. Returns a loss if the grant shows that the grant before it
     /// was lost.
-    pub fn granted(
+    fn granted(
         &mut self,
         lock: Name<'_>,
         grant: &Grant<'_>,
@@ -250,13 +262,13 @@ impl Observer {
     }
 
     /// Notes that the holder asked again, and got its fence. `longer` is the new deadline, if there is one.
-    pub fn retried(&mut self, lock: Name<'_>, fence: Option<Fence>, longer: Option<Deadline>) {
+    fn retried(&mut self, lock: Name<'_>, fence: Option<Fence>, longer: Option<Deadline>) {
         count(&mut self.counters.retries);
         self.lease_changed(lock, fence, longer);
     }
 
     /// Notes a try that found the lock held, or wanted by others. Its owner may wait next.
-    pub fn try_refused(&mut self, lock: Name<'_>, owner: Owner<'_>) {
+    fn try_refused(&mut self, lock: Name<'_>, owner: Owner<'_>) {
         self.refused(lock);
         self.tries.refused(lock, owner.as_bytes());
     }
@@ -319,7 +331,7 @@ impl Observer {
     }
 
     /// Notes that the holder released the lock. A foreign lock has no fence, and nothing is known of it.
-    pub fn released(&mut self, lock: Name<'_>, fence: Option<Fence>, now: Moment) {
+    fn released(&mut self, lock: Name<'_>, fence: Option<Fence>, now: Moment) {
         count(&mut self.counters.releases);
         let Some(fence) = fence else { return };
         self.recent.released(lock.hash(), fence);
@@ -331,47 +343,9 @@ impl Observer {
         }
     }
 
-    pub fn extended(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Deadline) {
+    fn extended(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Deadline) {
         count(&mut self.counters.extends);
         self.lease_changed(lock, fence, Some(deadline));
-    }
-
-    /// Notes that a lease ended while somebody waited. `fence` is the grant's, if it had one.
-    pub fn expired_with_waiters(&mut self, lock: Name<'_>, fence: Option<Fence>) {
-        count(&mut self.counters.expiries_with_waiters);
-        if let Some(fence) = fence {
-            self.recent.ran_out(lock.hash(), fence);
-        }
-    }
-
-    /// Notes that an evicted lock was written again.
-    pub fn restored(&mut self, lock: Name<'_>, owner: &[u8], now: Moment) {
-        count(&mut self.counters.evictions_restored);
-        if is_seldom(&mut self.restored_noted, now) {
-            self.log.note(now, Noted::Restored, lock, owner, Some(0));
-        }
-    }
-
-    /// Notes that a lock was deleted by hand. `deadline` is when its lease would have ended.
-    pub fn deleted(
-        &mut self,
-        lock: Name<'_>,
-        owner: &[u8],
-        deadline: Option<Deadline>,
-        now: Moment,
-    ) {
-        self.lost(Noted::Deleted, lock, owner, deadline, now);
-    }
-
-    /// Notes that a lock was overwritten by hand. `deadline` is when its lease would have ended.
-    pub fn overwritten(
-        &mut self,
-        lock: Name<'_>,
-        owner: &[u8],
-        deadline: Option<Deadline>,
-        now: Moment,
-    ) {
-        self.lost(Noted::Overwritten, lock, owner, deadline, now);
     }
 
     /// Forgets all grants: locks may have changed elsewhere, because this server became a replica or a primary, or
@@ -390,15 +364,6 @@ impl Observer {
         self.recent.held(now)
     }
 
-    /// The fields of INFO, names and values. Allocates nothing, because a crash report needs them too.
-    pub fn rows(
-        &self,
-        gauges: ServerGauges,
-        now: Moment,
-    ) -> impl Iterator<Item = (&'static CStr, u64)> {
-        InfoView { observer: self, gauges, now }.rows()
-    }
-
     /// The most contended locks, most contended first.
     pub fn top(&self, count: usize) -> Vec<&contention::Entry> {
         self.contention.top(count)
@@ -415,15 +380,6 @@ impl Observer {
 
     pub fn reset_log(&mut self) {
         self.log.reset();
-    }
-
-    /// Notes that the holder's fence was raised.
-    pub fn raised(&mut self, lock: Name<'_>, former: Option<Fence>, fence: Fence) {
-        count(&mut self.counters.raises);
-        self.untimely = self.untimely.max(fence.number());
-        if let Some(former) = former {
-            self.recent.raised(lock.hash(), former, fence);
-        }
     }
 
     fn lease_changed(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Option<Deadline>) {
@@ -465,19 +421,6 @@ impl Observer {
         }
         self.log.note(now, noted, lock, proof.owner.as_bytes(), Some(millis));
         (telling == Telling::First).then_some(loss)
-    }
-
-    fn lost(
-        &mut self,
-        noted: Noted,
-        lock: Name<'_>,
-        owner: &[u8],
-        deadline: Option<Deadline>,
-        now: Moment,
-    ) {
-        self.recent.lost(lock.hash());
-        let left = deadline.map(|deadline| deadline.millis_left(now));
-        self.log.note(now, noted, lock, owner, left);
     }
 }
 

@@ -2,122 +2,47 @@ use super::*;
 use crate::lock::{Fence, Owner, Value};
 
 const NOW: Moment = Moment::from_millis(1_763_000_000_000);
-const KEY: &[u8] = b"orders:42";
 
 fn in_ms(millis: u64) -> Moment {
     NOW.plus_millis(millis)
 }
 
-fn until(end: Moment) -> Option<Deadline> {
-    Some(Deadline::from_millis(end.millis()))
+/// Evicts a lock of this name, which is held for an hour.
+fn evict(evicted: &mut Evicted, name: Name<'_>) {
+    let value = Value::new(Fence::FIRST, Owner::new(b"a").unwrap());
+    let deadline = Some(Deadline::from_millis(in_ms(3_600_000).millis()));
+    let stored = Stored::Text { value: value.as_bytes(), deadline };
+    assert!(evicted.keep(name, stored, false, NOW));
 }
 
-/// A grant as the module writes it.
-fn grant(owner: &str) -> Vec<u8> {
-    Value::new(Fence::FIRST, Owner::new(owner.as_bytes()).unwrap()).as_bytes().to_vec()
-}
-
-fn keep(evicted: &mut Evicted, name: Name<'_>, value: &[u8], end: Moment) -> bool {
-    evicted.keep(name, Stored::Text { value, deadline: until(end) }, false, NOW)
-}
-
-/// The owners of the locks put back at this moment, as the caller would put them back.
-fn put_back(evicted: &mut Evicted, now: Moment) -> Vec<(i32, String)> {
+/// The numbers of the locks put back at this moment, as the caller would put them back.
+fn put_back(evicted: &mut Evicted, now: Moment) -> Vec<u64> {
     std::iter::from_fn(|| {
-        let KeptName { db, key } = evicted.next(now)?;
-        assert!(evicted.take(Name::new(db, &key), Stored::Nothing, now).is_some());
-        Some((db, String::from_utf8_lossy(&key).into_owned()))
+        let name = evicted.next(now)?;
+        assert!(evicted.take(name.as_name(), Stored::Nothing, now).is_some());
+        Some(str::from_utf8(&name.key).unwrap().parse().unwrap())
     })
     .collect()
 }
 
-#[test]
-fn a_grant_is_put_back_as_it_was_and_then_no_longer_kept() {
+/// `count` locks, the first evicted first.
+fn many(count: u64) -> Evicted {
     let mut evicted = Evicted::new();
-    assert_eq!((evicted.is_empty(), evicted.due(NOW)), (true, None));
-    assert!(keep(&mut evicted, Name::new(0, KEY), &grant("a"), in_ms(50)));
-    assert_eq!((evicted.len(), evicted.due(NOW)), (1, Some(NOW)));
-    let seen = Seen { value: grant("a").into(), deadline: until(in_ms(50)) };
-    assert_eq!(evicted.get(Name::new(0, KEY)), Some(&seen));
-    assert_eq!(
-        (evicted.get(Name::new(1, KEY)), evicted.get(Name::new(0, b"orders:43"))),
-        (None, None)
-    );
-    assert_eq!(evicted.take(Name::new(0, KEY), Stored::Nothing, in_ms(50)), Some(seen));
-    assert_eq!(
-        (evicted.get(Name::new(0, KEY)), evicted.is_empty(), evicted.due(NOW)),
-        (None, true, None)
-    );
-    assert_eq!(evicted.take(Name::new(0, KEY), Stored::Nothing, NOW), None);
-}
-
-#[test]
-fn a_grant_without_an_end_is_kept_too() {
-    let mut evicted = Evicted::new();
-    let (value, deadline) = (&grant("a"), None);
-    assert!(evicted.keep(Name::new(0, KEY), Stored::Text { value, deadline }, false, NOW));
-    assert!(evicted.take(Name::new(0, KEY), Stored::Nothing, in_ms(u64::MAX)).is_some());
-}
-
-#[test]
-fn a_foreign_lock_is_kept_only_if_somebody_waits_for_it() {
-    let mut evicted = Evicted::new();
-    let foreign = Stored::Text { value: b"stranger", deadline: until(in_ms(50)) };
-    assert!(!evicted.keep(Name::new(0, KEY), foreign, false, NOW));
-    assert!(evicted.is_empty());
-    assert!(evicted.keep(Name::new(0, KEY), foreign, true, NOW));
-    assert_eq!(&*evicted.get(Name::new(0, KEY)).unwrap().value, b"stranger");
-}
-
-#[test]
-fn what_is_no_lock_or_has_run_out_is_not_kept() {
-    let mut evicted = Evicted::new();
-    for stored in [
-        Stored::Nothing,
-        Stored::OtherType,
-        Stored::Text { value: &grant("a"), deadline: until(Moment::from_millis(NOW.millis() - 1)) },
-    ] {
-        assert!(!evicted.keep(Name::new(0, KEY), stored, true, NOW), "{stored:?}");
-    }
-    assert!(evicted.is_empty());
-}
-
-#[test]
-fn what_was_evicted_last_replaces_what_was_evicted_before() {
-    let mut evicted = Evicted::new();
-    keep(&mut evicted, Name::new(0, KEY), &grant("a"), in_ms(50));
-    keep(&mut evicted, Name::new(0, KEY), &grant("b"), in_ms(60));
-    assert_eq!(evicted.len(), 1);
-    assert_eq!(&*evicted.get(Name::new(0, KEY)).unwrap().value, grant("b"));
-    assert!(!keep(&mut evicted, Name::new(0, KEY), b"something else stood there", in_ms(60)));
-    assert!(evicted.is_empty() && evicted.get(Name::new(0, KEY)).is_none());
-}
-
-#[test]
-fn nothing_is_put_back_over_what_the_key_holds_now_or_after_the_lease() {
-    for (stored, now) in [
-        (Stored::Text { value: b"another", deadline: None }, NOW),
-        (Stored::OtherType, NOW),
-        (Stored::Nothing, in_ms(51)),
-    ] {
-        let mut evicted = Evicted::new();
-        keep(&mut evicted, Name::new(0, KEY), &grant("a"), in_ms(50));
-        assert_eq!(evicted.take(Name::new(0, KEY), stored, now), None, "{stored:?}");
-        assert!(evicted.is_empty(), "nor later");
-    }
+    (0..count).for_each(|number| evict(&mut evicted, Name::new(0, number.to_string().as_bytes())));
+    evicted
 }
 
 #[test]
 fn a_flush_forgets_what_was_evicted_from_that_database() {
     let mut evicted = Evicted::new();
     for db in [0, 1, 2] {
-        keep(&mut evicted, Name::new(db, KEY), &grant("a"), in_ms(50));
+        evict(&mut evicted, Name::new(db, b"7"));
     }
     evicted.forget(Some(1));
     assert_eq!(evicted.len(), 2);
-    let key = String::from_utf8_lossy(KEY).into_owned();
-    assert_eq!(put_back(&mut evicted, NOW), [(0, key.clone()), (2, key)]);
-    keep(&mut evicted, Name::new(0, KEY), &grant("a"), in_ms(50));
+    assert!(evicted.get(Name::new(1, b"7")).is_none());
+    assert_eq!(put_back(&mut evicted, NOW), [7, 7]);
+    evict(&mut evicted, Name::new(0, b"7"));
     evicted.forget(None);
     assert!(evicted.is_empty() && evicted.next(NOW).is_none());
 }
@@ -125,30 +50,15 @@ fn a_flush_forgets_what_was_evicted_from_that_database() {
 #[test]
 fn what_was_evicted_moves_with_its_database() {
     let mut evicted = Evicted::new();
-    keep(&mut evicted, Name::new(0, b"a"), &grant("a"), in_ms(50));
-    keep(&mut evicted, Name::new(3, b"b"), &grant("b"), in_ms(50));
-    keep(&mut evicted, Name::new(7, b"c"), &grant("c"), in_ms(50));
+    for (db, key) in [(0, b"1"), (3, b"2"), (7, b"3")] {
+        evict(&mut evicted, Name::new(db, key));
+    }
     evicted.swap(0, 3);
     evicted.swap(7, 8);
-    let names = [(3, "a"), (0, "b"), (8, "c")].map(|(db, key)| (db, key.to_owned()));
-    for (db, key) in &names {
-        assert!(evicted.get(Name::new(*db, key.as_bytes())).is_some(), "{db} {key}");
+    for (db, key) in [(3, b"1"), (0, b"2"), (8, b"3")] {
+        assert!(evicted.get(Name::new(db, key)).is_some(), "{db}");
     }
-    assert_eq!(put_back(&mut evicted, NOW), names);
-}
-
-/// `count` locks, the first evicted first.
-fn many(count: u64) -> Evicted {
-    let mut evicted = Evicted::new();
-    for number in 0..count {
-        keep(
-            &mut evicted,
-            Name::new(0, number.to_string().as_bytes()),
-            &grant("a"),
-            in_ms(3_600_000),
-        );
-    }
-    evicted
+    assert_eq!(put_back(&mut evicted, NOW), [1, 2, 3]);
 }
 
 #[test]
@@ -164,8 +74,7 @@ fn some_are_put_back_at_once_and_then_one_each_millisecond_in_the_order_of_their
         all.extend(put_back(&mut evicted, in_ms(millis)));
     }
     assert!(evicted.is_empty());
-    let numbers: Vec<u64> = all.iter().map(|(_, key)| key.parse().unwrap()).collect();
-    assert_eq!(numbers, (0..BURST + 30).collect::<Vec<_>>());
+    assert_eq!(all, (0..BURST + 30).collect::<Vec<_>>());
 }
 
 #[test]
@@ -204,9 +113,9 @@ fn the_log_is_told_once_a_minute_that_locks_cannot_be_put_back_in_time() {
     let mut evicted = many(10_000);
     assert!(!evicted.complains(NOW), "none was to be put back yet");
     let complaints = (0..120_000).step_by(1_000).filter(|&millis| {
-        while let Some(KeptName { db, key }) = evicted.next(in_ms(millis)) {
-            evicted.remove(Name::new(db, &key));
-            keep(&mut evicted, Name::new(db, &key), &grant("a"), in_ms(3_600_000));
+        while let Some(name) = evicted.next(in_ms(millis)) {
+            evicted.remove(name.as_name());
+            evict(&mut evicted, name.as_name());
         }
         evicted.complains(in_ms(millis))
     });
@@ -222,14 +131,8 @@ fn in_a_hurry_all_are_put_back_at_once_and_later_ones_as_before() {
     evicted.hurry();
     assert_eq!(evicted.due(in_ms(1)), Some(in_ms(1)));
     assert_eq!(put_back(&mut evicted, in_ms(1)).len(), usize::try_from(2 * BURST).unwrap());
-    for number in 0..2 * BURST {
-        keep(
-            &mut evicted,
-            Name::new(0, number.to_string().as_bytes()),
-            &grant("b"),
-            in_ms(3_600_000),
-        );
-    }
+    (0..2 * BURST)
+        .for_each(|number| evict(&mut evicted, Name::new(0, number.to_string().as_bytes())));
     assert!(put_back(&mut evicted, in_ms(1)).len() <= usize::try_from(BURST).unwrap());
     assert!(!evicted.is_empty());
 }

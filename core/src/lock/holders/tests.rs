@@ -59,31 +59,6 @@ fn written(value: &[u8], write: Write<'_>) -> (Vec<u8>, Deadline) {
 }
 
 #[test]
-fn a_list_is_what_its_lines_say_and_an_owner_sees_its_own() {
-    let value = list(&[("a", 50, 0), ("b", 20, 5), ("c", -1, 2)]);
-    let holders = holders(&value, Some(in_ms(50)), "b");
-    let own = holders.own().unwrap();
-    assert_eq!((own.owner, own.share, own.deadline), (&b"b"[..], share(5), Some(in_ms(20))));
-    assert_eq!((holders.others, holders.tolerance), (1, Share::UNLIMITED));
-    assert_eq!(holders.next_end(), Some(in_ms(20)));
-    assert!(holders.sole().is_none());
-}
-
-#[test]
-fn one_more_is_admitted_if_everybody_tolerates_that_and_the_server_does() {
-    let value = list(&[("a", 50, 0), ("b", 20, 3)]);
-    let admit = |asker, tolerates, most| {
-        holders(&value, Some(in_ms(50)), asker).admit(share(tolerates), most)
-    };
-    assert!(admit("c", 0, 9) && admit("c", 3, 9) && admit("c", 0, 3));
-    assert!(!admit("c", 2, 9), "it would be the third");
-    assert!(!admit("c", 1, 9) && !admit("c", 0, 2));
-    assert!(admit("b", 2, 9), "one other is left beside it");
-    assert!(!admit("b", 1, 9));
-    assert!(Holders::NOBODY.admit(Share::EXCLUSIVE, 1));
-}
-
-#[test]
 fn a_value_with_a_malformed_line_is_a_foreign_lock() {
     let good = list(&[("a", 50, 0), ("b", 20, 3)]);
     let torn = [&good[..good.len() - 1], &good[1..], &[&good[..], b"x"].concat(), b"\n"];
@@ -93,24 +68,6 @@ fn a_value_with_a_malformed_line_is_a_foreign_lock() {
         assert_eq!(seen.sole().map(|hold| (hold.owner, hold.fence)), Some((value, None)));
         assert!(seen.own().is_some() && !holders(value, None, "b").admit(share(0), 9), "{text}");
     }
-}
-
-#[test]
-fn a_hold_ends_with_its_key_if_that_is_sooner() {
-    let value = list(&[("a", 50, 0), ("b", 20, 0)]);
-    let holders_until = |limit| holders(&value, Some(limit), "a");
-    assert_eq!(holders_until(in_ms(30)).own().unwrap().deadline, Some(in_ms(30)));
-    assert!(holders_until(in_ms(-1)).is_free());
-    let holds = Holds::in_force(&value, Some(in_ms(30)), NOW.plus_millis(21));
-    assert_eq!(holds.map(|hold| hold.owner).collect::<Vec<_>>(), [b"a"]);
-}
-
-#[test]
-fn holds_that_are_copied_end_with_the_key_they_are_copied_to() {
-    let value = list(&[("a", 50, 0), ("b", 20, 0)]);
-    let holds = Holds::in_force(&value, Some(in_ms(90)), NOW).until(Some(in_ms(30)));
-    let ends: Vec<_> = holds.map(|hold| hold.deadline).collect();
-    assert_eq!(ends, [Some(in_ms(30)), Some(in_ms(20))]);
 }
 
 #[test]
@@ -152,46 +109,6 @@ fn the_newest_fence_is_learned_wherever_it_stands_and_one_that_is_not_credible_h
     assert_eq!(learned(&lines), Some(1_763_000_000_000_007));
     lines[second..][..16].copy_from_slice(b"9007199254740991");
     assert_eq!(learned(&lines), Some(1_763_000_000_000_007));
-}
-
-#[test]
-fn who_comes_is_written_behind_the_others_and_the_key_lasts_as_long_as_the_last() {
-    let value = list(&[("a", 50, 0), ("b", 20, 5)]);
-    let write = holders(&value, Some(in_ms(50)), "c").granted(&grant("c", 2, 30, 0));
-    let expected = list(&[("a", 50, 0), ("b", 20, 5), ("c", 30, 0)]);
-    assert_eq!(written(&value, write), (expected, in_ms(50)));
-}
-
-#[test]
-fn who_goes_leaves_the_others_and_the_key_ends_with_them() {
-    let value = list(&[("a", 50, 0), ("b", 20, 5)]);
-    let (left, expiry) = written(&value, holders(&value, Some(in_ms(50)), "a").ended());
-    assert_eq!(expiry, in_ms(20));
-    assert!(holders(&left, Some(expiry), "a").own().is_none());
-    assert_eq!(holders(&left, Some(expiry), "b").ended(), Write::Delete);
-}
-
-#[test]
-fn an_own_lease_and_share_are_changed_in_their_place() {
-    let value = list(&[("a", 50, 3), ("b", 20, 5)]);
-    let seen = holders(&value, Some(in_ms(50)), "a");
-    let expected = list(&[("a", 10, 3), ("b", 20, 5)]);
-    assert_eq!(written(&value, seen.extended(in_ms(10))), (expected, in_ms(20)));
-    let expected = list(&[("a", 50, 0), ("b", 20, 5)]);
-    let loosened = seen.renewed(owner("a"), None, share(0));
-    assert_eq!(written(&value, loosened), (expected, in_ms(50)));
-    assert_eq!(seen.renewed(owner("a"), None, share(2)), Write::Keep);
-}
-
-#[test]
-fn what_others_hold_is_not_lengthened_with_the_key() {
-    let value = list(&[("a", 50, 0), ("b", 40, 0)]);
-    let cut = Some(in_ms(30));
-    let joined = holders(&value, cut, "c").granted(&grant("c", 2, 60, 0));
-    let expected = list(&[("a", 30, 0), ("b", 30, 0), ("c", 60, 0)]);
-    assert_eq!(written(&value, joined), (expected, in_ms(60)));
-    let extended = holders(&value, cut, "b").extended(in_ms(70));
-    assert_eq!(written(&value, extended), (list(&[("a", 30, 0), ("b", 70, 0)]), in_ms(70)));
 }
 
 /// What is left of the lease of a hold that was ended.
@@ -239,22 +156,6 @@ fn lines_that_are_over_are_left_out_when_they_take_too_much_room() {
         Holds::all(&written(&value, write).0).count() == live + 1
     };
     assert!(!is_rewritten(9, 8) && is_rewritten(10, 8), "half the room of the others, and some");
-}
-
-#[test]
-fn an_exclusive_hold_is_written_as_ever_and_becomes_a_line_when_it_tolerates_others() {
-    let Grant { owner, fence, deadline, .. } = grant("a", 0, 50, 1);
-    let alone = Holders::NOBODY.granted(&grant("a", 0, 50, 1));
-    let exclusive = Write::Hold { owner, fence, deadline: Some(deadline), share: Share::EXCLUSIVE };
-    assert_eq!(alone, exclusive);
-    let value = Value::of_hold(fence, owner, Some(deadline), Share::EXCLUSIVE);
-    assert_eq!(value.as_bytes(), b"1000000000000000:a");
-    let seen = holders(value.as_bytes(), Some(deadline), "a");
-    assert_eq!(seen.extended(in_ms(60)), Write::Expire(in_ms(60)));
-    let loosened = Write::Hold { owner, fence, deadline: Some(deadline), share: share(5) };
-    assert_eq!(seen.renewed(owner, None, share(5)), loosened);
-    let list = list(&[("a", 50, 5)]);
-    assert_eq!(holders(&list, Some(deadline), "a").granted(&grant("a", 0, 50, 1)), exclusive);
 }
 
 #[test]

@@ -142,20 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_in_every_database_that_has_it() {
-        let mut names = QueueNames::default();
-        insert(&mut names, 0, "k", 1);
-        insert(&mut names, 9, "k", 2);
-        insert(&mut names, 9, "a-much-longer-name-than-the-sieve-looks-at", 3);
-        let mut found: Vec<_> = names.in_any_db(b"k").collect();
-        found.sort_unstable();
-        assert_eq!(found, [QueueId(1), QueueId(2)]);
-        assert_eq!(names.get(Name::new(9, b"k")), Some(QueueId(2)));
-        assert_eq!(names.get(Name::new(1, b"k")), None);
-        assert_eq!(names.in_any_db(b"a-much-longer-name-that-the-sieve-looks-at").count(), 0);
-    }
-
-    #[test]
     fn a_name_that_is_gone_falls_through_no_hole_although_others_are_there() {
         let mut names = QueueNames::default();
         insert(&mut names, 0, "orders:1", 1);

@@ -39,11 +39,18 @@ fn ran_out(by_ms: u64) -> Lateness {
     Lateness::RanOut { by_ms }
 }
 
+/// The grant of a lock that nobody held.
+fn granted(recent: &mut Recent, grant: &Grant<'_>, now: Moment) -> Option<Vanished> {
+    recent.granted(LOCK, grant, OtherHolders::None, now)
+}
+
 #[test]
-fn a_release_is_late_when_the_lease_had_run_out() {
+fn a_proof_is_late_for_the_grant_that_it_is_of_although_others_have_had_the_lock_since() {
     let mut recent = Recent::new();
-    assert_eq!(recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW), None);
-    assert_eq!(recent.lateness(LOCK, &by("b"), at(60)), None);
+    assert_eq!(granted(&mut recent, &grant("a", 1, 50), NOW), None);
+    assert_eq!(granted(&mut recent, &grant("b", 2, 100), at(51)), None);
+    recent.released(LOCK, fence(2));
+    assert_eq!(granted(&mut recent, &grant("c", 3, 200), at(52)), None);
     assert_eq!(recent.lateness(LOCK, &by_fence("a", 2), at(60)), None);
     assert_eq!(recent.lateness(LOCK + 1, &by("a"), at(60)), None);
     let late = recent.lateness(LOCK, &by("a"), at(60));
@@ -53,34 +60,22 @@ fn a_release_is_late_when_the_lease_had_run_out() {
 }
 
 #[test]
-fn it_is_still_known_as_late_when_others_have_had_the_lock_since() {
+fn a_second_release_is_not_late_and_its_fence_still_identifies_the_grant_before_it() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
-    assert_eq!(recent.granted(LOCK, &grant("b", 2, 100), OtherHolders::None, at(51)), None);
-    recent.released(LOCK, fence(2));
-    assert_eq!(recent.granted(LOCK, &grant("c", 3, 200), OtherHolders::None, at(52)), None);
-    let late = recent.lateness(LOCK, &by("a"), at(60));
-    assert_eq!(late, Some((ran_out(10), Telling::First)));
-}
-
-#[test]
-fn a_second_release_of_the_same_grant_is_not_late() {
-    let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
-    let _ = recent.granted(LOCK, &grant("a", 2, 100), OtherHolders::None, at(51));
+    let _ = granted(&mut recent, &grant("a", 1, 50), NOW);
+    let _ = granted(&mut recent, &grant("a", 2, 100), at(51));
     recent.released(LOCK, fence(2));
     assert_eq!(recent.lateness(LOCK, &by("a"), at(200)), None);
-    // Its fence still identifies the grant before it.
     let late = recent.lateness(LOCK, &by_fence("a", 1), at(60));
     assert_eq!(late, Some((ran_out(10), Telling::First)));
-    let _ = recent.granted(LOCK, &grant("b", 3, 300), OtherHolders::None, at(200));
+    let _ = granted(&mut recent, &grant("b", 3, 300), at(200));
     assert_eq!(recent.lateness(LOCK, &by("a"), at(200)), None);
 }
 
 #[test]
 fn an_extension_moves_the_end() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
+    let _ = granted(&mut recent, &grant("a", 1, 50), NOW);
     recent.extended(LOCK, fence(1), Deadline::from_millis(at(500).millis()));
     assert_eq!(recent.held(at(500)), 1);
     let late = recent.lateness(LOCK, &by("a"), at(510));
@@ -88,43 +83,11 @@ fn an_extension_moves_the_end() {
 }
 
 #[test]
-fn a_lock_that_is_gone_while_its_lease_runs_was_deleted() {
-    let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
-    let gone = recent.lateness(LOCK, &by("a"), at(20));
-    assert_eq!(gone, Some((Lateness::Vanished { left_ms: 30 }, Telling::First)));
-    assert_eq!(
-        recent.granted(LOCK, &grant("b", 2, 90), OtherHolders::None, at(21)),
-        None,
-        "told twice"
-    );
-}
-
-#[test]
-fn so_was_one_that_is_granted_to_another_while_its_lease_runs() {
-    let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
-    let vanished = recent.granted(LOCK, &grant("b", 2, 90), OtherHolders::None, at(20));
-    assert_eq!(vanished, Some(Vanished { left_ms: 30 }));
-    let gone = recent.lateness(LOCK, &by("a"), at(21));
-    assert_eq!(gone, Some((Lateness::Vanished { left_ms: 29 }, Telling::Again)));
-}
-
-#[test]
-fn a_lock_that_is_gone_in_the_millisecond_of_its_deadline_was_not_deleted() {
-    let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
-    assert_eq!(recent.granted(LOCK, &grant("b", 2, 90), OtherHolders::None, at(50)), None);
-    assert_eq!(recent.lateness(LOCK, &by("a"), at(50)), Some((ran_out(0), Telling::First)));
-    assert_eq!(recent.lateness(LOCK, &by("b"), at(90)), Some((ran_out(0), Telling::First)));
-}
-
-#[test]
 fn a_loss_that_was_told_by_other_means_is_not_told_again() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
+    let _ = granted(&mut recent, &grant("a", 1, 50), NOW);
     recent.lost(LOCK);
-    assert_eq!(recent.granted(LOCK, &grant("b", 2, 90), OtherHolders::None, at(20)), None);
+    assert_eq!(granted(&mut recent, &grant("b", 2, 90), at(20)), None);
     recent.released(LOCK, fence(2));
     recent.lost(LOCK);
     assert_eq!(recent.lateness(LOCK, &by("b"), at(100)), None, "released is released");
@@ -150,7 +113,7 @@ fn locks_of_one_entry_push_each_other_out() {
     let mut recent = Recent::new();
     let other = LOCK + 1;
     assert_eq!(index(LOCK), index(other));
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
+    let _ = granted(&mut recent, &grant("a", 1, 50), NOW);
     assert_eq!(recent.granted(other, &grant("b", 2, 50), OtherHolders::None, NOW), None);
     assert_eq!(recent.lateness(LOCK, &by("a"), at(60)), None);
     recent.released(LOCK, fence(2));
@@ -160,12 +123,12 @@ fn locks_of_one_entry_push_each_other_out() {
 #[test]
 fn a_grant_that_may_have_been_released_elsewhere_was_neither_deleted_nor_is_its_release_late() {
     let mut recent = Recent::new();
-    let _ = recent.granted(LOCK, &grant("a", 1, 50), OtherHolders::None, NOW);
+    let _ = granted(&mut recent, &grant("a", 1, 50), NOW);
     recent.doubt();
     assert_eq!(recent.lateness(LOCK, &by("a"), at(60)), None);
-    assert_eq!(recent.granted(LOCK, &grant("b", 2, 50), OtherHolders::None, at(20)), None);
+    assert_eq!(granted(&mut recent, &grant("b", 2, 50), at(20)), None);
     assert_eq!(recent.held(at(20)), 1);
-    let vanished = recent.granted(LOCK, &grant("c", 3, 50), OtherHolders::None, at(30));
+    let vanished = granted(&mut recent, &grant("c", 3, 50), at(30));
     assert_eq!(vanished, Some(Vanished { left_ms: 20 }), "of what came later it is sure");
     let late = recent.lateness(LOCK, &by("c"), at(60));
     assert_eq!(late, Some((ran_out(10), Telling::First)));

@@ -11,34 +11,18 @@ fn at(millis: u64) -> Now {
     Now { wall: NOW.plus_millis(millis), monotonic: START.plus_millis(millis) }
 }
 
-fn binding(
-    name: Name<'_>,
-    owner: KeptOwner,
-    fence_number: u64,
-    ephemeral: Ephemeral,
-    look: Moment,
-) -> Binding {
-    let (name, demand) = (name.into(), Demand::None);
-    Binding { name, owner, fence_number, ephemeral, since: NOW, demand, look }
-}
-
 /// Binds a hold of this owner, to be looked at in 9 ms.
-fn bind(bindings: &mut Bindings, name: Name<'_>, owner: &str, fence_number: u64, grace: u64) {
-    let owner = KeptOwner::from(Owner::new(owner.as_bytes()).unwrap());
-    let grace = Grace::from_millis(grace).unwrap();
-    let ephemeral = Ephemeral { connection: CONNECTION, grace };
-    bindings.bind(binding(name, owner, fence_number, ephemeral, at(9).wall));
-}
-
-/// The fences of the bindings taken.
-fn fences(taken: impl IntoIterator<Item = (Binding, Monotonic)>) -> Vec<u64> {
-    taken.into_iter().map(|(binding, _)| binding.fence_number).collect()
+fn bind(bindings: &mut Bindings, name: Name<'_>, owner: &str, fence_number: u64) {
+    let ephemeral = Ephemeral { connection: CONNECTION, grace: Grace::from_millis(0).unwrap() };
+    let (name, owner) = (name.into(), Owner::new(owner.as_bytes()).unwrap().into());
+    let (since, demand, look) = (NOW, Demand::None, at(9).wall);
+    bindings.bind(Binding { name, owner, fence_number, ephemeral, since, demand, look });
 }
 
 #[test]
 fn a_hold_is_looked_at_when_it_is_time_or_when_all_are_in_doubt() {
     let mut bindings = Bindings::default();
-    bind(&mut bindings, Name::new(0, b"k"), "a", 1, 0);
+    bind(&mut bindings, Name::new(0, b"k"), "a", 1);
     assert_eq!(bindings.next_due(at(8)), None);
     assert!(bindings.take_look(at(8).wall).is_none());
     assert_eq!(bindings.next_due(at(9)), Some(at(9).wall));
@@ -55,104 +39,24 @@ fn a_hold_is_looked_at_when_it_is_time_or_when_all_are_in_doubt() {
 #[test]
 fn the_latest_hold_of_who_asks_is_taken_first_and_each_is_taken_once() {
     let name = Name::new(0, b"k");
-    let (asker, all) = (Owner::new(b"a").unwrap(), [("b", 1), ("a", 2), ("a", 4), ("c", 3)]);
+    let asker = Owner::new(b"a").unwrap();
     let mut bindings = Bindings::default();
-    for (owner, fence) in all {
-        bind(&mut bindings, name, owner, fence, 0);
+    for (owner, fence) in [("b", 1), ("a", 2), ("a", 4), ("c", 3)] {
+        bind(&mut bindings, name, owner, fence);
     }
-    bind(&mut bindings, Name::new(0, b"l"), "a", 5, 0);
-    assert!(fences(bindings.take_ended_of(name, Some(asker), 9)).is_empty());
+    bind(&mut bindings, Name::new(0, b"l"), "a", 5);
+    assert!(bindings.take_ended_of(name, Some(asker), 9).is_empty());
     assert!(bindings.connection_ended(CONNECTION, START));
     assert!(bindings.has_ended_of(name, asker));
     assert!(!bindings.has_ended_of(name, Owner::new(b"z").unwrap()));
-    assert_eq!(fences(bindings.take_ended_of(name, Some(asker), 1)), [4]);
-    let mut others = fences(bindings.take_ended_of(name, None, 9));
-    others.sort_unstable();
-    assert_eq!(others, [1, 2, 3]);
+    let mut take = |most| {
+        let taken = bindings.take_ended_of(name, Some(asker), most);
+        taken.into_iter().map(|(binding, _)| binding.fence_number).collect::<Vec<_>>()
+    };
+    assert_eq!(take(1), [4]);
+    assert_eq!(take(9), [2, 1, 3]);
     assert!(!bindings.has_ended_of(name, asker));
     assert_eq!(bindings.len(), 1, "that of the other lock");
-    for (owner, fence) in all {
-        bind(&mut bindings, name, owner, fence, 0);
-    }
-    let taken = fences(bindings.take_ended_of(name, Some(asker), 9));
-    assert_eq!((taken[0], taken.len()), (4, 4));
-}
-
-#[test]
-fn a_hold_is_over_when_its_connection_has_ended_and_its_grace_has_passed() {
-    let name = Name::new(0, b"k");
-    let mut bindings = Bindings::default();
-    bind(&mut bindings, name, "a", 1, 50);
-    let over = |bindings: &Bindings, millis| {
-        bindings.over(name, at(millis).monotonic).map(|(_, fence)| fence).collect::<Vec<_>>()
-    };
-    assert_eq!(over(&bindings, 60), []);
-    assert!(bindings.connection_ended(CONNECTION, at(10).monotonic));
-    assert_eq!(over(&bindings, 59), []);
-    assert_eq!(over(&bindings, 60), [1]);
-}
-
-#[test]
-fn what_is_put_off_is_bound_to_a_connection_that_ended_then() {
-    let name = Name::new(0, b"k");
-    let mut bindings = Bindings::default();
-    bind(&mut bindings, name, "a", 1, 0);
-    assert!(bindings.connection_ended(CONNECTION, at(3).monotonic));
-    let (binding, since) = bindings.take_ended().unwrap();
-    assert_eq!((since, bindings.has_ended()), (at(3).monotonic, false));
-    bindings.put_off(binding, since);
-    bindings.wait(at(20).monotonic);
-    assert!(bindings.has_ended());
-    assert_eq!(bindings.next_due(at(4)), Some(at(20).wall));
-    assert_eq!(fences(bindings.take_ended_of(name, None, 9)), [1]);
-    assert!(!bindings.connection_ended(CONNECTION, at(21).monotonic), "nothing is bound to it");
-}
-
-#[test]
-fn the_holds_of_connections_that_have_ended_are_taken_in_turn() {
-    let mut bindings = Bindings::default();
-    let grace = Grace::from_millis(0).unwrap();
-    for (connection, fence) in [(1, 10), (1, 11), (1, 12), (2, 20), (3, 30)] {
-        let (name, owner) = (Name::new(0, b"k"), Owner::new(b"a").unwrap());
-        let ephemeral = Ephemeral { connection, grace };
-        bindings.bind(binding(name, owner.into(), fence, ephemeral, NOW));
-    }
-    for connection in [1, 2] {
-        assert!(bindings.connection_ended(connection, START));
-    }
-    let taken = std::iter::from_fn(|| bindings.take_ended());
-    assert_eq!(fences(taken), [10, 20, 11, 12]);
-    assert_eq!((bindings.len(), bindings.has_ended()), (1, false));
-}
-
-#[test]
-fn a_hold_that_is_raised_or_bound_anew_is_bound_once() {
-    let (name, owner) = (Name::new(0, b"k"), Owner::new(b"a").unwrap());
-    let mut bindings = Bindings::default();
-    bind(&mut bindings, name, "a", 1, 0);
-    bind(&mut bindings, name, "a", 1, 50);
-    bindings.raise(name, owner, 1, 5);
-    bindings.raise(name, owner, 1, 9);
-    assert_eq!(bindings.len(), 1);
-    bindings.remove(name, owner, 1);
-    bindings.remove(Name::new(1, b"k"), owner, 5);
-    bindings.remove(name, Owner::new(b"b").unwrap(), 5);
-    assert_eq!(bindings.len(), 1);
-    bindings.remove(name, owner, 5);
-    assert_eq!(bindings.len(), 0);
-}
-
-#[test]
-fn the_holds_of_two_databases_change_places() {
-    let mut bindings = Bindings::default();
-    let k = |db| Name::new(db, b"k");
-    for db in 0..3 {
-        bind(&mut bindings, k(db), "a", u64::try_from(db).unwrap(), 0);
-    }
-    assert!(bindings.connection_ended(CONNECTION, START));
-    bindings.swap(0, 1);
-    let mut fence_in = |db| fences(bindings.take_ended_of(k(db), None, 9));
-    assert_eq!((fence_in(0), fence_in(1), fence_in(2)), (vec![1], vec![0], vec![2]));
 }
 
 #[test]
@@ -161,7 +65,7 @@ fn what_a_crowd_needed_is_not_kept_when_it_has_gone() {
     let key = |number: u64| number.to_le_bytes();
     let (owner, crowd) = (Owner::new(b"a").unwrap(), u64::try_from(KEPT).unwrap() * 3);
     for number in 0..crowd {
-        bind(&mut bindings, Name::new(0, &key(number)), "a", number, 0);
+        bind(&mut bindings, Name::new(0, &key(number)), "a", number);
     }
     for number in 1..crowd {
         bindings.remove(Name::new(0, &key(number)), owner, number);
@@ -185,12 +89,9 @@ fn keys_that_fall_together(count: u64) -> impl Iterator<Item = Vec<u8>> {
 #[test]
 fn nobody_can_choose_names_that_fall_together() {
     let mut bindings = Bindings::default();
-    let ephemeral = Ephemeral { connection: 7, grace: Grace::from_millis(0).unwrap() };
-    let owner = Owner::new(b"a").unwrap();
     let keys: Vec<_> = keys_that_fall_together(1_000).collect();
     for (number, key) in (1..).zip(&keys) {
-        let name = KeptName::from(Name::new(0, key));
-        bindings.bind(binding(name.as_name(), owner.into(), number, ephemeral, NOW));
+        bind(&mut bindings, Name::new(0, key), "a", number);
     }
     let most = keys.iter().map(|key| bindings.alike(Name::new(0, key)).count()).max();
     assert!(most <= Some(2), "{most:?} of {} are alike", keys.len());
@@ -200,7 +101,7 @@ fn nobody_can_choose_names_that_fall_together() {
 fn a_flush_makes_the_holds_of_its_database_be_looked_at_and_of_no_other() {
     let mut bindings = Bindings::default();
     for (db, fence) in [(0, 1), (1, 2), (1, 3), (2, 4)] {
-        bind(&mut bindings, Name::new(db, &[b'0' + u8::try_from(fence).unwrap()]), "a", fence, 0);
+        bind(&mut bindings, Name::new(db, &[b'0' + u8::try_from(fence).unwrap()]), "a", fence);
     }
     bindings.doubt(Some(7));
     assert_eq!(bindings.next_due(at(0)), None, "nothing is bound there");
@@ -227,7 +128,7 @@ fn a_flush_makes_the_holds_of_its_database_be_looked_at_and_of_no_other() {
 fn holds_that_somebody_waits_for_come_first_when_their_connection_has_ended() {
     let mut bindings = Bindings::default();
     for (key, fence) in [(b"a", 1), (b"b", 2), (b"c", 3)] {
-        bind(&mut bindings, Name::new(0, key), "a", fence, 0);
+        bind(&mut bindings, Name::new(0, key), "a", fence);
     }
     bindings.demand(Name::new(0, b"c"));
     bindings.demand(Name::new(0, b"c"));

@@ -48,13 +48,6 @@ fn who_is_left_of_a_crowd_has_its_turn_at_once() {
     }
 }
 
-#[test]
-fn all_are_looked_at() {
-    let mut queues = three_locks();
-    queues.mark_all(None);
-    assert_eq!(std::iter::from_fn(|| take_marked(&mut queues)).count(), 3);
-}
-
 /// The keys of the locks that are marked for this cause, in the order in which they are served.
 fn marked(queues: &mut Queues<Connection>, cause: Cause) -> Vec<u8> {
     std::iter::from_fn(|| queues.take_marked(cause)).map(|marked| marked.name.key[0]).collect()
@@ -162,7 +155,7 @@ fn a_lock_that_may_only_have_been_rewritten_is_looked_at_less_often() {
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(gap)));
     touch(&mut queues, KEY, Suspicion::Freed, in_ms(3));
     assert!(queues.has_marks(), "that it may be free is more urgent");
-    assert_eq!(settle_at(&mut queues, held_by("alice", None), in_ms(3)), None);
+    assert_held_at(&mut queues, held_by("alice", None), in_ms(3));
     touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(4));
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(5)), "and is not forgotten over it");
     queues.check();
@@ -190,50 +183,12 @@ fn touches_between_two_looks_count_from_the_second_look() {
         due = queues.next_due(at(due)).filter(|_| !queues.has_marks()).unwrap_or(due);
         assert_eq!(due, in_ms(expected));
         let _ = queues.wake(at(due), 9);
-        assert_eq!(settle_at(&mut queues, held, due), None);
+        assert_held_at(&mut queues, held, due);
         queues.check();
     }
     assert!(queues.waiters_if_settled(Name::new(0, KEY)).is_none());
     touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(8 * gap + 1));
     assert_eq!(queues.next_due(at(due)), Some(in_ms(9 * gap)), "not as late as it would be");
-}
-
-#[test]
-fn a_look_finds_out_whether_there_is_anything_to_do() {
-    let look = |stored, fences: &mut FenceClock| {
-        let (mut queues, _) = queue_of(&["bob"]);
-        let look = queues.look(Name::new(0, KEY), stored, at(in_ms(10)), LIMITS, fences);
-        queues.check();
-        assert_eq!(queues.is_marked(Name::new(0, KEY)), look == Look::ToSettle, "{stored:?}");
-        look
-    };
-    let mut fences = FenceClock::new();
-    let held = Look::Held { lost: Vec::new() };
-    assert_eq!(look(held_by("alice", Some(in_ms(10))), &mut fences), held);
-    assert_eq!(look(Stored::OtherType, &mut fences), held);
-    assert_eq!(look(held_by("alice", Some(in_ms(9))), &mut fences), Look::ToSettle, "it is over");
-    assert_eq!(look(held_by("bob", None), &mut fences), Look::ToSettle, "it is his already");
-    assert_eq!(look(Stored::Nothing, &mut fences), Look::ToSettle);
-    fences.quarantine(START, 50);
-    assert_eq!(look(Stored::Nothing, &mut fences), held, "nothing is granted yet");
-}
-
-#[test]
-fn a_look_tells_of_a_hold_that_somebody_overwrote() {
-    let (mut queues, _) = queue_of(&["bob"]);
-    assert_held(&mut queues, held_by("alice", Some(in_ms(50))));
-    let (look, mut fences) = (
-        |queues: &mut Queues<_>, stored, fences: &mut FenceClock| {
-            queues.look(Name::new(0, KEY), stored, at(in_ms(1)), LIMITS, fences)
-        },
-        FenceClock::new(),
-    );
-    let lost = look(&mut queues, held_by("carol", None), &mut fences);
-    assert!(
-        matches!(&lost, Look::Held { lost } if matches!(lost[..], [Lost { by: LostBy::Overwriting, .. }]))
-    );
-    let again = look(&mut queues, held_by("carol", None), &mut fences);
-    assert_eq!(again, Look::Held { lost: Vec::new() }, "told once");
 }
 
 #[test]
@@ -251,19 +206,6 @@ fn slots_are_in_doubt_until_somebody_has_asked() {
 }
 
 #[test]
-fn patience_goes_by_the_clock_that_nobody_sets() {
-    for wall in [Moment::from_millis(NOW.millis() - 3_600_000), in_ms(3_600_000)] {
-        let mut queues = Queues::new();
-        join(&mut queues, with_patience(2_000, waiter("bob", 1)));
-        let now = |millis| Now { wall: wall.plus_millis(millis), monotonic: after_ms(millis) };
-        assert!(queues.wake(now(1_999), 9).is_empty(), "too early");
-        assert!(take_marked(&mut queues).is_some());
-        assert_eq!(queues.next_due(now(1_999)), Some(wall.plus_millis(2_000)));
-        assert_eq!(queues.wake(now(2_000), 9).len(), 1, "too late");
-    }
-}
-
-#[test]
 fn a_touch_counts_from_the_end_of_the_pause_that_held_its_command_back() {
     let (mut queues, _) = queue_of(&["bob"]);
     assert_held(&mut queues, held_by("alice", None));
@@ -274,16 +216,9 @@ fn a_touch_counts_from_the_end_of_the_pause_that_held_its_command_back() {
         let _ = queues.wake(at(in_ms(millis + 10)), 9);
         assert!(queues.has_marks());
     }
-    assert_eq!(settle_at(&mut queues, held_by("alice", None), in_ms(2_500)), None);
+    assert_held_at(&mut queues, held_by("alice", None), in_ms(2_500));
     assert_eq!(queues.next_due(at(in_ms(2_500))), Some(in_ms(2_510)), "and not a second later");
     queues.check();
-}
-
-#[test]
-fn a_pause_touches_nothing() {
-    let (mut queues, _) = queue_of(&["bob"]);
-    queues.postpone(Name::new(0, KEY), NOW, 10);
-    assert!(queues.waiters_if_settled(Name::new(0, KEY)).is_some());
 }
 
 #[test]
@@ -291,10 +226,10 @@ fn a_clock_set_back_before_any_look_was_due_makes_the_lock_be_looked_at() {
     let (mut queues, _) = queue_of(&["bob"]);
     let an_hour_ahead = in_ms(3_600_000);
     let held = held_by("alice", None);
-    assert_eq!(settle_at(&mut queues, held, an_hour_ahead), None);
+    assert_held_at(&mut queues, held, an_hour_ahead);
     let _ = queues.wake(at(NOW), 9);
     assert!(queues.has_marks());
-    assert_eq!(settle_at(&mut queues, held, NOW), None);
+    assert_held(&mut queues, held);
     let _ = queues.wake(at(in_ms(999)), 9);
     assert!(!queues.has_marks(), "it is looked at every second, and not more often");
     queues.check();
