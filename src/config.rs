@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// A number that an operator can set.
-struct Setting {
+pub(crate) struct Setting {
     /// Without the `leasehold.` that the server puts in front.
     name: &'static CStr,
     bounds: RangeInclusive<i64>,
@@ -29,18 +29,21 @@ static MAX_TTL: Setting = Setting::new(
     Ttl::USUAL_LIMIT.millis().cast_signed(),
 );
 static MAX_HOLDERS: Setting = Setting::new(c"max-holders", 1..=99_999, 1_000);
-/// More than the 10 s for which a primary that Sentinel has replaced may go on, with Sentinel's default settings.
-static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 15_000);
-/// At most the longest ttl.
-static QUARANTINE: Setting =
+/// How many milliseconds above the clock the fences of a new process, or a new primary, begin. More than the 10 s for
+/// which a primary that Sentinel has replaced may go on, with Sentinel's default settings.
+pub(crate) static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 15_000);
+/// How many milliseconds a new process, or a new primary, grants nothing: at most the longest ttl.
+pub(crate) static QUARANTINE: Setting =
     Setting::new(c"quarantine-ms", 0..=Ttl::LONGEST.millis().cast_signed(), 0);
-/// 80 % of the default `maxclients`.
-static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 0..=1_000_000, 8_000);
-static MAX_WAITERS_PER_LOCK: Setting = Setting::new(c"max-waiters-per-lock", 0..=1_000_000, 8_000);
+/// How many waiters the server may have, if it accepts enough clients: see [`crate::clients::capacity`]. 80 % of the
+/// default `maxclients`.
+pub(crate) static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 0..=1_000_000, 8_000);
+pub(crate) static MAX_WAITERS_PER_LOCK: Setting =
+    Setting::new(c"max-waiters-per-lock", 0..=1_000_000, 8_000);
 /// A lock has no limit of its own for tickets: a ticket occupies no connection.
-static MAX_TICKETS: Setting = Setting::new(c"max-tickets", 0..=1_000_000, 100_000);
-/// In percent of `maxclients`. The rest is for the holders and for all other clients.
-static MAX_WAITERS_PERCENT: Setting = Setting::new(c"max-waiters-percent", 1..=100, 80);
+pub(crate) static MAX_TICKETS: Setting = Setting::new(c"max-tickets", 0..=1_000_000, 100_000);
+/// The share of `maxclients` that the waiters may take, in percent. The rest is for the holders and for all other clients.
+pub(crate) static MAX_WAITERS_PERCENT: Setting = Setting::new(c"max-waiters-percent", 1..=100, 80);
 static LOG_MAX_LEN: Setting = Setting::new(c"log-max-len", 0..=10_000, 128);
 static LOG_LONG_WAIT: Setting = Setting::new(
     c"log-long-wait",
@@ -66,7 +69,7 @@ impl Setting {
         Self { name, bounds, default, value: AtomicI64::new(default) }
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.value.load(Ordering::Relaxed).unsigned_abs()
     }
 
@@ -89,34 +92,6 @@ pub(crate) const MAX_HOLDERS_CHANGED: &CStr = c"leasehold.max-holders";
 fn configure_observer() {
     let length = usize::try_from(LOG_MAX_LEN.get()).unwrap_or(usize::MAX);
     ENGINE.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
-}
-
-/// How many waiters the server may have, if it accepts enough clients: see [`crate::clients::capacity`].
-pub(crate) fn max_waiters() -> u64 {
-    MAX_WAITERS.get()
-}
-
-pub(crate) fn max_waiters_per_lock() -> u64 {
-    MAX_WAITERS_PER_LOCK.get()
-}
-
-pub(crate) fn max_tickets() -> u64 {
-    MAX_TICKETS.get()
-}
-
-/// Which share of `maxclients` the waiters may take.
-pub(crate) fn max_waiters_percent() -> u64 {
-    MAX_WAITERS_PERCENT.get()
-}
-
-/// How far above the clock the fences of a new process, or a new primary, begin.
-pub(crate) fn fence_margin_millis() -> u64 {
-    FENCE_MARGIN.get()
-}
-
-/// How long a new process, or a new primary, grants nothing.
-pub(crate) fn quarantine_millis() -> u64 {
-    QUARANTINE.get()
 }
 
 /// Sets everything to its default, then to the arguments of the loadmodule line: alternating names and values.
@@ -214,7 +189,7 @@ extern "C" fn set(
 /// next setting, such as a port that is in use.
 pub(crate) fn take_effect() {
     configure_observer();
-    if quarantine_millis() == 0 && fences().is_quarantined() {
+    if QUARANTINE.get() == 0 && fences().is_quarantined() {
         // An operator who knows that no unknown grant remains need not wait for the end of this quarantine.
         with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
         ENGINE.mark_all(None);

@@ -76,7 +76,7 @@ fn warn_if_they_limit(ctx: Ctx) {
     let (Some(value), (most, Limit::ShareOfMaxClients)) = (VALUE.get(), most_waiters()) else {
         return;
     };
-    let (set, percent) = (config::max_waiters(), config::max_waiters_percent());
+    let (set, percent) = (config::MAX_WAITERS.get(), config::MAX_WAITERS_PERCENT.get());
     log::warning(
         ctx,
         &format!(
@@ -88,8 +88,8 @@ fn warn_if_they_limit(ctx: Ctx) {
 
 /// How many clients may wait on the server at once, and what limits the number.
 pub(crate) fn most_waiters() -> (u64, Limit) {
-    let set = config::max_waiters();
-    let share = |clients: u64| clients.saturating_mul(config::max_waiters_percent()) / 100;
+    let set = config::MAX_WAITERS.get();
+    let share = |clients: u64| clients.saturating_mul(config::MAX_WAITERS_PERCENT.get()) / 100;
     match VALUE.get().map(share) {
         Some(share) if share < set => (share, Limit::ShareOfMaxClients),
         _ => (set, Limit::MaxWaiters),
@@ -103,14 +103,14 @@ pub(crate) fn room_for_clients(ctx: Ctx) -> Room {
     Room {
         connections: count(connections),
         is_share_of_all: limit == Limit::ShareOfMaxClients,
-        for_all: count(config::max_waiters()),
-        per_lock: count(config::max_waiters_per_lock()),
+        for_all: count(config::MAX_WAITERS.get()),
+        per_lock: count(config::MAX_WAITERS_PER_LOCK.get()),
     }
 }
 
 /// The room for tickets. A ticket occupies no connection, so one lock may have all tickets.
 pub(crate) fn room_for_tickets() -> Room {
-    let most = count(config::max_tickets());
+    let most = count(config::MAX_TICKETS.get());
     Room { connections: 0, is_share_of_all: false, for_all: most, per_lock: most }
 }
 

@@ -201,7 +201,7 @@ fn may_run_every_command(ctx: Ctx, command: &Guarded) -> Option<bool> {
     let Some(user) = client::user(ctx, client::id(ctx)) else {
         // A script does not say which user runs it.
         let rules = CallReply::to(ctx, c"ACL", &[c"LIST"])?;
-        return Some(rules.texts().iter().all(|rules| allow_all(rules, command)));
+        return Some(rules.whole().texts().iter().all(|rules| allow_all(rules, command)));
     };
     let reply = CallReply::to(ctx, c"ACL", &[c"GETUSER", &CString::new(user).ok()?])?;
     // The field's name, then the flags.

@@ -83,16 +83,6 @@ impl CallReply {
         self.whole().text()
     }
 
-    /// The text at this position of a list.
-    pub(crate) fn text_at(&self, position: usize) -> Option<&[u8]> {
-        self.whole().at(position)?.text()
-    }
-
-    /// The text, or the texts of a list.
-    pub(crate) fn texts(&self) -> Vec<&[u8]> {
-        self.whole().texts()
-    }
-
     pub(crate) fn whole(&self) -> Part<'_> {
         Part { part: self.0, reply: PhantomData }
     }

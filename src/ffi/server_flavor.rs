@@ -99,5 +99,5 @@ pub(crate) fn info_fields<const N: usize>(
 pub(crate) fn setting(ctx: Ctx, name: &CStr) -> Option<Vec<u8>> {
     let reply = CallReply::to(ctx, c"CONFIG", &[c"GET", name]);
     // The reply lists the name and the value.
-    reply?.text_at(1).map(<[u8]>::to_vec)
+    reply?.whole().at(1)?.text().map(<[u8]>::to_vec)
 }

@@ -177,7 +177,7 @@ impl Readers {
         }
         let reply = CallReply::to(ctx, c"ACL", &[c"CAT", c"read"]);
         let mut names: Vec<_> =
-            reply.iter().flat_map(|reply| reply.texts()).filter_map(name).collect();
+            reply.iter().flat_map(|reply| reply.whole().texts()).filter_map(name).collect();
         names.sort_unstable();
         self.names.replace(names);
     }

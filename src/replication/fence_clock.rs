@@ -52,7 +52,7 @@ static HAS_REPLICAS: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 /// Lifts the fence clock above every fence that a process with a clock close to ours may have issued until now (L2). A
 /// server that lost its data, or took over from a primary whose last grants it never saw, knows no better bound.
 pub(crate) fn lift() {
-    let floor = clock::exactly().plus_millis(config::fence_margin_millis());
+    let floor = clock::exactly().plus_millis(config::FENCE_MARGIN.get());
     with_fences(|fences| fences.raise(floor));
     request_after_lift();
 }
@@ -66,14 +66,14 @@ pub(crate) fn begin() {
 
 /// Lifts the fence clock of a replica that takes over. It knows all fences of the old primary but the last.
 pub(crate) fn take_over() {
-    let margin = config::fence_margin_millis();
+    let margin = config::FENCE_MARGIN.get();
     with_fences(|fences| fences.raise_above_known(clock::now(), margin));
     request_after_lift();
     quarantine();
 }
 
 fn quarantine() {
-    let millis = config::quarantine_millis();
+    let millis = config::QUARANTINE.get();
     with_fences(|fences| fences.quarantine(clock::monotonic(), millis));
 }
 
