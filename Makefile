@@ -48,7 +48,7 @@ test-ops: ## Test docs, images, manifests, packages, alerts and workflows
 	@scripts/setup
 	cargo test --locked --workspace --no-fail-fast --test ops
 
-test-clients: ## Test the packages for Node, Python and Go, their examples, and all clients by one list (SERVER=)
+test-clients: ## Test the packages for Node, Python, Go and Java, their examples, and all clients by one list (SERVER=)
 	@scripts/setup
 	@scripts/test-clients
 
