@@ -72,7 +72,6 @@ lint: ## Check format, lints, API docs, crates, patches and dependencies
 		--features leasehold-client/blocking,leasehold-client/metrics
 	@$(MAKE) publish-dry-run
 	scripts/plants --check
-	scripts/client-plants --check
 	scripts/deny
 
 # Uncommitted changes are packed too, because this runs before the commit. The command line depends on the client of the same
