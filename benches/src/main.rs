@@ -11,7 +11,6 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
-    clippy::undocumented_unsafe_blocks,
     reason = "a measurement stops at the first surprise"
 )]
 

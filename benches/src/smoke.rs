@@ -7,7 +7,6 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
-    clippy::undocumented_unsafe_blocks,
     reason = "a test stops at the first surprise"
 )]
 
@@ -68,59 +67,28 @@ fn each_way_to_wait_is_measured() {
     }
 }
 
-#[test]
-fn each_way_to_be_one_of_several_holders_is_measured() {
-    assert_eq!(rows("shared").len(), 2 * 4);
+/// A test for each of the other sections: it writes so many rows.
+macro_rules! writes {
+    ($($test:ident: $section:literal, $rows:expr;)*) => {
+        $(#[test]
+        fn $test() {
+            assert_eq!(rows($section).len(), $rows);
+        })*
+    };
 }
 
-#[test]
-fn sets_of_locks_are_measured() {
-    assert_eq!(rows("several").len(), 6);
-}
-
-#[test]
-fn tickets_are_measured() {
-    assert_eq!(rows("tickets").len(), 6);
-}
-
-#[test]
-fn holds_that_end_with_their_connection_are_measured() {
-    assert_eq!(rows("ephemeral").len(), 9);
-}
-
-#[test]
-fn guarded_writes_are_measured() {
-    assert_eq!(rows("guarded").len(), 2);
-}
-
-#[test]
-fn hand_offs_are_measured() {
-    assert_eq!(rows("hand-off").len(), 2);
-}
-
-#[test]
-fn locks_among_others_are_measured() {
-    assert_eq!(rows("held").len(), 2 * 4);
-}
-
-#[test]
-fn memory_is_measured() {
-    assert_eq!(rows("memory").len(), 9);
-}
-
-#[test]
-fn hand_offs_beside_commands_that_name_other_contended_locks_are_measured() {
-    assert_eq!(rows("named").len(), 2 * 4);
-}
-
-#[test]
-fn what_crowds_take_from_others_is_measured() {
-    assert_eq!(rows("crowds").len(), 3 * 4);
-}
-
-#[test]
-fn what_innocent_traffic_pays_is_measured() {
-    assert_eq!(rows("innocent").len(), 7);
+writes! {
+    each_way_to_be_one_of_several_holders_is_measured: "shared", 2 * 4;
+    sets_of_locks_are_measured: "several", 6;
+    tickets_are_measured: "tickets", 6;
+    holds_that_end_with_their_connection_are_measured: "ephemeral", 9;
+    guarded_writes_are_measured: "guarded", 2;
+    hand_offs_are_measured: "hand-off", 2;
+    locks_among_others_are_measured: "held", 2 * 4;
+    memory_is_measured: "memory", 9;
+    hand_offs_beside_commands_that_name_other_contended_locks_are_measured: "named", 2 * 4;
+    what_crowds_take_from_others_is_measured: "crowds", 3 * 4;
+    what_innocent_traffic_pays_is_measured: "innocent", 7;
 }
 
 #[test]

@@ -26,9 +26,8 @@ const USUAL_DELAY: Duration = Duration::from_millis(300);
 /// A server that answers so many other requests has forgotten one that it has not answered by then.
 const ANSWERS: u32 = 30;
 
-/// The locks of one request are neighbours, so that not all locks wait for each other: a free lock may be waited for
-/// for as long as any is held that others tie it to.
-const NEIGHBOURS: u32 = 3;
+/// The last so many locks are also asked for together. The others are never kept free for one who waits for another.
+const TOGETHER: u32 = 3;
 
 /// Only leases up to this length are left to expire. Longer ones are released, if the client lives.
 pub(crate) const LONGEST_TTL_LEFT: u32 = 50;
@@ -120,13 +119,13 @@ impl Client<'_> {
     pub(crate) fn any(&mut self, one_in: usize) -> Asked {
         // Half of all requests are for at most three locks.
         let locks = self.shared.locks;
-        let among = *self.seed.pick(&[locks.min(NEIGHBOURS), locks]);
-        let lock = self.seed.below(among as usize) as u32;
+        let among = *self.seed.pick(&[locks.min(3), locks]);
+        let mut lock = self.seed.below(among as usize) as u32;
         let mut also = [None; 2];
         if self.seed.below(one_in) == 0 {
-            let begin = (lock / NEIGHBOURS * NEIGHBOURS).min(locks.saturating_sub(NEIGHBOURS));
-            let neighbours = begin..(begin + NEIGHBOURS).min(locks);
-            let mut others: Vec<_> = neighbours.filter(|other| *other != lock).collect();
+            let together = locks.saturating_sub(TOGETHER)..locks;
+            lock = together.start + lock % TOGETHER.min(locks);
+            let mut others: Vec<_> = together.filter(|other| *other != lock).collect();
             if self.seed.below(2) == 0 {
                 others.reverse();
             }

@@ -13,7 +13,6 @@ pub(crate) struct Faults {
     pub(crate) standstill: Vec<Span>,
     pub(crate) forgotten: Vec<Span>,
     pub(crate) beside: Vec<Span>,
-    pub(crate) set_back: Vec<Span>,
     pub(crate) unbound: Vec<Span>,
     pub(crate) deletes: Vec<Record>,
     pub(crate) disturbances: Vec<Disturbance>,
@@ -58,12 +57,10 @@ impl Faults {
         done
     }
 
-    /// Sets the clock back, during which nothing is granted.
-    pub(crate) fn sets_back<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
-        let (done, span) = self.note(what, does);
-        self.set_back.push(span);
-        self.stood_still(span);
-        done
+    /// Notes that the clock was behind in this span: leases that had ended may have been in force again.
+    pub(crate) fn was_behind(&mut self, span: Span) {
+        self.lost(span, Duration::ZERO);
+        self.beside.push(span);
     }
 
     /// Runs a fault after which a hold may be bound to no connection any more.
@@ -100,19 +97,16 @@ impl Faults {
         self.disturbances.push(Disturbance { span, stops: true, frees: false, cuts: false });
     }
 
-    /// Runs a fault that deletes the key of a lock, or of every lock, at the latest `within`
-    /// afterwards.
+    /// Runs a fault that deletes the key of a lock, or of every lock.
     pub(crate) fn frees<T>(
         &mut self,
         what: &str,
         lock: Option<u32>,
-        within: Duration,
         does: impl FnOnce() -> T,
     ) -> T {
         let (done, span) = self.note(what, does);
-        let told = span.to + u64::try_from(within.as_micros()).unwrap();
         let lock_or_all = lock.unwrap_or(EVERY_LOCK);
-        self.deletes.push(Record::new(Op::Delete, u32::MAX, lock_or_all, (span.from, told)));
+        self.deletes.push(Record::new(Op::Delete, u32::MAX, lock_or_all, (span.from, span.to)));
         if lock.is_none() {
             self.disturbances.push(Disturbance { span, stops: false, frees: true, cuts: false });
         }

@@ -18,7 +18,6 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
-    clippy::undocumented_unsafe_blocks,
     reason = "a test stops at the first surprise"
 )]
 

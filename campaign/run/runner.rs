@@ -240,7 +240,6 @@ pub(crate) fn run_rounds_with(
             standstill: faults.standstill,
             forgotten: faults.forgotten,
             beside: faults.beside,
-            set_back: faults.set_back,
             unbound: faults.unbound,
             idle_micros: probing.idle_micros,
             ..rules.clone()

@@ -3,7 +3,6 @@
 
 mod agreeing;
 mod alone;
-mod beside;
 mod failing;
 mod failover;
 mod links;

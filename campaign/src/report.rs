@@ -23,23 +23,14 @@ impl History {
             of_lock && record.asked <= to && record.told >= from || is_proof(*index)
         };
         let mut window: Vec<_> = (0..).zip(&self.records).filter(within).collect();
-        window.sort_by_key(|(_, record)| (record.asked, record.told));
         let all = window.len();
-        if all > MOST_LINES {
-            let owners: Vec<_> =
-                proof.iter().map(|index| self.records[*index as usize].owner).collect();
-            let is_theirs = |record: &Record| owners.contains(&record.owner);
-            // The requests of the proof's owners say more than the requests of others.
-            let theirs = window.iter().filter(|(index, one)| !is_proof(*index) && is_theirs(one));
-            let room = MOST_LINES.saturating_sub(proof.len());
-            let (mut for_theirs, mut room) = (room, room.saturating_sub(theirs.count()));
-            window.retain(|(index, record)| {
-                let room = if is_theirs(record) { &mut for_theirs } else { &mut room };
-                let has_room = !is_proof(*index) && *room > 0;
-                *room -= usize::from(has_room);
-                has_room || is_proof(*index)
-            });
-        }
+        // The requests of the proof's owners say more than the requests of others.
+        let owners = proof.iter().map(|index| self.records[*index as usize].owner);
+        let owners: Vec<_> = owners.collect();
+        let says_less = |index: u32, owner| (!is_proof(index), !owners.contains(&owner));
+        window.sort_by_key(|(index, record)| (says_less(*index, record.owner), record.asked));
+        window.truncate(MOST_LINES.max(proof.len()));
+        window.sort_by_key(|(_, record)| (record.asked, record.told));
         let left_out = all - window.len();
         let relative = |at: u64| at as f64 / 1_000.0 - from as f64 / 1_000.0;
         let mut events: Vec<(u64, String)> = Vec::new();

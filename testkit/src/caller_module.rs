@@ -22,7 +22,8 @@
 //!                     while it indexes the hash
 //! ```
 //!
-//! Modules can look up the server's functions only by name, through the first word of the context.
+//! Modules can look up the server's functions only by name, through the first word of the context. The types below
+//! are those of `redismodule.h`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 use std::mem::transmute;
@@ -111,6 +112,7 @@ macro_rules! api {
 
 unsafe fn find(name: &str) -> *mut c_void {
     let mut function = null_mut();
+    // SAFETY: the server's own look-up, by a name that ends with 0.
     unsafe {
         let get_api = transmute::<*mut c_void, GetApi>(GET_API.load(Ordering::Relaxed));
         get_api(name.as_ptr().cast(), &raw mut function);
@@ -122,6 +124,7 @@ unsafe fn find(name: &str) -> *mut c_void {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, argv: *mut Str, argc: c_int) -> c_int {
+    // SAFETY: the first word of a context is the function by which modules look up the others.
     GET_API.store(unsafe { *ctx.cast::<*mut c_void>() }, Ordering::Relaxed);
     let commands: [(&CStr, Command); 5] = [
         (c"caller.call", call),
@@ -130,6 +133,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, argv: *mut Str, argc: c_in
         (c"caller.heard", heard),
         (c"caller.block", block),
     ];
+    // SAFETY: the server passed this context and so many words, and asks for these calls while it loads a module.
     unsafe {
         api!("SetModuleAttribs" as SetAttribs)(ctx, c"caller".as_ptr(), 1, 1);
         match arguments(argv, argc)[..] {
@@ -149,17 +153,21 @@ pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, argv: *mut Str, argc: c_in
 }
 
 unsafe fn fill(ctx: Ctx) {
+    // SAFETY: the server passed this context, and the name ends with 0.
     let add = unsafe { api!("AddACLCategory" as AddCategory) };
     let name = |number: u32| CString::new(format!("caller{number}")).unwrap();
+    // SAFETY: the server passed this context, and the name ends with 0.
     assert!((0..).map(name).take(100).any(|name| unsafe { add(ctx, name.as_ptr()) } == ERR));
 }
 
 unsafe fn replace(ctx: Ctx, command: &[u8], filter: Filter) {
     *REPLACED.lock().unwrap() = command.to_vec();
+    // SAFETY: the server passed this context, and keeps the filter as long as the module.
     unsafe { api!("RegisterCommandFilter" as RegisterFilter)(ctx, filter, 0) };
 }
 
 unsafe extern "C" fn filter(filtered: *mut c_void) {
+    // SAFETY: the server passed what is passed on to its functions.
     unsafe {
         let name = api!("CommandFilterArgGet" as FilterGet)(filtered, 0);
         if bytes(name).eq_ignore_ascii_case(&REPLACED.lock().unwrap()) {
@@ -175,6 +183,7 @@ unsafe extern "C" fn filter(filtered: *mut c_void) {
 }
 
 unsafe extern "C" fn ask(filtered: *mut c_void) {
+    // SAFETY: a context of our own, and a reply of our own, each freed once.
     unsafe {
         let name = api!("CommandFilterArgGet" as FilterGet)(filtered, 0);
         if bytes(name).eq_ignore_ascii_case(&REPLACED.lock().unwrap()) {
@@ -189,6 +198,7 @@ unsafe extern "C" fn ask(filtered: *mut c_void) {
 }
 
 unsafe extern "C" fn block(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
+    // SAFETY: the server passed what is passed on to its functions.
     unsafe {
         api!("BlockClient" as BlockClient)(ctx, None, Some(blocked), None, MOMENT);
     }
@@ -196,10 +206,12 @@ unsafe extern "C" fn block(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
 }
 
 unsafe extern "C" fn blocked(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
+    // SAFETY: the server passed what is passed on to its functions.
     unsafe { api!("ReplyWithSimpleString" as Text)(ctx, c"BLOCKED".as_ptr()) }
 }
 
 unsafe extern "C" fn hold(ctx: Ctx, _class: c_int, _event: *const c_char, _key: Str) -> c_int {
+    // SAFETY: the server passed what is passed on to its functions.
     unsafe {
         let denies = api!("GetContextFlags" as Kind)(ctx)
             & (IN_SCRIPT | IN_TRANSACTION | REPLICATED | LOADING)
@@ -215,10 +227,12 @@ unsafe extern "C" fn hold(ctx: Ctx, _class: c_int, _event: *const c_char, _key: 
 }
 
 unsafe extern "C" fn let_go(_ctx: Ctx, client: *mut c_void) {
+    // SAFETY: `hold` has blocked this client, and nobody else lets it go.
     unsafe { api!("UnblockClient" as Unblock)(client, null_mut()) };
 }
 
 unsafe extern "C" fn call(ctx: Ctx, argv: *mut Str, argc: c_int) -> c_int {
+    // SAFETY: the server passed what is passed on to its functions.
     unsafe {
         let reply = called(ctx, argv, argc, c"v");
         pass_on(ctx, reply)
@@ -226,6 +240,7 @@ unsafe extern "C" fn call(ctx: Ctx, argv: *mut Str, argc: c_int) -> c_int {
 }
 
 unsafe extern "C" fn begin(ctx: Ctx, argv: *mut Str, argc: c_int) -> c_int {
+    // SAFETY: what the server passed is passed on, and a promise is kept until it is fulfilled.
     unsafe {
         let reply = called(ctx, argv, argc, c"vK");
         if reply.is_null() || api!("CallReplyType" as Kind)(reply) != PROMISE {
@@ -239,6 +254,7 @@ unsafe extern "C" fn begin(ctx: Ctx, argv: *mut Str, argc: c_int) -> c_int {
 }
 
 unsafe extern "C" fn done(_ctx: Ctx, reply: Reply, _data: *mut c_void) {
+    // SAFETY: the server passes the outcome of the promise, which is freed once.
     unsafe {
         let outcome = match api!("CallReplyType" as Kind)(reply) {
             INTEGER => api!("CallReplyInteger" as Integer)(reply),
@@ -251,6 +267,7 @@ unsafe extern "C" fn done(_ctx: Ctx, reply: Reply, _data: *mut c_void) {
 }
 
 unsafe extern "C" fn outcome(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
+    // SAFETY: the server passed what is passed on to its functions.
     unsafe {
         match OUTCOME.load(Ordering::Relaxed) {
             NOT_YET => api!("ReplyWithNull" as Nil)(ctx),
@@ -260,6 +277,7 @@ unsafe extern "C" fn outcome(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
 }
 
 unsafe extern "C" fn hear(_ctx: Ctx, _class: c_int, event: *const c_char, key: Str) -> c_int {
+    // SAFETY: the server passes a text that ends with 0, and a key.
     let (event, key) = unsafe { (CStr::from_ptr(event).to_bytes(), bytes(key)) };
     HEARD.lock().unwrap().extend([event, b" ", key, b"\n"].concat());
     OK
@@ -267,15 +285,18 @@ unsafe extern "C" fn hear(_ctx: Ctx, _class: c_int, event: *const c_char, key: S
 
 unsafe extern "C" fn heard(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
     let heard = HEARD.lock().unwrap();
+    // SAFETY: the bytes outlive the call, which copies them.
     unsafe { api!("ReplyWithStringBuffer" as Buffer)(ctx, heard.as_ptr().cast(), heard.len()) }
 }
 
 unsafe fn arguments<'a>(argv: *mut Str, argc: c_int) -> Vec<&'a [u8]> {
+    // SAFETY: the server passed so many words.
     (0..usize::try_from(argc).unwrap()).map(|at| unsafe { bytes(*argv.add(at)) }).collect()
 }
 
 unsafe fn bytes<'a>(string: Str) -> &'a [u8] {
     let mut len = 0;
+    // SAFETY: the server's string outlives the call to which it belongs, and is as long as it says.
     unsafe {
         let start = api!("StringPtrLen" as Bytes)(string, &raw mut len);
         slice::from_raw_parts(start.cast(), len)
@@ -284,6 +305,7 @@ unsafe fn bytes<'a>(string: Str) -> &'a [u8] {
 
 /// Calls the command that follows the first word.
 unsafe fn called(ctx: Ctx, argv: *mut Str, argc: c_int, format: &CStr) -> Reply {
+    // SAFETY: the server passed so many words, of which the second is a command; the format fits what follows.
     unsafe {
         let words = slice::from_raw_parts(argv, usize::try_from(argc).unwrap());
         let name = api!("StringPtrLen" as Bytes)(words[1], null_mut());
@@ -293,6 +315,7 @@ unsafe fn called(ctx: Ctx, argv: *mut Str, argc: c_int, format: &CStr) -> Reply 
 }
 
 unsafe fn pass_on(ctx: Ctx, reply: Reply) -> c_int {
+    // SAFETY: the reply is ours until it is freed, and is not used afterwards.
     unsafe {
         if reply.is_null() {
             return api!("ReplyWithError" as Text)(ctx, c"ERR the call was refused".as_ptr());

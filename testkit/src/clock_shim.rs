@@ -75,6 +75,7 @@ fn words() -> &'static Words {
         words = map();
         WORDS.store(words, Ordering::Release);
     }
+    // SAFETY: either `ZERO` or the mapped file, which stays mapped until the process ends.
     unsafe { &*words }
 }
 
@@ -89,6 +90,7 @@ fn offset() -> i64 {
 
 fn map() -> *mut Words {
     let zero = (&raw const ZERO).cast_mut();
+    // SAFETY: names end with 0, and the file is as long as it is mapped.
     unsafe {
         let path = getenv(c"LEASEHOLD_CLOCK_OFFSET".as_ptr());
         if path.is_null() {
@@ -107,6 +109,7 @@ fn map() -> *mut Words {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int {
+    // SAFETY: the system call of this name, with what the caller passed.
     let outcome = unsafe { syscall(SYS_CLOCK_GETTIME, c_long::from(clock), time) };
     let ahead = match clock {
         CLOCK_REALTIME | CLOCK_REALTIME_COARSE if outcome == 0 => offset(),
@@ -114,6 +117,7 @@ pub unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_i
         _ => 0,
     };
     if ahead != 0 {
+        // SAFETY: the system has just written there.
         let time = unsafe { &mut *time };
         let micros = time.nanos / 1_000 + ahead.rem_euclid(MICROS);
         time.seconds += ahead.div_euclid(MICROS) + micros / MICROS;
@@ -125,8 +129,10 @@ pub unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gettimeofday(time: *mut Timeval, _zone: *mut c_void) -> c_int {
     let mut now = Timespec { seconds: 0, nanos: 0 };
+    // SAFETY: it writes to a place of ours.
     let outcome = unsafe { clock_gettime(CLOCK_REALTIME, &mut now) };
     if !time.is_null() {
+        // SAFETY: the caller passed a place for the time.
         unsafe { *time = Timeval { seconds: now.seconds, micros: now.nanos / 1_000 } };
     }
     outcome
@@ -135,8 +141,10 @@ pub unsafe extern "C" fn gettimeofday(time: *mut Timeval, _zone: *mut c_void) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn time(time: *mut i64) -> i64 {
     let mut now = Timespec { seconds: 0, nanos: 0 };
+    // SAFETY: it writes to a place of ours.
     unsafe { clock_gettime(CLOCK_REALTIME, &mut now) };
     if !time.is_null() {
+        // SAFETY: the caller passed a place for the time.
         unsafe { *time = now.seconds };
     }
     now.seconds

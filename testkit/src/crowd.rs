@@ -8,9 +8,10 @@
 use super::Server;
 use super::eventually::PATIENCE;
 use super::request::{Words, all_encoded, encoded};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use redis::{Parser, Value};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -19,7 +20,7 @@ use std::time::Instant;
 pub struct Crowd {
     /// The members. `None` is a member that left.
     members: Vec<Option<Member>>,
-    epoll: OwnedFd,
+    epoll: Epoll,
     /// The lock that a large crowd holds.
     _large: Option<MutexGuard<'static, ()>>,
 }
@@ -42,8 +43,7 @@ impl Crowd {
         let large =
             (size >= LARGE_SIZE).then(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
         allow_files(size + 4_000);
-        let epoll =
-            unsafe { OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))) };
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
         let mut crowd = Self { members: Vec::with_capacity(size), epoll, _large: large };
         (0..size).for_each(|_| crowd.join(server));
         crowd
@@ -55,9 +55,7 @@ impl Crowd {
         // Connecting blocks while the server's backlog is full.
         let stream = UnixStream::connect(server.socket()).unwrap();
         stream.set_nonblocking(true).unwrap();
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index as u64 };
-        let (epoll, fd) = (self.epoll.as_raw_fd(), stream.as_raw_fd());
-        checked(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) });
+        self.epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, index as u64)).unwrap();
         self.members.push(Some(Member { stream, unread: Vec::new() }));
     }
 
@@ -91,7 +89,7 @@ impl Crowd {
         while received.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "none of {} received anything", self.size());
-            for index in self.readable(left.as_millis().try_into().unwrap()) {
+            for index in self.readable(left.try_into().unwrap()) {
                 self.read(index, &mut received);
             }
         }
@@ -122,13 +120,10 @@ impl Crowd {
         replies
     }
 
-    fn readable(&self, millis: i32) -> Vec<usize> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 512];
-        let room = events.len().try_into().unwrap();
-        let epoll = self.epoll.as_raw_fd();
-        let found = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), room, millis) };
-        let found = usize::try_from(checked(found)).unwrap();
-        events[..found].iter().map(|event| event.u64.try_into().unwrap()).collect()
+    fn readable(&self, within: EpollTimeout) -> Vec<usize> {
+        let mut events = [EpollEvent::empty(); 512];
+        let found = self.epoll.wait(&mut events, within).unwrap();
+        events[..found].iter().map(|event| event.data().try_into().unwrap()).collect()
     }
 
     fn read(&mut self, index: usize, received: &mut Vec<Received>) {
@@ -176,16 +171,8 @@ impl Read for ByteByByte<'_> {
 
 /// Allows this process to open this many files, or fails the test.
 fn allow_files(wanted: usize) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) });
-    let wanted = (wanted as u64).max(limit.rlim_cur);
-    assert!(wanted <= limit.rlim_max, "{wanted} open files are more than ulimit -Hn allows");
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    assert!(wanted as u64 <= most, "{wanted} open files are more than ulimit -Hn allows");
     // The maximum, because other tests of this process open files too.
-    limit.rlim_cur = limit.rlim_max;
-    checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) });
-}
-
-fn checked(outcome: i32) -> i32 {
-    assert!(outcome >= 0, "{}", std::io::Error::last_os_error());
-    outcome
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
 }

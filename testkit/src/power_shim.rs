@@ -20,6 +20,7 @@ pub unsafe extern "C" fn fdatasync(file: c_int) -> c_int {
     let open = format!("/proc/self/fd/{file}");
     // Measured before the call, because bytes appended during the call may not be forced to disk.
     let length = fs::metadata(&open).map_or(0, |metadata| metadata.len());
+    // SAFETY: the system call of this name, with what the caller passed.
     let outcome = unsafe { syscall(SYS_FDATASYNC, c_long::from(file)) };
     if outcome == 0
         && let Ok(path) = fs::read_link(&open)

@@ -42,11 +42,6 @@ pub fn role_of(server: &Server) -> Option<String> {
     field(server, "role")
 }
 
-/// The replication id of a server's data. A promoted server begins a new one.
-pub fn history_of(server: &Server) -> String {
-    eventually("the server says whose data it has", || field(server, "master_replid").ok_or(()))
-}
-
 /// Waits until the replica, whose clock is behind by `behind`, has received the fence clock of its
 /// primary. The error is how far ahead of its own clock the replica's fence clock is, and how far
 /// it should be. The replica's lift at its own start is less than that.

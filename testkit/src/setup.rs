@@ -41,7 +41,6 @@ pub struct Setup {
     pub(crate) dir: Option<Arc<TempDir>>,
     /// Whether the server listens on a TCP port.
     pub(crate) tcp: bool,
-    everywhere: bool,
     pub(crate) transport: Transport,
     pub(crate) password: Option<String>,
     pub(crate) kind: Kind,
@@ -57,7 +56,6 @@ impl Setup {
             module: Some(Vec::new()),
             dir: None,
             tcp: false,
-            everywhere: false,
             transport: Transport::Unix,
             password: None,
             kind: Kind::Alone,
@@ -124,12 +122,6 @@ impl Setup {
     pub fn clients_over_tls(mut self) -> Self {
         self.transport = Transport::Tls;
         self.tcp()
-    }
-
-    /// Listens on every address of the machine.
-    pub fn on_every_address(mut self) -> Self {
-        self.everywhere = true;
-        self
     }
 
     /// Requires a password, which its clients give: see also `Server::stranger`.
@@ -214,9 +206,7 @@ impl Setup {
     pub(crate) fn file(&self, dir: &Path, socket: &Path, port: u16) -> String {
         let mut file = String::new();
         let mut line = |name: &str, value: &str| writeln!(file, "{name} {value}").unwrap();
-        if !self.everywhere {
-            line("bind", "127.0.0.1");
-        }
+        line("bind", "127.0.0.1");
         if self.transport == Transport::Tls {
             let identity = Identity::in_dir(dir);
             line("port", "0");

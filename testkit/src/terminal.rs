@@ -1,12 +1,13 @@
 //! A program at its own terminal: what a person types and sees.
 
 use super::eventually::{PATIENCE, eventually};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::pty::{Winsize, openpty};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
-use std::ptr::null_mut;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
@@ -96,20 +97,11 @@ impl Drop for Terminal {
 
 /// Both ends of a terminal wide enough for every hint.
 fn terminal() -> (File, OwnedFd) {
-    let (mut ours, mut theirs) = (-1, -1);
-    let size = libc::winsize { ws_row: 24, ws_col: 250, ws_xpixel: 0, ws_ypixel: 0 };
-    unsafe {
-        let outcome = libc::openpty(
-            &raw mut ours,
-            &raw mut theirs,
-            null_mut(),
-            null_mut(),
-            (&raw const size).cast_mut(),
-        );
-        assert_eq!(outcome, 0, "no terminal: {}", std::io::Error::last_os_error());
-        // Programs that run here must not inherit another program's terminal.
-        libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC);
-        libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC);
-        (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
+    let size = Winsize { ws_row: 24, ws_col: 250, ws_xpixel: 0, ws_ypixel: 0 };
+    let ends = openpty(&size, None).unwrap();
+    // Programs that run here must not inherit another program's terminal.
+    for end in [&ends.master, &ends.slave] {
+        fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
     }
+    (ends.master.into(), ends.slave)
 }

@@ -1,9 +1,11 @@
 //! A connection that carries bytes to a server and back: a unix socket, TCP, or TLS.
 
 use super::tls::Tunnel;
+use socket2::SockRef;
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -68,32 +70,16 @@ impl AsFd for Tunnel {
 
 /// Whether unread bytes have arrived. The end of the connection is an error.
 pub(crate) fn has_arrived(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    let (mut byte, flags) = (0_u8, libc::MSG_PEEK | libc::MSG_DONTWAIT);
-    // SAFETY: the borrow keeps the socket open, and the buffer has room for the one byte.
-    let count = unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
-    match count {
-        1.. => Ok(true),
-        0 => Err(ErrorKind::UnexpectedEof.into()),
-        _ => match io::Error::last_os_error() {
-            error if error.kind() == ErrorKind::WouldBlock => Ok(false),
-            error => Err(error),
-        },
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    match SockRef::from(&socket).recv_with_flags(&mut [MaybeUninit::uninit()], flags) {
+        Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
 /// Makes the system end the connection with a reset when the socket is closed.
 pub(crate) fn reset(socket: BorrowedFd<'_>) {
-    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
-    let (option, size) = ((&raw const at_once).cast(), size_of_val(&at_once));
-    // SAFETY: the borrow keeps the socket open, and the option outlives the call.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            option,
-            size.try_into().unwrap(),
-        )
-    };
-    assert_eq!(outcome, 0, "{}", io::Error::last_os_error());
+    SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
 }

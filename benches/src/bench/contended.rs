@@ -1,11 +1,11 @@
 //! Many workers and one lock: how many get through, how long they wait, and in which order.
 
-use super::Effort;
 use super::fairness::{Section, fairness, overtakings};
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::{Spread, quantile};
 use super::table::Table;
 use super::ways::{BATON, POLLING, QUEUE, Way};
+use super::{Effort, in_turns};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -38,7 +38,6 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         }
     }
     report.table("contended", &page);
-    report.file("contended", &page);
 }
 
 /// The runs of one way.
@@ -81,12 +80,9 @@ fn measure(server: &Server, ways: &[Way], case: Case, effort: Effort) -> Vec<Mea
     let length = Duration::from_millis(effort.pick(100, 1_500, 1_500));
     let rounds = effort.pick(1, 3, if case == BASE { 9 } else { 3 });
     let mut measured: Vec<_> = ways.iter().map(|_| Measured { runs: Vec::new() }).collect();
-    for round in 0..rounds {
-        for turn in 0..ways.len() {
-            let one = (round + turn) % ways.len();
-            measured[one].runs.push(run_once(server, &ways[one], case, length));
-        }
-    }
+    in_turns(rounds, ways.len(), |_, one| {
+        measured[one].runs.push(run_once(server, &ways[one], case, length));
+    });
     measured
 }
 
@@ -171,30 +167,14 @@ fn targets(ways: &[Way], measured: &[Measured], report: &mut Report) {
     let (ours, baton) = (find(QUEUE), find(BATON));
     let rate = |run: &Run| run.per_second;
     let ratio = Spread::of_ratios(&ours.each(rate), &baton.each(rate));
-    report.target(Target {
-        what: "16 workers, one lock: throughput".to_owned(),
-        against: BATON.to_owned(),
-        wanted: "≥ 1.00 ×".to_owned(),
-        measured: format!("{:.2} ({:.2}–{:.2}) ×", ratio.median, ratio.low, ratio.high),
-        met: ratio.median >= 1.0,
-    });
+    let (what, met) = ("16 workers, one lock: throughput", ratio.median >= 1.0);
+    report.target_as((what, BATON), "≥ 1.00 ×", format!("{} ×", ratio.shown(2)), met);
     let overtaking = ours.each(|run| run.overtaking).into_iter().fold(0.0, f64::max);
-    report.target(Target {
-        what: "16 workers, one lock: grants out of turn".to_owned(),
-        against: String::new(),
-        wanted: "0".to_owned(),
-        measured: percent(overtaking),
-        met: overtaking == 0.0,
-    });
+    let what = "16 workers, one lock: grants out of turn";
+    report.target_as((what, ""), "0", percent(overtaking), overtaking == 0.0);
     for name in POLLING {
         let share = ours.longest() / find(name).longest();
-        report.target(Target {
-            what: "16 workers, one lock: longest wait".to_owned(),
-            against: name.to_owned(),
-            wanted: "≤ 0.010 ×".to_owned(),
-            measured: format!("{share:.4} ×"),
-            met: share <= 0.01,
-        });
+        report.target(("16 workers, one lock: longest wait", name), "≤ 0.010 ×", (share, 4));
     }
 }
 

@@ -2,6 +2,7 @@
 //! it must get.
 
 use redis::Value;
+use std::fmt::Display;
 use testkit::{Server, bulk_text, encoded};
 
 /// The length of every lease. None ends during a measurement.
@@ -274,6 +275,23 @@ pub(crate) enum Part {
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) replies: Vec<Reply>,
+}
+
+impl Batch {
+    /// These commands for each name, with `{}` for the name, and so many names in one write.
+    pub(crate) fn of_names(
+        names: &[impl Display],
+        (commands, replies): (&[&str], &[Reply]),
+        depth: usize,
+    ) -> Vec<Self> {
+        let request = |name: &String, command: &&str| encoded(command.replace("{}", name));
+        let requests = |name: String| commands.iter().flat_map(move |one| request(&name, one));
+        let batch = |names: &[_]| Self {
+            bytes: names.iter().map(ToString::to_string).flat_map(requests).collect(),
+            replies: replies.repeat(names.len()),
+        };
+        names.chunks(depth).map(batch).collect()
+    }
 }
 
 /// Loads a script, and returns its digest for EVALSHA.

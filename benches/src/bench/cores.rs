@@ -2,7 +2,8 @@
 //! gets the others. Otherwise one server might share a core with this program for as long as it
 //! lives, and another not.
 
-use std::mem;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::thread;
@@ -37,13 +38,7 @@ pub(crate) fn give_the_last_to(server: &Server) {
 /// Confines a thread to these cores. A process is named by its main thread, which executes the
 /// commands. 0 is this thread.
 fn confine(pid: i32, cores: Range<usize>) {
-    // SAFETY: a set of cores is plain bits, and none of them set is an empty one.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    for core in cores {
-        // SAFETY: the number of a core of this machine, into a set that is ours.
-        unsafe { libc::CPU_SET(core, &mut set) };
-    }
-    // SAFETY: the set is read, and as long as it says.
-    let done = unsafe { libc::sched_setaffinity(pid, mem::size_of_val(&set), &raw const set) };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    let mut set = CpuSet::new();
+    cores.for_each(|core| set.set(core).unwrap());
+    sched_setaffinity(Pid::from_raw(pid), &set).unwrap();
 }

@@ -4,7 +4,7 @@ use super::Effort;
 use super::load::processor_time;
 use super::named::{END_OF_LEASE, Scene};
 use super::pings::while_doing;
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::quantile;
 use super::table::Table;
 use super::tickets::{self, contend};
@@ -21,12 +21,9 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let mut measure = |what: &str, server: &Server| {
         let idle = idle(effort, server);
         let mut row = |what: &str, figure: f64, unit: &str, most: Option<f64>| {
-            let measured = format!("{figure:.2} {unit}");
-            table.row(vec![what.to_owned(), measured.clone()]);
+            table.row(vec![what.to_owned(), format!("{figure:.2} {unit}")]);
             if let Some(most) = most {
-                let (what, against) = (what.to_owned(), String::new());
-                let wanted = format!("≤ {most} {unit}");
-                report.target(Target { what, against, wanted, measured, met: figure <= most });
+                report.target((what, ""), &format!("≤ {most} {unit}"), (figure, 2));
             }
         };
         row(&format!("{what}: processor"), idle.processor * 1e2, "%", Some(5.0));
@@ -50,7 +47,6 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let _waiters = wait_for_many(&server, count);
     measure(&format!("{count} connections that wait for {} locks each", ALSO + 1), &server);
     report.table("crowds", &table);
-    report.file("crowds", &table);
 }
 
 /// A server whose clients do nothing.

@@ -4,11 +4,11 @@ use super::contenders::{Batch, Lock, OKAY, ONE, Reply};
 use super::load::{Load, Shape, Work};
 use super::memory::settled;
 use super::pings::{longest, while_doing};
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::{Spread, quantile};
 use super::table::Table;
 use super::tickets::send;
-use super::{Effort, cores};
+use super::{Effort, cores, in_turns};
 use std::time::Instant;
 use testkit::{Server, encoded, eventually, int};
 
@@ -16,13 +16,6 @@ const SHAPE: Shape = Shape { connections: 1, depth: 64 };
 
 /// Longer than any measurement, in milliseconds.
 const LONG: u64 = 86_400_000;
-
-/// The limit of times, where those without bindings are 1.
-const MOST_WITH_MANY: f64 = 1.00;
-
-/// In milliseconds.
-const SOONEST: f64 = 2.0;
-const LONGEST_PING: f64 = 50.0;
 
 /// What is asked pipelined, with `{}` for a number, and the replies that it must get.
 const TRAFFIC: [(&str, &[&str], &[Reply]); 3] = [
@@ -50,40 +43,24 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let Many { bytes, costs } = many(effort, count);
     row("memory of a binding", format!("{bytes:.0} bytes"));
     for ((name, ..), cost) in TRAFFIC.iter().zip(&costs) {
-        row(&format!("{name}: {count} bindings, against none"), ratio(*cost));
+        row(&format!("{name}: {count} bindings, against none"), format!("{} ×", cost.shown(3)));
     }
 
     let Ended { took, ping } = end_at_once(effort, count);
     row("until all locks of one connection are free", format!("{took:.1} ms"));
     row("the longest PING meanwhile", format!("{ping:.1} ms"));
     report.table("ephemeral", &table);
-    report.file("ephemeral", &table);
 
-    let at_most = |what: &str, measured: f64, wanted: f64, digits: usize| Target {
-        what: what.to_owned(),
-        against: String::new(),
-        wanted: format!("≤ {wanted:.0} ms"),
-        measured: format!("{measured:.digits$} ms"),
-        met: measured <= wanted,
-    };
     let next = "from the end of a connection to the next one's grant, the longest";
-    report.target(at_most(next, longest, SOONEST, 3));
+    report.target((next, ""), "≤ 2 ms", (longest, 3));
     let dearest = costs.into_iter().max_by(|one, other| one.median.total_cmp(&other.median));
     let median = dearest.unwrap().median;
-    report.target(Target {
-        what: format!("a command with {count} bindings"),
-        against: "with none".to_owned(),
-        wanted: format!("≤ {MOST_WITH_MANY:.2} × the time"),
-        measured: format!("{median:.3} ×"),
-        // As many digits as the limit has.
-        met: (median * 100.0).round() <= (MOST_WITH_MANY * 100.0).round(),
-    });
+    let what = format!("a command with {count} bindings");
+    // As many digits as the limit has.
+    let (measured, met) = (format!("{median:.3} ×"), (median * 100.0).round() <= 100.0);
+    report.target_as((&what, "with none"), "≤ 1.00 × the time", measured, met);
     let what = format!("the longest PING while {count} bindings end");
-    report.target(at_most(&what, ping, LONGEST_PING, 1));
-}
-
-fn ratio(spread: Spread) -> String {
-    format!("{:.3} ({:.3}–{:.3}) ×", spread.median, spread.low, spread.high)
+    report.target((&what, ""), "≤ 50 ms", (ping, 1));
 }
 
 /// Seconds from the moment at which a connection is closed until the one that waits for its lock has read the grant.
@@ -137,19 +114,17 @@ fn many(effort: Effort, count: usize) -> Many {
     let work: Vec<_> = TRAFFIC
         .iter()
         .map(|(_, commands, replies)| {
-            Work::shared(SHAPE, &numbers, |numbers| batches(numbers, commands, replies))
+            let traffic = (*commands, *replies);
+            Work::shared(SHAPE, &numbers, |numbers| Batch::of_names(numbers, traffic, SHAPE.depth))
         })
         .collect();
     let mut loads = servers.each_ref().map(|server| Load::on(server, SHAPE));
     let mut times = vec![[Vec::new(), Vec::new()]; TRAFFIC.len()];
-    for round in 0..effort.pick(1, 20, 60) {
-        for turn in 0..servers.len() {
-            let one = (round + turn) % servers.len();
-            for (work, times) in work.iter().zip(&mut times) {
-                times[one].push(loads[one].measure(work, numbers.len()).wall);
-            }
+    in_turns(effort.pick(1, 20, 60), servers.len(), |_, one| {
+        for (work, times) in work.iter().zip(&mut times) {
+            times[one].push(loads[one].measure(work, numbers.len()).wall);
         }
-    }
+    });
     let costs = times.iter().map(|[unbound, bound]| Spread::of_ratios(bound, unbound)).collect();
     Many { bytes, costs }
 }
@@ -158,19 +133,6 @@ fn many(effort: Effort, count: usize) -> Many {
 fn requests(count: usize, option: &str) -> Vec<String> {
     let request = |lock: Lock| format!("LOCK.ACQUIRE {} {} {LONG}{option}", lock.key, lock.owner);
     (0..count).map(Lock::numbered).map(request).collect()
-}
-
-fn batches(numbers: &[usize], commands: &[&str], replies: &[Reply]) -> Vec<Batch> {
-    let batch = |numbers: &[usize]| {
-        let mut batch = Batch { bytes: Vec::new(), replies: replies.repeat(numbers.len()) };
-        for number in numbers {
-            for command in commands {
-                batch.bytes.extend(encoded(command.replace("{}", &number.to_string())));
-            }
-        }
-        batch
-    };
-    numbers.chunks(SHAPE.depth).map(batch).collect()
 }
 
 /// In milliseconds. The median and the longest of some rounds.

@@ -1,11 +1,11 @@
 //! A write that only the holder of a lock can make, against the script that checks and writes, and against the bare write.
 
-use super::Effort;
 use super::contenders::{Batch, Lock, OKAY, load_script};
 use super::load::{Load, Shape, Work, sent_to_replicas};
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
+use super::{Effort, in_turns};
 use redis::Value;
 use testkit::{Client, Server, encoded, start_pair, wait_until_in_sync};
 
@@ -29,9 +29,6 @@ const EVALSHA: &str = "EVALSHA that checks and sets";
 const BARE: &str = "SET";
 const WAYS: [&str; 3] = [GUARD, EVALSHA, BARE];
 
-const WANTED_AGAINST_SCRIPT: f64 = 2.0;
-const WANTED_AGAINST_BARE: f64 = 3.2;
-
 pub(crate) fn run(effort: Effort, report: &mut Report) {
     let mut table = Table::new(&[
         "A guarded SET",
@@ -50,31 +47,11 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             vec![name.to_owned(), format!("{against_script:.2} ×"), format!("{against_bare:.2} ×")];
         row.extend(bytes.iter().map(|bytes| format!("{bytes:.0}")));
         table.row(row);
-        for (against, wanted, measured, met) in [
-            (
-                EVALSHA,
-                format!("≥ {WANTED_AGAINST_SCRIPT:.1} ×"),
-                against_script,
-                against_script >= WANTED_AGAINST_SCRIPT,
-            ),
-            (
-                "the time of SET",
-                format!("≤ {WANTED_AGAINST_BARE:.1} ×"),
-                against_bare,
-                against_bare <= WANTED_AGAINST_BARE,
-            ),
-        ] {
-            report.target(Target {
-                what: format!("LOCK.GUARD with SET, {name}"),
-                against: against.to_owned(),
-                wanted,
-                measured: format!("{measured:.2} ×"),
-                met,
-            });
-        }
+        let what = format!("LOCK.GUARD with SET, {name}");
+        report.target((&what, EVALSHA), "≥ 2.0 ×", (against_script, 2));
+        report.target((&what, "the time of SET"), "≤ 3.2 ×", (against_bare, 2));
     }
     report.table("guarded", &table);
-    report.file("guarded", &table);
 }
 
 /// The request of one way for this lock.
@@ -123,12 +100,9 @@ fn measure(effort: Effort, shape: Shape) -> [Vec<f64>; 3] {
     let works = works(&mut server.client(), &server, shape);
     let mut load = Load::on(&server, shape);
     let mut measured = [const { Vec::new() }; 3];
-    for round in 0..effort.pick(1, 30, 90) {
-        for turn in 0..works.len() {
-            let way = (round + turn) % works.len();
-            measured[way].push(load.measure(&works[way], LOCKS).wall);
-        }
-    }
+    in_turns(effort.pick(1, 30, 90), works.len(), |_, way| {
+        measured[way].push(load.measure(&works[way], LOCKS).wall);
+    });
     measured
 }
 

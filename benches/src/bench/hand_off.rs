@@ -1,10 +1,10 @@
 //! Whether it takes longer to hand a lock on that has thousands of waiters than one that has a few.
 
-use super::Effort;
 use super::contenders::ONE;
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
+use super::{Effort, in_turns};
 use redis::Value;
 use std::time::Instant;
 use testkit::crowd::{Crowd, Received};
@@ -22,13 +22,10 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let group = |&(waiters, locks)| Group::of(&server, waiters, locks);
     let mut groups: Vec<Group> = sizes.iter().map(group).collect();
     let mut times = vec![Vec::new(); sizes.len()];
-    for round in 0..effort.pick(5, 1_000, 20_000) {
-        for turn in 0..sizes.len() {
-            let one = (round + turn) % sizes.len();
-            let lock = round % sizes[one].1;
-            times[one].push(groups[one].hand_off(lock, &mut line));
-        }
-    }
+    in_turns(effort.pick(5, 1_000, 20_000), sizes.len(), |round, one| {
+        let lock = round % sizes[one].1;
+        times[one].push(groups[one].hand_off(lock, &mut line));
+    });
     let spreads: Vec<_> = times.iter().map(|times| Spread::of(times.iter().copied())).collect();
     let mut page = Table::new(&["Waiters", "hand-off", "half are between", "against 10 waiters"]);
     let base = spreads[1].median;
@@ -42,16 +39,9 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         ]);
     }
     report.table("hand-off", &page);
-    report.file("hand-off", &page);
     if let Some(most) = spreads.get(4) {
         let ratio = most.median / base;
-        report.target(Target {
-            what: "hand-off with 10,000 waiters".to_owned(),
-            against: "with 10".to_owned(),
-            wanted: "≤ 1.20 × the time".to_owned(),
-            measured: format!("{ratio:.2} ×"),
-            met: ratio <= 1.2,
-        });
+        report.target(("hand-off with 10,000 waiters", "with 10"), "≤ 1.20 × the time", (ratio, 2));
     }
 }
 

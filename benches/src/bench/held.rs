@@ -2,10 +2,10 @@
 
 use super::contenders::{Contender, Lock, Part};
 use super::load::{Load, Shape, Work};
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
-use super::{Effort, cores};
+use super::{Effort, cores, in_turns};
 use testkit::Server;
 
 const SHAPE: Shape = Shape { connections: 1, depth: 32 };
@@ -44,19 +44,16 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         .iter()
         .map(|one| sets.iter().map(|locks| halves(one, locks)).collect())
         .collect();
-    for round in 0..rounds {
-        for turn in 0..places.len() {
-            let number = (round + turn) % places.len();
-            let place = &mut places[number];
-            for (contender, (work, times)) in work.iter().zip(&mut place.times).enumerate() {
-                // Other names than the other server's, which are in the caches.
-                let set = (round + contender * sets.len() / 2) % sets.len();
-                for (half, times) in work[set].iter().zip(times) {
-                    times.push(place.load.measure(half, AT_ONCE).wall);
-                }
+    in_turns(rounds, places.len(), |round, number| {
+        let place = &mut places[number];
+        for (contender, (work, times)) in work.iter().zip(&mut place.times).enumerate() {
+            // Other names than the other server's, which are in the caches.
+            let set = (round + contender * sets.len() / 2) % sets.len();
+            for (half, times) in work[set].iter().zip(times) {
+                times.push(place.load.measure(half, AT_ONCE).wall);
             }
         }
-    }
+    });
     let mut page =
         Table::new(&["Locks held", "By", "each", "half are between", "against the fewest"]);
     for place in &places {
@@ -71,7 +68,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
                 (*name).to_owned(),
                 format!("{median:.3} µs"),
                 format!("{low:.3}–{high:.3} µs"),
-                format!("{:.2} ({:.2}–{:.2}) ×", ratio.median, ratio.low, ratio.high),
+                format!("{} ×", ratio.shown(2)),
             ]);
         }
     }
@@ -81,7 +78,6 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         target(few, many, report);
     }
     report.table("held", &page);
-    report.file("held", &page);
 }
 
 /// How much longer it takes to acquire a lock among many than among few, against how much longer `SET` takes.
@@ -91,13 +87,9 @@ fn target(few: &Place, many: &Place, report: &mut Report) {
         Spread::of_ratios(&acquire(many), &acquire(few)).median
     });
     let growth = ours / bare;
-    report.target(Target {
-        what: "acquire with 1,000,000 locks held: growth over 1,000".to_owned(),
-        against: "growth of SET NX PX".to_owned(),
-        wanted: "≤ 1.00 ×".to_owned(),
-        measured: format!("{ours:.2} to {bare:.2}: {growth:.2} ×"),
-        met: growth <= 1.0,
-    });
+    let what = ("acquire with 1,000,000 locks held: growth over 1,000", "growth of SET NX PX");
+    let measured = format!("{ours:.2} to {bare:.2}: {growth:.2} ×");
+    report.target_as(what, "≤ 1.00 ×", measured, growth <= 1.0);
 }
 
 impl Place {

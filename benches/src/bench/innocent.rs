@@ -2,10 +2,10 @@
 
 use super::contenders::{Batch, OKAY, ONE, Reply};
 use super::load::{Load, Shape, Work};
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
-use super::{Effort, cores};
+use super::{Effort, cores, in_turns};
 use std::path::PathBuf;
 use std::time::Instant;
 use testkit::{Cluster, LineClient, Server, encoded};
@@ -23,11 +23,6 @@ const CONNECTING: &str = "connect, PING, close";
 
 const SHAPE: Shape = Shape { connections: 1, depth: 64 };
 const CONNECTIONS: usize = 500;
-
-/// The limit, where the time without the module is 1.
-const MOST: f64 = 1.01;
-/// While somebody waits the module looks at the words of every command.
-const MOST_WHILE_WAITING: f64 = 1.05;
 
 struct Place {
     load: Load,
@@ -54,15 +49,11 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let mut places: Vec<Place> = all.iter().map(|server| Place::on(server)).collect();
     let keys: Vec<usize> = (0..effort.pick(64, 6_400, 6_400)).collect();
     let work = TRAFFIC.map(|(command, replies)| {
-        Work::shared(SHAPE, &keys, |keys| batches(keys, command, replies))
+        Work::shared(SHAPE, &keys, |keys| Batch::of_names(keys, (&[command], replies), SHAPE.depth))
     });
-    for round in 0..effort.pick(1, 20, 60) {
-        // The order changes, because the first finds the processor's caches in another state.
-        for turn in 0..places.len() {
-            let one = (round + turn) % all.len();
-            places[one].round(&work, keys.len(), effort.pick(1, CONNECTIONS, CONNECTIONS));
-        }
-    }
+    in_turns(effort.pick(1, 20, 60), places.len(), |_, one| {
+        places[one].round(&work, keys.len(), effort.pick(1, CONNECTIONS, CONNECTIONS));
+    });
     let grown = populated(unused) / populated(alone);
 
     // Two processes of one program differ too, by where their memory happens to be. What the module
@@ -85,43 +76,22 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         for (most, ratio) in most.iter_mut().zip(ratios) {
             *most = most.max(ratio.median);
         }
-        let shown = [against(5, 0)]
-            .into_iter()
-            .chain(ratios)
-            .map(|ratio| format!("{:.3} ({:.3}–{:.3})", ratio.median, ratio.low, ratio.high));
+        let shown = [against(5, 0)].into_iter().chain(ratios).map(|ratio| ratio.shown(3));
         table.row([name.to_owned()].into_iter().chain(shown).collect());
     }
     let memory = format!("memory of 100,000 keys, and {constant:.0} kB");
     let none = || "–".to_owned();
     table.row(vec![memory, none(), format!("{grown:.3}"), none(), none()]);
     report.table("innocent", &table);
-    report.file("innocent", &table);
     let [unused, in_cluster, while_waiting] = most;
     for (what, measured, wanted) in [
-        ("time of what has nothing to do with locks", unused.max(grown), MOST),
-        ("the same in a cluster", in_cluster, MOST),
-        ("the same while somebody waits", while_waiting, MOST_WHILE_WAITING),
+        ("time of what has nothing to do with locks", unused.max(grown), "≤ 1.01 ×"),
+        ("the same in a cluster", in_cluster, "≤ 1.01 ×"),
+        // While somebody waits the module looks at the words of every command.
+        ("the same while somebody waits", while_waiting, "≤ 1.05 ×"),
     ] {
-        report.target(Target {
-            what: what.to_owned(),
-            against: "without the module".to_owned(),
-            wanted: format!("≤ {wanted:.2} ×"),
-            measured: format!("{measured:.3} ×"),
-            met: measured <= wanted,
-        });
+        report.target((what, "without the module"), wanted, (measured, 3));
     }
-}
-
-fn batches(keys: &[usize], command: &str, replies: &[Reply]) -> Vec<Batch> {
-    let batch = |keys: &[usize]| {
-        let mut batch = Batch { bytes: Vec::new(), replies: replies.repeat(keys.len()) };
-        for key in keys {
-            let line = command.replace("{}", &key.to_string());
-            batch.bytes.extend(encoded(line));
-        }
-        batch
-    };
-    keys.chunks(SHAPE.depth).map(batch).collect()
 }
 
 impl Place {

@@ -3,7 +3,7 @@
 use super::Effort;
 use super::contenders::Lock;
 use super::hand_off::roomy;
-use super::report::{Report, Target};
+use super::report::Report;
 use super::table::Table;
 use std::thread::sleep;
 use std::time::Duration;
@@ -41,24 +41,14 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     row("a connection that waits by BLPOP", popping);
     row("the same, at the most while all of them connect and ask at once", popping_burst);
     report.table("memory", &table);
-    report.file("memory", &table);
     let ratio = held / set;
-    report.target(Target {
-        what: "memory of a held lock".to_owned(),
-        against: "the same string set by SET".to_owned(),
-        wanted: "1.00 ×".to_owned(),
-        measured: format!("{ratio:.3} ×"),
-        met: (ratio * 100.0).round() <= 100.0,
-    });
+    let (what, met) = ("memory of a held lock", (ratio * 100.0).round() <= 100.0);
+    let against = "the same string set by SET";
+    report.target_as((what, against), "1.00 ×", format!("{ratio:.3} ×"), met);
     let left = released - deleted;
-    report.target(Target {
-        what: "memory of a released lock".to_owned(),
-        against: "the same string deleted by DEL".to_owned(),
-        wanted: "no more".to_owned(),
-        measured: format!("{left:+.1} bytes"),
-        // Buffers of the server differ by a few kilobytes from one look to the next.
-        met: left < 0.5,
-    });
+    let what = ("memory of a released lock", "the same string deleted by DEL");
+    // Buffers of the server differ by a few kilobytes from one look to the next.
+    report.target_as(what, "no more", format!("{left:+.1} bytes"), left < 0.5);
 }
 
 /// A fence as in the value of a held lock.

@@ -68,6 +68,14 @@ impl Effort {
     }
 }
 
+/// Has so many take turns, round by round. Their order changes, because the first finds the processor's caches in
+/// another state.
+fn in_turns(rounds: usize, count: usize, mut each: impl FnMut(usize, usize)) {
+    for round in 0..rounds {
+        (0..count).for_each(|turn| each(round, (round + turn) % count));
+    }
+}
+
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
 pub(crate) const SECTIONS: [Section; 13] = [

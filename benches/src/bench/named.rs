@@ -3,10 +3,10 @@
 
 use super::contenders::{Batch, OKAY, Reply};
 use super::load::{Load, Shape, Work};
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::{Spread, quantile};
 use super::table::Table;
-use super::{Effort, cores};
+use super::{Effort, cores, in_turns};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use testkit::contended::Contended;
@@ -21,9 +21,6 @@ const DATABASE: &str = "SELECT 5";
 
 /// A hand-off that takes longer counts as never made.
 const NEVER: Duration = Duration::from_secs(3);
-
-/// The target for each hand-off, in seconds.
-const PROMPT: f64 = 0.005;
 
 /// The clients that name the contended locks meanwhile.
 const TRAFFIC: [&str; 4] = [
@@ -51,9 +48,6 @@ const COMMANDS: [(&str, &[Reply]); 4] = [
 
 /// As redis-benchmark does with `-c 50 -P 16`.
 const SHAPE: Shape = Shape { connections: 50, depth: 16 };
-
-/// The least speed, where that with names that nobody waits for is 1.
-const LEAST: f64 = 0.85;
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
     hand_offs(effort, report);
@@ -98,14 +92,8 @@ fn hand_offs(effort: Effort, report: &mut Report) {
         page.row(names.map(str::to_owned).into_iter().chain(figures).collect());
     }
     report.table("named", &page);
-    report.file("named", &page);
-    report.target(Target {
-        what: format!("hand-off while {CONTENDED} other contended locks are named"),
-        against: "19 of 20".to_owned(),
-        wanted: format!("≤ {:.1} ms", PROMPT * 1e3),
-        measured: format!("{:.2} ms", most * 1e3),
-        met: most <= PROMPT,
-    });
+    let what = format!("hand-off while {CONTENDED} other contended locks are named");
+    report.target((&what, "19 of 20"), "≤ 5.0 ms", (most * 1e3, 2));
 }
 
 fn traffic(
@@ -208,18 +196,16 @@ fn those_who_name(effort: Effort, report: &mut Report) {
     };
     let names = [repeated(&contended.names), repeated(&others)];
     let work = COMMANDS.map(|(command, replies)| {
-        names
-            .each_ref()
-            .map(|names| Work::shared(SHAPE, names, |names| batches(names, command, replies)))
+        names.each_ref().map(|names| {
+            let commands = (&[command][..], replies);
+            Work::shared(SHAPE, names, |names| Batch::of_names(names, commands, SHAPE.depth))
+        })
     });
     let mut times = vec![[Vec::new(), Vec::new()]; COMMANDS.len()];
     for (work, times) in work.iter().zip(&mut times) {
-        for round in 0..effort.pick(1, 20, 60) {
-            for turn in 0..2 {
-                let one = (round + turn) % 2;
-                times[one].push(load.measure(&work[one], names[one].len()).wall);
-            }
-        }
+        in_turns(effort.pick(1, 20, 60), 2, |_, one| {
+            times[one].push(load.measure(&work[one], names[one].len()).wall);
+        });
     }
     let mut table =
         Table::new(&["Names that nobody waits for = 1", "names that somebody waits for"]);
@@ -228,28 +214,9 @@ fn those_who_name(effort: Effort, report: &mut Report) {
         // Twice the time is half the speed.
         let speed = Spread::of_ratios(other, waited_for);
         least = least.min(speed.median);
-        let shown = format!("{:.3} ({:.3}–{:.3})", speed.median, speed.low, speed.high);
-        table.row(vec![(*command).to_owned(), shown]);
+        table.row(vec![(*command).to_owned(), speed.shown(3)]);
     }
     report.table("naming", &table);
-    report.file("naming", &table);
-    report.target(Target {
-        what: format!("commands that name one of {WAITED_FOR} contended locks: speed"),
-        against: "that name others".to_owned(),
-        wanted: format!("≥ {LEAST:.2} ×"),
-        measured: format!("{least:.3} ×"),
-        met: least >= LEAST,
-    });
-}
-
-fn batches(names: &[String], command: &str, replies: &[Reply]) -> Vec<Batch> {
-    let batch = |names: &[String]| {
-        let mut batch = Batch { bytes: Vec::new(), replies: replies.repeat(names.len()) };
-        for name in names {
-            let line = command.replace("{}", name);
-            batch.bytes.extend(encoded(line));
-        }
-        batch
-    };
-    names.chunks(SHAPE.depth).map(batch).collect()
+    let what = format!("commands that name one of {WAITED_FOR} contended locks: speed");
+    report.target((&what, "that name others"), "≥ 0.85 ×", (least, 3));
 }

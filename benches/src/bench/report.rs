@@ -5,18 +5,10 @@ use super::table::Table;
 use super::{Effort, machine, overview};
 use std::fmt::Write;
 use std::fs;
+use std::mem;
 use std::path::{Path, PathBuf};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-
-/// A target and the figure.
-pub(crate) struct Target {
-    pub(crate) what: String,
-    pub(crate) against: String,
-    pub(crate) wanted: String,
-    pub(crate) measured: String,
-    pub(crate) met: bool,
-}
 
 pub(crate) struct Report {
     /// The server's name in file names, such as `redis-8.6`.
@@ -25,7 +17,7 @@ pub(crate) struct Report {
     folder: PathBuf,
     /// The page of the server, as far as it is written.
     page: String,
-    targets: Vec<Target>,
+    targets: Table,
 }
 
 impl Report {
@@ -44,17 +36,14 @@ impl Report {
         let origin = format!("{version} on {machine}; {date}, `{command}`");
         println!("{origin}");
         let page = format!("# {server}\n\n{origin}\n");
-        Self { server, folder, page, targets: Vec::new() }
+        let targets = Table::new(&["What", "Against", "Wanted", "Measured", "Met"]);
+        Self { server, folder, page, targets }
     }
 
-    /// Prints a table, and puts it on the page.
+    /// Prints a table, puts it on the page, and writes it as a file for programs.
     pub(crate) fn table(&mut self, name: &str, table: &Table) {
         println!("\n{name}, {}\n\n{}", self.server, table.markdown());
         write!(self.page, "\n## {name}\n\n{}", table.markdown()).unwrap();
-    }
-
-    /// Writes a table as a file for programs.
-    pub(crate) fn file(&self, name: &str, table: &Table) {
         fs::write(self.path(name, "csv"), table.comma_separated()).unwrap();
     }
 
@@ -63,27 +52,40 @@ impl Report {
         self.folder.join(format!("{}-{name}.{extension}", self.server))
     }
 
-    pub(crate) fn target(&mut self, target: Target) {
-        self.targets.push(target);
+    /// What was measured against what, with so many digits, and the limit, such as `≤ 1.20 × the time`.
+    pub(crate) fn target(
+        &mut self,
+        (what, against): (&str, &str),
+        wanted: &str,
+        (measured, digits): (f64, usize),
+    ) {
+        let mut words = wanted.split(' ');
+        let sign = words.next();
+        let limit: f64 = words.next().and_then(|limit| limit.parse().ok()).expect("a limit");
+        let met = if sign == Some("≥") { measured >= limit } else { measured <= limit };
+        let unit = words.next().unwrap_or_default();
+        self.target_as((what, against), wanted, format!("{measured:.digits$} {unit}"), met);
+    }
+
+    /// The same, worded and judged by the caller.
+    pub(crate) fn target_as(
+        &mut self,
+        (what, against): (&str, &str),
+        wanted: &str,
+        measured: String,
+        met: bool,
+    ) {
+        let met = if met { "yes" } else { "**no**" };
+        let row = [what, against, wanted, &measured, met];
+        self.targets.row(row.map(str::to_owned).into());
     }
 
     /// Writes the page, and prints the targets and figures of this run. Only those of a whole run are
     /// kept.
     pub(crate) fn finish(mut self, whole: bool) {
-        let mut table = Table::new(&["What", "Against", "Wanted", "Measured", "Met"]);
-        for target in &self.targets {
-            let met = if target.met { "yes" } else { "**no**" };
-            table.row(vec![
-                target.what.clone(),
-                target.against.clone(),
-                target.wanted.clone(),
-                target.measured.clone(),
-                met.to_owned(),
-            ]);
-        }
+        let table = mem::replace(&mut self.targets, Table::new(&[]));
         if whole {
             self.table("targets", &table);
-            self.file("targets", &table);
             let overview = overview::of(&self.folder).markdown();
             fs::write(self.folder.join("overview.md"), overview).unwrap();
         } else {

@@ -1,11 +1,11 @@
 //! What the ways cost to acquire and release one lock after another.
 
-use super::Effort;
 use super::contenders::{BARE, Compared, Contender, EVALSHA, LEASEHOLD, Lock, Part};
 use super::load::{Load, Sample, Shape, Work};
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
+use super::{Effort, in_turns};
 use testkit::{Server, Setup, start_pair};
 
 /// The number of lock names, which take turns.
@@ -115,7 +115,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             let (ours, floor) =
                 (find(&measured, LEASEHOLD).unwrap(), find(&measured, BARE).unwrap());
             let what = "acquire + release, 64 connections, io-threads 4";
-            report.target(wanted(what, ours, floor, case.wanted().acquire));
+            target(report, what, (ours, floor), case.wanted().acquire);
         }
     }
     for case in &CASES[..BASE] {
@@ -125,7 +125,6 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         single_targets(case, &taken, &given, report);
     }
     report.table("same-work", &page);
-    report.file("same-work", &page);
 }
 
 /// The samples of one contender, by round.
@@ -207,13 +206,9 @@ fn measure(
     }
     let mut measured: Vec<_> =
         contenders.iter().map(|one| Measured { name: one.name, samples: Vec::new() }).collect();
-    for round in 0..rounds {
-        // The order changes, because the first finds the processor's caches in another state.
-        for turn in 0..work.len() {
-            let one = (round + turn) % work.len();
-            measured[one].samples.push(load.measure(&work[one], count));
-        }
-    }
+    in_turns(rounds, work.len(), |_, one| {
+        measured[one].samples.push(load.measure(&work[one], count));
+    });
     measured
 }
 
@@ -236,18 +231,15 @@ fn halves(case: &Case, effort: Effort) -> [Vec<Measured>; 2] {
         let measured = |one: &Contender| Measured { name: one.name, samples: Vec::new() };
         contenders.iter().map(measured).collect::<Vec<_>>()
     });
-    for round in 0..=rounds {
-        for turn in 0..work.len() {
-            let one = (round + turn) % work.len();
-            for (half, measured) in work[one].iter().zip(&mut both) {
-                let sample = load.measure(half, count);
-                // In the first round keys and buffers grow to their full size.
-                if round > 0 {
-                    measured[one].samples.push(sample);
-                }
+    in_turns(rounds + 1, work.len(), |round, one| {
+        for (half, measured) in work[one].iter().zip(&mut both) {
+            let sample = load.measure(half, count);
+            // In the first round keys and buffers grow to their full size.
+            if round > 0 {
+                measured[one].samples.push(sample);
             }
         }
-    }
+    });
     both
 }
 
@@ -262,38 +254,29 @@ fn find<'m>(measured: &'m [Measured], name: &str) -> Option<&'m Measured> {
     measured.iter().find(|one| one.name == name)
 }
 
-fn times(spread: Spread) -> String {
-    format!("{:.2} ({:.2}–{:.2})", spread.median, spread.low, spread.high)
-}
-
-fn wanted(what: &str, measured: &Measured, that: &Measured, least: f64) -> Target {
-    let ratio = measured.ratio(that);
-    Target {
-        what: what.to_owned(),
-        against: that.name.to_owned(),
-        wanted: format!("≥ {least:.2} ×"),
-        measured: format!("{} ×", times(ratio)),
-        met: ratio.median >= least,
-    }
+fn target(report: &mut Report, what: &str, (ours, that): (&Measured, &Measured), least: f64) {
+    let ratio = ours.ratio(that);
+    let (wanted, measured) = (format!("≥ {least:.2} ×"), format!("{} ×", ratio.shown(2)));
+    report.target_as((what, that.name), &wanted, measured, ratio.median >= least);
 }
 
 fn pair_targets(case: &Case, measured: &[Measured], report: &mut Report) {
     let (ours, least) = (find(measured, LEASEHOLD).unwrap(), case.wanted());
     let what = format!("acquire + release, {}", case.how());
     let scripts = find(measured, EVALSHA).unwrap();
-    report.target(wanted(&what, ours, scripts, least.against_scripts));
+    target(report, &what, (ours, scripts), least.against_scripts);
     // No target where none of the three commands compares the owner, because they promise less
     // then.
     if let Some(trio) = measured.iter().find(|one| Compared::trios().contains(&one.name)) {
-        report.target(wanted(&what, ours, trio, least.against_native_trio));
+        target(report, &what, (ours, trio), least.against_native_trio);
     }
 }
 
 fn single_targets(case: &Case, taken: &[Measured], given: &[Measured], report: &mut Report) {
     let (how, least) = (case.how(), case.wanted());
     let bare = |measured| find(measured, BARE).unwrap();
-    report.target(wanted(&format!("acquire, {how}"), &taken[0], bare(taken), least.acquire));
-    report.target(wanted(&format!("release, {how}"), &given[0], bare(given), least.release));
+    target(report, &format!("acquire, {how}"), (&taken[0], bare(taken)), least.acquire);
+    target(report, &format!("release, {how}"), (&given[0], bare(given)), least.release);
 }
 
 fn table() -> Table {
@@ -312,7 +295,7 @@ fn add(table: &mut Table, work: &str, case: &Case, measured: &[Measured]) {
     for (number, one) in measured.iter().enumerate() {
         let processor = Spread::of(one.samples.iter().map(|sample| sample.processor)).median;
         let first = |text: &str| if number == 0 { text.to_owned() } else { String::new() };
-        let ratio = times(measured[0].ratio(one));
+        let ratio = measured[0].ratio(one).shown(2);
         table.row(vec![
             first(work),
             first(case.name),

@@ -3,12 +3,12 @@
 //! All ways do the same: so many hold the lock all the time; in turns, one more takes it, and the one that has held it the
 //! longest gives it back. Nothing is waited for.
 
-use super::Effort;
 use super::contenders::{Batch, ONE, Reply, TTL, load_script};
 use super::load::{Load, Shape, Work, sent_to_replicas};
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
+use super::{Effort, in_turns};
 use redis::Value;
 use testkit::{Client, Server, encoded, start_pair, wait_until_in_sync};
 
@@ -165,14 +165,11 @@ fn measure(holders: usize, effort: Effort) -> Vec<Measured> {
             bytes: 0.0,
         })
         .collect();
-    for round in 0..effort.pick(1, 20, 60) {
-        for turn in 0..ways.len() {
-            let one = (round + turn) % ways.len();
-            let sample = load.measure(&work[one], 2 * turns);
-            measured[one].processor.push(sample.processor);
-            measured[one].wall.push(sample.wall);
-        }
-    }
+    in_turns(effort.pick(1, 20, 60), ways.len(), |_, one| {
+        let sample = load.measure(&work[one], 2 * turns);
+        measured[one].processor.push(sample.processor);
+        measured[one].wall.push(sample.wall);
+    });
     replicate(holders, turns, &mut measured);
     measured
 }
@@ -229,7 +226,6 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         targets(group, report);
     }
     report.table("shared", &page);
-    report.file("shared", &page);
 }
 
 fn targets(group: &[Measured], report: &mut Report) {
@@ -237,45 +233,20 @@ fn targets(group: &[Measured], report: &mut Report) {
     let (ours, holders) = (of(SHARED), of(SHARED).holders);
     let what = format!("shared acquire + release, {holders} holders");
     let against_exclusive = Spread::of_ratios(&ours.wall, &of(EXCLUSIVE).wall);
-    let mut time = |most: f64| {
-        report.target(Target {
-            what: what.clone(),
-            against: "the exclusive pair".to_owned(),
-            wanted: format!("≤ {most:.2} × the time"),
-            measured: format!("{:.2} ×", against_exclusive.median),
-            met: against_exclusive.median <= most,
-        });
-    };
+    let (pair, time) = ((&*what, "the exclusive pair"), (against_exclusive.median, 2));
     match holders {
-        10 => time(1.6),
-        100 => time(3.0),
+        10 => {
+            report.target(pair, "≤ 1.60 × the time", time);
+            let faster = Spread::of_ratios(&of(SORTED_SET).wall, &ours.wall).median;
+            report.target(("a semaphore of 10", SORTED_SET), "≥ 2.50 ×", (faster, 2));
+        }
+        100 => report.target(pair, "≤ 3.00 × the time", time),
+        1_000 => {
+            let micros = Spread::of(ours.processor.iter().copied()).median * 1e6;
+            report.target((&what, ""), "≤ 10 µs a command", (micros, 2));
+        }
         _ => {}
     }
-    if holders == 10 {
-        let faster = Spread::of_ratios(&of(SORTED_SET).wall, &ours.wall);
-        report.target(Target {
-            what: "a semaphore of 10".to_owned(),
-            against: SORTED_SET.to_owned(),
-            wanted: "≥ 2.50 ×".to_owned(),
-            measured: format!("{:.2} ×", faster.median),
-            met: faster.median >= 2.5,
-        });
-    }
-    if holders == 1_000 {
-        let micros = Spread::of(ours.processor.iter().copied()).median * 1e6;
-        report.target(Target {
-            what: what.clone(),
-            against: String::new(),
-            wanted: "≤ 10 µs a command".to_owned(),
-            measured: format!("{micros:.2} µs"),
-            met: micros <= 10.0,
-        });
-    }
-    report.target(Target {
-        what: format!("{what}: sent to a replica"),
-        against: String::new(),
-        wanted: "≤ 260 bytes a command".to_owned(),
-        measured: format!("{:.0} bytes", ours.bytes),
-        met: ours.bytes <= 260.0,
-    });
+    let sent = format!("{what}: sent to a replica");
+    report.target((&sent, ""), "≤ 260 bytes a command", (ours.bytes, 0));
 }

@@ -18,6 +18,12 @@ impl Spread {
         }
     }
 
+    /// `0.83 (0.80–0.85)`
+    pub(crate) fn shown(self, digits: usize) -> String {
+        let Self { low, median, high } = self;
+        format!("{median:.digits$} ({low:.digits$}–{high:.digits$})")
+    }
+
     /// The spread of the ratios of two series, round by round.
     pub(crate) fn of_ratios(this: &[f64], that: &[f64]) -> Self {
         assert_eq!(this.len(), that.len(), "rounds are missing");

@@ -3,7 +3,7 @@
 use super::Effort;
 use super::contenders::{Lock, ONE, Reply, TTL};
 use super::memory::settled;
-use super::report::{Report, Target};
+use super::report::Report;
 use super::statistics::quantile;
 use super::table::Table;
 use std::time::Instant;
@@ -30,23 +30,12 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     row("from a release to the message, the longest", format!("{longest:.3} ms"));
     row("to hand on, many releases in a row", format!("{:.2} µs", drained * 1e6));
     report.table("tickets", &table);
-    report.file("tickets", &table);
     for (what, bytes) in [("of one lock", of_one_lock), ("each of a lock of its own", of_many)] {
-        report.target(Target {
-            what: format!("memory of one of {count} tickets, {what}"),
-            against: String::new(),
-            wanted: "≤ 500 bytes".to_owned(),
-            measured: format!("{bytes:.0} bytes"),
-            met: bytes <= 500.0,
-        });
+        let what = format!("memory of one of {count} tickets, {what}");
+        report.target((&what, ""), "≤ 500 bytes", (bytes, 0));
     }
-    report.target(Target {
-        what: "from the release to the message of the grant, the longest".to_owned(),
-        against: String::new(),
-        wanted: "≤ 2 ms".to_owned(),
-        measured: format!("{longest:.3} ms"),
-        met: longest <= 2.0,
-    });
+    let what = "from the release to the message of the grant, the longest";
+    report.target((what, ""), "≤ 2 ms", (longest, 3));
 }
 
 /// A server on which so many tickets may be, and which counts nobody's clients as strangers.

@@ -105,23 +105,18 @@ impl Way {
         let scripts = &self.scripts;
         let by_script = |script: &str| encoded(["EVALSHA", script, "1", KEY, &owner]);
         match self.worker {
-            Worker::Queueing => Box::new(Queueing {
-                line,
-                acquire: encoded(format!("LOCK.ACQUIRE {KEY} {owner} {TTL} BLOCK 0")),
-                release: encoded(format!("LOCK.RELEASE {KEY} {owner}")),
-            }),
-            Worker::ByTicket => {
+            Worker::Queueing | Worker::ByTicket => {
                 let mut ear = LineClient::over_unix(&self.socket).unwrap();
                 ear.send(&encoded(format!("SUBSCRIBE grants:{number}")));
                 // Three elements, the last of them a number.
                 (0..6).for_each(|_| drop(ear.line().to_vec()));
-                let ticket = format!("TICKET {TTL} NOTIFY grants:{number}");
-                Box::new(ByTicket {
-                    line,
-                    ear,
-                    acquire: encoded(format!("LOCK.ACQUIRE {KEY} {owner} {TTL} {ticket}")),
-                    release: encoded(format!("LOCK.RELEASE {KEY} {owner}")),
-                })
+                let waits = match self.worker {
+                    Worker::ByTicket => format!("TICKET {TTL} NOTIFY grants:{number}"),
+                    _ => "BLOCK 0".to_owned(),
+                };
+                let acquire = encoded(format!("LOCK.ACQUIRE {KEY} {owner} {TTL} {waits}"));
+                let release = encoded(format!("LOCK.RELEASE {KEY} {owner}"));
+                Box::new(Queueing { line, ear, acquire, release })
             }
             Worker::Passing => Box::new(Passing {
                 line,
@@ -144,9 +139,11 @@ impl Way {
     }
 }
 
-/// Waits in the server's queue.
+/// Waits in the server's queue, or keeps a place there and hears of its grant.
 struct Queueing {
     line: LineClient,
+    /// The connection on which messages arrive.
+    ear: LineClient,
     acquire: Vec<u8>,
     release: Vec<u8>,
 }
@@ -155,31 +152,10 @@ impl Waiting for Queueing {
     fn acquire(&mut self) -> Instant {
         self.line.send(&self.acquire);
         let sent = Instant::now();
-        Reply::Number.check(self.line.line());
-        sent
-    }
-
-    fn release(&mut self) {
-        ONE.check(self.line.ask(&self.release));
-    }
-}
-
-/// Keeps a place in the server's queue, and hears of its grant.
-struct ByTicket {
-    line: LineClient,
-    /// The connection on which messages arrive.
-    ear: LineClient,
-    acquire: Vec<u8>,
-    release: Vec<u8>,
-}
-
-impl Waiting for ByTicket {
-    fn acquire(&mut self) -> Instant {
-        self.line.send(&self.acquire);
-        let sent = Instant::now();
-        if self.line.line() == b"$-1" {
+        match self.line.line() {
             // A message is three elements, in seven lines.
-            (0..7).for_each(|_| drop(self.ear.line().to_vec()));
+            b"$-1" => (0..7).for_each(|_| drop(self.ear.line().to_vec())),
+            fence => Reply::Number.check(fence),
         }
         sent
     }

@@ -32,9 +32,9 @@ pub(crate) fn mirror(seed: u64, length: Duration) -> Totals {
             // A database that is swapped away must not come back.
             let swap = ["SWAPDB 0 1", "SELECT 1", "FLUSHDB", "SELECT 0"];
             if seed.below(2) == 0 {
-                faults.frees("FLUSHALL", None, Duration::ZERO, || drop(client.cmd("FLUSHALL")));
+                faults.frees("FLUSHALL", None, || drop(client.cmd("FLUSHALL")));
             } else {
-                faults.frees("SWAPDB", None, Duration::ZERO, || drop(client.transaction(&swap)));
+                faults.frees("SWAPDB", None, || drop(client.transaction(&swap)));
             }
         });
         totals.add(of_round);

@@ -27,13 +27,12 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
 /// What any client that may write can do.
 pub(super) fn touch(faults: &mut Faults, seed: &mut Seed, client: &mut Client, locks: u32) {
     let lock = seed.below(locks as usize) as u32;
-    let now = Duration::ZERO;
     match seed.below(55) {
-        0 => drop(faults.frees("FLUSHALL", None, now, || client.cmd("FLUSHALL"))),
-        1 => drop(faults.frees("FLUSHALL ASYNC", None, now, || client.cmd("FLUSHALL ASYNC"))),
+        0 => drop(faults.frees("FLUSHALL", None, || client.cmd("FLUSHALL"))),
+        1 => drop(faults.frees("FLUSHALL ASYNC", None, || client.cmd("FLUSHALL ASYNC"))),
         2 => {
             let all = ["SWAPDB 0 1", "SELECT 1", "FLUSHDB", "SELECT 0"];
-            drop(faults.frees("SWAPDB", None, now, || client.transaction(&all)));
+            drop(faults.frees("SWAPDB", None, || client.transaction(&all)));
         }
         3 => {
             faults.still("CLIENT KILL of everybody", || {
@@ -58,7 +57,7 @@ pub(super) fn touch(faults: &mut Faults, seed: &mut Seed, client: &mut Client, l
                 format!("EVAL return(redis.call('DEL',KEYS[1])) 1 l{lock}"),
             ];
             let way = &ways[seed.below(ways.len())];
-            faults.frees(way, Some(lock), now, || client.cmd(&**way));
+            faults.frees(way, Some(lock), || client.cmd(&**way));
         }
     }
 }

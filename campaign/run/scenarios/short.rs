@@ -2,76 +2,44 @@
 //! disk.
 
 use super::lossless;
-use crate::runner::{Totals, now, run_rounds};
-use leasehold_campaign::{Rules, Span};
+use crate::runner::{Faults, Totals, now, run_rounds};
+use leasehold_campaign::Span;
 use redis::Value;
 use std::thread;
-use std::time::{Duration, Instant};
-use testkit::{Clock, Server, eventually};
+use std::time::Duration;
+use testkit::{Client, Clock, Server, eventually};
 
-/// How long the clock may stay behind. A lease lasts longer by as much.
+/// How long the clock may stay behind.
 const BEHIND: Duration = Duration::from_millis(300);
 
 /// A clock that is set forward ends every lease at once, because no lease is longer than a second
-/// and no step shorter. A clock that is set back prolongs leases until everything is flushed. While
-/// it is set to and fro over and over, only fences are judged.
+/// and no step shorter. While it is behind, or set to and fro over and over, only guarded writes are judged.
 pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
     const STEPS: [u64; 5] = [1, 2, 30, 600, 3_600];
     let mut clock = Clock::new();
     let server = Server::builder().tcp().clock(&clock).start();
     let mut client = server.client();
-    let most = BEHIND + BEHIND / 2;
-    let late_millis = i64::try_from(most.as_millis()).unwrap();
-    let rules = Rules { late_millis, ..Rules::default() };
-    // Before the clock is set back the server is made to look at all locks. A lease that has ended
-    // unnoticed would be in force again. That of one of several is all the same: nobody looks at it
-    // before the next one comes.
+    let rules = lossless();
+    // The server is made to look at all locks, so that it notices which leases have ended.
     let locks: Vec<_> = (0..10).map(|lock| format!("l{lock}")).collect();
     let look = format!("EXISTS {}", locks.join(" "));
-    let at_once = Duration::ZERO;
     run_rounds((server.port(), 10, "l"), &rules, (seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(300) as u64));
         let step = Duration::from_secs(*seed.pick(&STEPS));
         let mut rest = || Duration::from_millis(seed.below(BEHIND.as_millis() as usize) as u64);
         let (one, other) = (rest(), rest());
         let begin = now();
-        // How much too long a lease may have lasted.
-        let behind = match seed.below(3) {
+        match seed.below(3) {
             0 => {
-                faults.frees("the clock is set forward", None, at_once, || {
-                    clock.step_forward(step);
-                    clock.wait_until_known(&mut client);
-                    client.cmd(&*look);
-                });
+                forward(faults, &mut clock, step, &mut client, &look);
                 thread::sleep(one);
-                let back = Instant::now();
-                faults.sets_back("the clock is set back", || {
-                    client.cmd(&*look);
-                    clock.step_back(step);
-                    clock.wait_until_known(&mut client);
-                });
-                thread::sleep(other);
-                faults.frees("FLUSHALL", None, at_once, || drop(client.cmd("FLUSHALL")));
-                back.elapsed()
+                back_and_flush(faults, &mut clock, step, &mut client, other);
             }
             1 => {
-                let back = Instant::now();
-                faults.sets_back("the clock is set back", || {
-                    client.cmd(&*look);
-                    clock.step_back(step);
-                    clock.wait_until_known(&mut client);
-                });
-                thread::sleep(one);
-                faults.frees("FLUSHALL", None, at_once, || drop(client.cmd("FLUSHALL")));
-                let behind = back.elapsed();
+                back_and_flush(faults, &mut clock, step, &mut client, one);
                 thread::sleep(other);
                 // This ends what was granted since the step back.
-                faults.frees("the clock is set forward", None, at_once, || {
-                    clock.step_forward(step);
-                    clock.wait_until_known(&mut client);
-                    client.cmd(&*look);
-                });
-                behind
+                forward(faults, &mut clock, step, &mut client, &look);
             }
             _ => {
                 for _ in 0..30 {
@@ -84,20 +52,44 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
                 // So that leases of later grants end by the right clock.
                 clock.wait_until_known(&mut client);
                 client.cmd("FLUSHALL");
-                let span = Span { from: begin, to: now() };
-                faults.loss.push(span);
-                faults.set_back.push(span);
-                Duration::ZERO
+                faults.was_behind(Span { from: begin, to: now() });
             }
-        };
-        let over = now();
-        // Leases that were to end are noticed a second later at the latest, by either clock.
-        faults.standstill.push(Span { from: begin, to: over + 1_000_000 });
-        if behind > most {
-            // The machine was busy, and leases lasted longer than the rules allow.
-            faults.loss.push(Span { from: begin, to: over });
         }
+        // Leases that were to end are noticed a second later at the latest, by either clock.
+        faults.standstill.push(Span { from: begin, to: now() + 1_000_000 });
     })
+}
+
+/// Every lease ends.
+fn forward(
+    faults: &mut Faults,
+    clock: &mut Clock,
+    step: Duration,
+    client: &mut Client,
+    look: &str,
+) {
+    faults.frees("the clock is set forward", None, || {
+        clock.step_forward(step);
+        clock.wait_until_known(client);
+        client.cmd(look);
+    });
+}
+
+/// Leases last longer, and those that have ended are in force again, until everything is flushed.
+fn back_and_flush(
+    faults: &mut Faults,
+    clock: &mut Clock,
+    step: Duration,
+    client: &mut Client,
+    rest: Duration,
+) {
+    let ((), before) = faults.note("the clock is set back", || {
+        clock.step_back(step);
+        clock.wait_until_known(client);
+    });
+    thread::sleep(rest);
+    faults.frees("FLUSHALL", None, || drop(client.cmd("FLUSHALL")));
+    faults.was_behind(Span { to: now(), ..before });
 }
 
 pub(crate) fn memory(seed: u64, length: Duration) -> Totals {

@@ -69,7 +69,7 @@ impl Storm {
                 let locks: Vec<_> = (0..LOCKS).map(|lock| format!("l{lock}")).collect();
                 let look = format!("EXISTS {}", locks.join(" "));
                 let mut client = self.server.client();
-                faults.frees("the clock is set forward", None, Duration::ZERO, || {
+                faults.frees("the clock is set forward", None, || {
                     self.clock.step_forward(step);
                     self.clock.wait_until_known(&mut client);
                     client.cmd(&*look);

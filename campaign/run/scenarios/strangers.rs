@@ -8,7 +8,6 @@ use testkit::{Client, Seed, bulk_text, may_crash_when_a_paused_client_is_unblock
 
 /// Of these, only a deletion of a lock excuses anything.
 pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, lock: u32) {
-    let now = Duration::ZERO;
     let key = format!("l{lock}");
     match seed.below(9) {
         0 | 1 => unblock(faults, seed, client),
@@ -23,7 +22,7 @@ pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, loc
                 "FLUSHDB",
                 "SELECT 0",
             ];
-            drop(faults.frees("MOVE", Some(lock), now, || client.transaction(&all)));
+            drop(faults.frees("MOVE", Some(lock), || client.transaction(&all)));
         }
         3 => drop(faults.note("COPY", || client.cmd(format!("COPY {key} copy REPLACE")))),
         4 => {
@@ -37,7 +36,7 @@ pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, loc
         5 => {
             let all = [format!("PERSIST {key}"), format!("LOCK.INFO {key}"), format!("DEL {key}")];
             let all: Vec<_> = all.iter().map(|command| &**command).collect();
-            drop(faults.frees("PERSIST and DEL", Some(lock), now, || client.transaction(&all)));
+            drop(faults.frees("PERSIST and DEL", Some(lock), || client.transaction(&all)));
         }
         6 => {
             let all = [
@@ -46,7 +45,7 @@ pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, loc
                 format!("LOCK.RELEASE {key} stranger"),
             ];
             let all: Vec<_> = all.iter().map(|command| &**command).collect();
-            drop(faults.frees("DEL and a try", Some(lock), now, || client.transaction(&all)));
+            drop(faults.frees("DEL and a try", Some(lock), || client.transaction(&all)));
         }
         7 => settings(faults, seed, client),
         _ => permissions(faults, seed, client),

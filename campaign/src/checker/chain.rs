@@ -66,7 +66,6 @@ struct Walk<'l, 'h> {
 
 impl<'h> Lock<'h> {
     pub(super) fn check_leases(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
-        let mut deletes = self.deletes.clone();
         let mut holders = Holders::default();
         let limits = self.limits(rules);
         let next_of_owner = self.next_of_owner();
@@ -80,7 +79,7 @@ impl<'h> Lock<'h> {
                 loosest: grant.loosest,
                 of_several: grant.of_several,
             };
-            let admitted = holders.admit(&asker, rules, &mut deletes);
+            let admitted = holders.admit(&asker, rules, &self.deletes);
             let until = grant.of.iter().map(|index| self.record(*index).told).max().unwrap_or(0);
             if rules.is_lossy(grant.asked, until) {
                 holders.settle(&asker, &admitted);
@@ -89,7 +88,7 @@ impl<'h> Lock<'h> {
             let mut walk = Walk::new(self, rules, grant);
             walk.limit = limits[index];
             walk.next = next_of_owner[index].map(|next| &self.grants[next]);
-            walk.run(admitted.at, (&holders, &asker), &deletes);
+            walk.run(admitted.at, (&holders, &asker), &self.deletes);
             holders.settle(&asker, &admitted);
             let violation = walk.wrong.take();
             let held = walk.end();
@@ -188,8 +187,7 @@ impl<'l, 'h> Walk<'l, 'h> {
     fn success(&mut self, index: u32, record: &Record, begin: i64, before: (&Holders, &Asker)) {
         let revives = |refused: &mut u32| {
             let refused = self.lock.record(*refused);
-            self.rules.may_revive(refused.asked, record.told)
-                || self.closings.may_show_again(refused, record.told, self.rules)
+            self.closings.may_show_again(refused, record.told, self.rules)
         };
         let _revived = self.refused.take_if(revives);
         if let Some(earlier) = self.released.or(self.refused) {

@@ -10,16 +10,8 @@
 //! as the first. So an open lock can certainly be granted. It may be open for a short time, but not for long. Each
 //! grant restarts that time.
 //!
-//! ```text
-//!   a         ▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲       free, and the first waits for a and b
-//!   b         ├───────────┤▲▲▲▲▲▲▲▲▲▲       from here on it can be granted
-//! ```
-//!
-//! A waiter for several locks leaves each of them free until it can have all. Such waits tie locks together. So a lock
-//! counts as open only while all locks are open that the waiters before the one in question may have tied to it. The
-//! earliest of these waiters is the first in all its queues.
+//! A lock that is waited for together with others may be kept free, and is not judged: the simulation of the core does that.
 
-use super::several::{self, WaitForAll};
 use super::spans::{joined, overlap};
 use super::{Grant, Law, Lock, Rules, Span, Violation};
 use crate::record::{Op, Outcome};
@@ -30,8 +22,6 @@ struct Wait {
     from: u64,
     to: u64,
     record: u32,
-    /// When the waiter was certainly in the queue.
-    queued: u64,
 }
 
 /// A change at a moment.
@@ -79,15 +69,14 @@ impl Crowd {
 }
 
 impl Lock<'_> {
-    /// When the lock was open, and who waited. `None` if nobody waited for long, unless the lock may matter to waiters
-    /// for several locks.
-    pub(super) fn idle<'r>(&self, rules: &'r Rules, is_linked: bool) -> Option<Idle<'r>> {
+    /// L5: the lock is not free for too long while somebody waits.
+    pub(super) fn check_idle(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
         if rules.idle_micros == 0 {
-            return None;
+            return;
         }
         let waits = self.sure_waits(rules.idle_micros);
-        if waits.is_empty() && !is_linked {
-            return None;
+        if waits.is_empty() {
+            return;
         }
         let (mut open, mut is_open_now) = (Vec::new(), None);
         let (mut holders, mut waiters) = (Crowd::default(), Crowd::default());
@@ -123,7 +112,13 @@ impl Lock<'_> {
         open.retain(|open| open.from.saturating_add(rules.idle_micros) < open.to);
         let unheard = self.may_be_held(rules);
         let (bound, standstill) = (rules.idle_micros, &*rules.standstill);
-        Some(Idle { bound, open, waits, standstill, unheard })
+        let idle = Idle { bound, waits, standstill, unheard };
+        let found = open.iter().find_map(|open| Some((open, idle.within(open)?)));
+        wrong.extend(found.map(|(open, (from, wait))| {
+            let lasted = (wait.to.min(open.to) - from) / 1_000;
+            let what = format!("could be granted for {lasted} ms, and somebody waits");
+            self.violation(Law::L5, what, vec![open.by, wait.record])
+        }));
     }
 
     /// Who may have held the lock and who may have waited for it, in the order of time.
@@ -177,19 +172,14 @@ impl Lock<'_> {
             let (from, to) = (record.asked + bound, record.told);
             let is_told = matches!(record.outcome, Outcome::Ok | Outcome::Refused);
             let is_sure = record.op == Op::Wait && is_told;
-            (is_sure && to > from + bound).then_some(Wait {
-                from,
-                to,
-                record: *index,
-                queued: from,
-            })
+            (is_sure && to > from + bound).then_some(Wait { from, to, record: *index })
         });
         let mut waits: Vec<_> = waits.collect();
         waits.sort_unstable_by_key(|wait| wait.from);
         for index in 1..waits.len() {
-            let Wait { to, record, queued, .. } = waits[index - 1];
+            let Wait { to, record, .. } = waits[index - 1];
             if to >= waits[index].to {
-                waits[index] = Wait { from: waits[index].from, to, record, queued };
+                waits[index] = Wait { from: waits[index].from, to, record };
             }
         }
         waits
@@ -249,76 +239,24 @@ struct Open {
 }
 
 /// Decides whether a lock was free for too long.
-pub(super) struct Idle<'r> {
+struct Idle<'r> {
     /// How long the lock may be free. The server must not have stood still for as long before and afterwards.
     bound: u64,
-    open: Vec<Open>,
     waits: Vec<Wait>,
     standstill: &'r [Span],
     unheard: Vec<Span>,
 }
 
-/// L5, for each of these locks. A waiter for several locks may be the first in the queue of a free lock while it waits
-/// for another. So all locks that earlier waiters tie to a lock must be open too.
-pub(super) fn violations(all: &BTreeMap<u32, Idle<'_>>, together: &[WaitForAll]) -> Vec<Violation> {
-    let found = all.iter().filter_map(|(lock, idle)| {
-        let others = Others { all, together, lock: *lock };
-        idle.open.iter().find_map(|open| {
-            let (from, wait) = idle.within(open, &others)?;
-            let lasted = wait.to.min(open.to) - from;
-            let what = format!("could be granted for {} ms, and somebody waits", lasted / 1_000);
-            Some(Violation { law: Law::L5, lock: *lock, what, proof: vec![open.by, wait.record] })
-        })
-    });
-    found.collect()
-}
-
-/// The other locks, to which waiters may tie this one.
-struct Others<'a> {
-    all: &'a BTreeMap<u32, Idle<'a>>,
-    together: &'a [WaitForAll],
-    lock: u32,
-}
-
-impl Others<'_> {
-    /// If one of the tied locks excuses this lock, which is free from `from`, the moment until which it does.
-    fn excused_until(&self, from: u64, to: u64, queued: u64) -> Option<u64> {
-        let (tied, left) = several::tied(self.together, self.lock, queued, (from, to));
-        let excuses = tied.iter().filter(|other| **other != self.lock).filter_map(|other| {
-            let Some(other) = self.all.get(other) else { return Some(u64::MAX) };
-            let unheard = overlap(&other.unheard, from, to).map(|span| span.to);
-            // The first open time that lasts long enough.
-            let next = other.open.iter().find(|open| open.to > from.saturating_add(other.bound));
-            let closed = match next {
-                Some(open) if open.from <= from => None,
-                Some(open) => Some(open.from - 1),
-                None => Some(u64::MAX),
-            };
-            unheard.max(closed)
-        });
-        // A waiter that has left ties nothing any more.
-        excuses.max().map(|until| until.min(left))
-    }
-}
-
 impl Idle<'_> {
-    /// Renumbers the records as in the whole history.
-    pub(super) fn of_history(mut self, of_lock: &[u32]) -> Self {
-        let open = self.open.iter_mut().map(|open| &mut open.by);
-        let waits = self.waits.iter_mut().map(|wait| &mut wait.record);
-        open.chain(waits).for_each(|record| *record = of_lock[*record as usize]);
-        self
-    }
-
     /// When the lock became free between two grants, and who waited. `None` if that is excused.
-    fn within(&self, open: &Open, others: &Others<'_>) -> Option<(u64, &Wait)> {
+    fn within(&self, open: &Open) -> Option<(u64, &Wait)> {
         let mut from = open.from;
         // A wait may begin in the middle, and an excuse may end there. The time after either is examined too.
         while from.saturating_add(self.bound) < open.to {
             let begun = self.waits.partition_point(|wait| wait.from <= from);
             let waiting = begun.checked_sub(1).map(|begun| &self.waits[begun]);
             from = match waiting.filter(|wait| wait.to > from.saturating_add(self.bound)) {
-                Some(wait) => match self.excused_until(from, wait, others) {
+                Some(wait) => match self.excused_until(from) {
                     Some(until) => until.saturating_add(1),
                     None => return Some((from, wait)),
                 },
@@ -328,12 +266,11 @@ impl Idle<'_> {
         None
     }
 
-    /// The end of the excuses for a lock that is free from `from`, while this wait goes on.
-    fn excused_until(&self, from: u64, wait: &Wait, others: &Others<'_>) -> Option<u64> {
+    /// The end of the excuses for a lock that is free from `from`.
+    fn excused_until(&self, from: u64) -> Option<u64> {
         let to = from + self.bound;
         let still = overlap(self.standstill, from.saturating_sub(self.bound), to);
         let still = still.map(|span| span.to.saturating_add(self.bound));
-        let here = still.max(overlap(&self.unheard, from, to).map(|span| span.to));
-        here.or_else(|| others.excused_until(from, to, wait.queued))
+        still.max(overlap(&self.unheard, from, to).map(|span| span.to))
     }
 }

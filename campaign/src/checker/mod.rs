@@ -22,7 +22,6 @@ mod deletes;
 mod holders;
 mod idle;
 mod order;
-mod places;
 mod queue;
 mod several;
 mod spans;
@@ -32,7 +31,6 @@ mod unheard;
 
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 use deletes::Deletes;
-use idle::Idle;
 use spans::{joined, overlaps};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use unheard::AllUnheard;
@@ -71,12 +69,9 @@ pub struct Rules {
     /// When leases may have been lost, but no other owner can have been granted the lock. Holders may be refused.
     /// Nothing else is excused.
     pub forgotten: Vec<Span>,
-    /// When a former primary may have granted locks beside its successor. A grant requested from it then may have a
-    /// smaller fence than an earlier grant of its successor.
+    /// When a fence may have been told that is smaller than an earlier one: by a former primary beside its successor, or
+    /// because the clock was set back and a hold that had expired is in force again.
     pub beside: Vec<Span>,
-    /// When the clock was set back. A hold that had expired is in force again if nothing was granted and nobody deleted
-    /// the lock since. Its owner may have been refused meanwhile.
-    pub set_back: Vec<Span>,
     /// When a hold may have lost its binding to a connection, without any other effect on the hold.
     pub unbound: Vec<Span>,
     /// How many milliseconds late a lease may end.
@@ -184,16 +179,13 @@ impl History {
             &mut rules.standstill,
             &mut rules.forgotten,
             &mut rules.beside,
-            &mut rules.set_back,
             &mut rules.unbound,
         ] {
             *spans = joined(std::mem::take(spans));
         }
         several::check_sets(&self.records, &mut verdict.violations);
-        places::check_places(&self.records, &rules, &mut verdict.violations);
-        let together = several::waits(&self.records);
+        let kept = several::kept(&self.records);
         let torn = several::torn_tickets(&self.records);
-        let mut idle = BTreeMap::new();
         for (number, of_lock) in by_lock {
             let known = verdict.violations.len();
             let of_lock = of_lock.iter().chain(&of_every).copied().collect::<Vec<_>>();
@@ -201,18 +193,15 @@ impl History {
             let records: Vec<_> =
                 of_lock.iter().map(|index| self.records[*index as usize]).collect();
             let before = self.before.get(&number).copied();
-            let is_linked = together.iter().any(|wait| wait.locks.contains(&number));
-            let idle_here = verdict.of_lock(number, &records, (before, is_linked), &torn, &rules);
+            let is_kept = kept.contains(&number);
+            verdict.of_lock(number, &records, (before, is_kept), &torn, &rules);
             for index in verdict.violations[known..].iter_mut().flat_map(|one| &mut one.proof) {
                 *index = of_lock[*index as usize];
             }
-            // L5 is judged when all locks are known, because a waiter for several locks may leave each of them free.
-            idle.extend(idle_here.map(|here| (number, here.of_history(&of_lock))));
             if verdict.violations.len() >= ENOUGH {
                 break;
             }
         }
-        verdict.violations.extend(idle::violations(&idle, &together));
         verdict.violations.sort_by_cached_key(|violation| {
             let window = self.window(violation);
             (window.to.saturating_sub(window.from), violation.proof.len())
@@ -250,30 +239,31 @@ impl History {
 
 impl Verdict {
     /// Adds the result of one lock. `records` end with those that concern every lock.
-    fn of_lock<'r>(
+    fn of_lock(
         &mut self,
         number: u32,
         records: &[Record],
-        (before, is_linked): (Option<u64>, bool),
+        (before, is_kept): (Option<u64>, bool),
         torn: &HashSet<u32>,
-        rules: &'r Rules,
-    ) -> Option<Idle<'r>> {
+        rules: &Rules,
+    ) {
         let mut order: Vec<u32> = (0..u32::try_from(records.len()).unwrap()).collect();
         // A stable sort: records with the same fence stay in the order of requests.
         order.sort_by_cached_key(|index| known_fence(&records[*index as usize]));
         let wrong = &mut self.violations;
         let deletes = deletes_of(records);
-        let lock = Lock::new(number, (records, &order), &deletes, rules, wrong);
+        let lock = Lock::new(number, (records, &order), &deletes, wrong);
         lock.check_strangers(rules, wrong);
         lock.check_fences(rules, before, wrong);
         lock.check_stale(rules, wrong);
         lock.check_leases(rules, wrong);
         lock.check_order(torn, rules, wrong);
-        let idle = lock.idle(rules, is_linked);
+        if !is_kept {
+            lock.check_idle(rules, wrong);
+        }
         let waited = lock.grants.iter().filter(|grant| lock.first(grant).op == Op::Wait).count();
         self.waited += waited as u64;
         self.grants += lock.grants.len() as u64;
-        idle
     }
 }
 
@@ -303,10 +293,6 @@ impl Rules {
         overlaps(&self.forgotten, from, to)
     }
 
-    fn may_revive(&self, from: u64, to: u64) -> bool {
-        overlaps(&self.set_back, from, to)
-    }
-
     /// Whether a hold that was bound at `from` may be unbound at `to`.
     fn unbinds(&self, from: u64, to: u64) -> bool {
         self.stands_still(from, to) || overlaps(&self.unbound, from, to)
@@ -322,18 +308,17 @@ impl<'h> Lock<'h> {
         number: u32,
         (records, all): (&'h [Record], &'h [u32]),
         deletes: &'h [Delete],
-        rules: &Rules,
         wrong: &mut Vec<Violation>,
     ) -> Self {
         let of = |index: u32| &records[index as usize];
         let fence = |index: &u32| known_fence(of(*index));
         let (others, fenced) = all.split_at(all.partition_point(|index| fence(index) == 0));
         let deletes = Deletes::new(deletes);
-        let unheard = AllUnheard::new(records, all, rules);
+        let unheard = AllUnheard::new(records, all);
         let grants = Vec::new();
         let mut lock = Self { records, number, all, others, grants, deletes, unheard };
         for of in fenced.chunk_by(|one, next| fence(one) == fence(next)) {
-            let grant = lock.grant(of, rules, wrong);
+            let grant = lock.grant(of, wrong);
             lock.grants.extend(grant);
         }
         lock
@@ -353,7 +338,7 @@ impl<'h> Lock<'h> {
         Violation { law, lock: self.number, what, proof }
     }
 
-    fn grant(&self, of: &'h [u32], rules: &Rules, wrong: &mut Vec<Violation>) -> Option<Grant<'h>> {
+    fn grant(&self, of: &'h [u32], wrong: &mut Vec<Violation>) -> Option<Grant<'h>> {
         let index = *of.iter().find(|index| self.record(**index).outcome == Outcome::Ok)?;
         let first = self.record(index);
         let stranger = of.iter().find(|index| {
@@ -365,7 +350,6 @@ impl<'h> Lock<'h> {
             wrong.push(self.violation(Law::L2, what, vec![index, *stranger]));
         }
         let unheard = self.unheard.before(first.owner, index);
-        let unheard = unheard.and(self.revived(index, rules));
         let (asked, ttl) = (first.asked.min(unheard.asked), unheard.ttl);
         if !first.is_acquire() && ttl == 0 {
             let what =
@@ -391,12 +375,11 @@ impl<'h> Lock<'h> {
             let acts = matches!(record.op, Op::Extend | Op::Release | Op::Check);
             let may_hold = || self.unheard.before(record.owner, *index).may_hold();
             if acts && record.outcome == Outcome::Ok && !may_hold() {
-                // After a loss, the owner may hold again what it had released. After the clock was set back, it may
-                // hold again what had expired.
+                // After a loss, the owner may hold again what it had released.
                 let granted = granted.get_or_insert_with(|| self.first_granted());
                 let since = granted.get(&record.owner);
                 let may_be_lost = |since: &u64| rules.is_lossy(*since, record.told);
-                if !since.is_some_and(may_be_lost) && !self.may_hold_again(*index, rules) {
+                if !since.is_some_and(may_be_lost) {
                     let what =
                         format!("{:?} succeeded for one who does not hold the lock", record.op);
                     wrong.push(self.violation(Law::L3, what, vec![*index]));

@@ -7,7 +7,7 @@ use super::{Law, Lock, Rules, Violation};
 const TOO_LARGE: u64 = 1 << 53;
 
 impl Lock<'_> {
-    /// L2 has no exceptions, except beside a former primary.
+    /// L2 has no exceptions, except beside a former primary, and where the clock was set back.
     pub(super) fn check_fences(
         &self,
         rules: &Rules,
@@ -27,7 +27,7 @@ impl Lock<'_> {
         // Of all records with larger fences, the one with the earliest reply.
         let mut first = None::<&super::Grant>;
         for grant in self.grants.iter().rev() {
-            let excused = || overlaps(&rules.beside, grant.asked, grant.asked);
+            let excused = || overlaps(&rules.beside, grant.asked, grant.told);
             if let Some(larger) = first.filter(|larger| larger.told < grant.asked && !excused()) {
                 let what = format!(
                     "fence {} is not above {}, told {} µs before it was asked for",

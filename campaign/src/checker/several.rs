@@ -5,13 +5,6 @@ use super::{Delete, Law, Violation};
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 use std::collections::{HashMap, HashSet};
 
-/// Somebody may have waited for several locks between these moments.
-pub(super) struct WaitForAll {
-    pub(super) asked: u64,
-    pub(super) told: u64,
-    pub(super) locks: Vec<u32>,
-}
-
 /// The records of each request for several locks. They are adjacent.
 fn sets(records: &[Record]) -> impl Iterator<Item = (usize, &[Record])> {
     let mut at = 0;
@@ -63,42 +56,8 @@ pub(super) fn torn_tickets(records: &[Record]) -> HashSet<u32> {
     tickets.filter(|(_, set)| set.iter().any(is_torn)).map(|(_, set)| set[0].set).collect()
 }
 
-/// The known waits for several locks, in the order of requests.
-pub(super) fn waits(records: &[Record]) -> Vec<WaitForAll> {
-    let is_known = |set: &[Record]| set[0].op == Op::Wait && set[0].outcome != Outcome::Unknown;
-    let waits = sets(records).filter(|(_, set)| is_known(set)).map(|(_, set)| WaitForAll {
-        asked: set[0].asked,
-        told: set[0].told,
-        locks: set.iter().map(|record| record.lock).collect(),
-    });
-    let mut waits: Vec<_> = waits.collect();
-    waits.sort_unstable_by_key(|wait| wait.asked);
-    waits
-}
-
-/// The locks that waits from before `before` may have tied to this lock, if they overlap `from` to `to`, and the lock
-/// itself. Also when the last of these waits ended.
-pub(super) fn tied(
-    waits: &[WaitForAll],
-    lock: u32,
-    before: u64,
-    (from, to): (u64, u64),
-) -> (Vec<u32>, u64) {
-    let end = waits.partition_point(|wait| wait.asked < before && wait.asked <= to);
-    let there: Vec<_> = waits[..end].iter().filter(|wait| wait.told >= from).collect();
-    let (mut tied, mut left) = (vec![lock], 0);
-    let mut at = 0;
-    while at < tied.len() {
-        let here = tied[at];
-        for wait in there.iter().filter(|wait| wait.locks.contains(&here)) {
-            left = left.max(wait.told);
-            for other in &wait.locks {
-                if !tied.contains(other) {
-                    tied.push(*other);
-                }
-            }
-        }
-        at += 1;
-    }
-    (tied, left)
+/// The locks that somebody waits for together with others: each may be kept free until all are.
+pub(super) fn kept(records: &[Record]) -> HashSet<u32> {
+    let waits = sets(records).filter(|(_, set)| set[0].op == Op::Wait);
+    waits.flat_map(|(_, set)| set).map(|record| record.lock).collect()
 }

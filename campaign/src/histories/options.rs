@@ -96,60 +96,15 @@ fn who_waits_for_several_locks_is_not_overtaken_in_any_queue() {
     assert_eq!(laws(&records, &promptly()), [Law::L4]);
 }
 
-/// Lock 0 is free from 201 ms on. The first in its queue also waits for lock 1, until 900 ms.
-fn idle_beside(other: &[Record], behind: u64) -> Vec<Law> {
-    let holder = ok(Op::Try, 1, 1, 900, (10, 11));
+#[test]
+fn a_lock_may_be_kept_free_for_one_who_waits_for_another() {
+    let holders = [ok(Op::Try, 1, 1, 900, (10, 11)), of(1, ok(Op::Try, 4, 2, 2_000, (10, 11)))];
     let release = ok(Op::Release, 1, 1, 0, (200, 201));
+    let behind = refused(ok(Op::Wait, 3, 0, 900, (100, 900)));
+    let records = [holders[0], holders[1], release, behind];
+    assert_wrong(&records, Law::L5);
     let first = all(1, [0, 1], refused(ok(Op::Wait, 2, 0, 900, (20, 900))));
-    let second = refused(ok(Op::Wait, 3, 0, 900, (behind, 900)));
-    let records = [&[holder, release, first[0], first[1], second][..], other].concat();
-    laws(&records, &promptly())
-}
-
-#[test]
-fn a_free_lock_may_be_kept_for_one_who_waits_for_another() {
-    let other = |ttl| of(1, ok(Op::Try, 4, 2, ttl, (10, 11)));
-    assert_eq!(idle_beside(&[other(2_000)], 100), []);
-    // Without an excuse when lock 1 is free too. Then both locks are wrong.
-    assert_eq!(idle_beside(&[other(300)], 100), [Law::L5, Law::L5]);
-    assert_eq!(idle_beside(&[other(838)], 100), [Law::L5, Law::L5]);
-    assert_eq!(idle_beside(&[other(839)], 100), []);
-    let released = of(1, ok(Op::Release, 4, 2, 0, (300, 301)));
-    assert_eq!(idle_beside(&[other(2_000), released], 100), [Law::L5, Law::L5]);
-    // A third lock that is held, and tied to lock 1, excuses both.
-    let third = Record { lock: 2, ..ok(Op::Try, 5, 3, 2_000, (10, 11)) };
-    let tie = all(2, [1, 2], refused(ok(Op::Wait, 6, 0, 900, (15, 900))));
-    assert_eq!(idle_beside(&[other(300), third, tie[0], tie[1]], 100), []);
-}
-
-#[test]
-fn who_waited_for_several_locks_and_has_left_keeps_no_lock_free() {
-    let other = of(1, ok(Op::Try, 4, 2, 2_000, (10, 11)));
-    let holder = ok(Op::Try, 1, 1, 900, (10, 11));
-    let release = ok(Op::Release, 1, 1, 0, (200, 201));
-    let behind = refused(ok(Op::Wait, 3, 0, 900, (30, 900)));
-    let laws = |left| {
-        let [one, two] = all(1, [0, 1], refused(ok(Op::Wait, 2, 0, 900, (20, left))));
-        laws(&[other, holder, release, behind, one, two], &promptly())
-    };
-    assert_eq!(laws(840), [Law::L5]);
-    assert_eq!(laws(850), []);
-}
-
-#[test]
-fn who_waits_for_several_locks_keeps_nobody_waiting_who_came_before() {
-    let other = of(1, ok(Op::Try, 4, 2, 2_000, (10, 11)));
-    let holder = ok(Op::Try, 1, 1, 900, (10, 11));
-    let release = ok(Op::Release, 1, 1, 0, (200, 201));
-    let first = refused(ok(Op::Wait, 3, 0, 900, (20, 900)));
-    let behind = |asked| all(1, [0, 1], refused(ok(Op::Wait, 2, 0, 900, (asked, 900))));
-    let laws = |asked| {
-        let [one, two] = behind(asked);
-        laws(&[other, holder, release, first, one, two], &promptly())
-    };
-    assert_eq!(laws(70), [Law::L5]);
-    // The waiter for both locks may have come first.
-    assert_eq!(laws(69), []);
+    assert_right(&[&records[..], &first].concat(), &promptly());
 }
 
 #[test]
@@ -290,79 +245,4 @@ fn a_ticket_that_nobody_claims_keeps_the_lock_no_longer_than_itself() {
     let granted = Record { is_ticket: true, ..ok(Op::Wait, 2, 2, 20, (20, 202)) };
     assert_wrong(&[holder, release, granted, ok(Op::Try, 2, 2, 900, (223, 224))], Law::L3);
     assert_right(&[holder, release, granted, ok(Op::Try, 2, 2, 900, (221, 222))], &promptly());
-}
-
-/// Owner 2 asks for lock 0 with these records, and is seen in its queue at these moments.
-fn seen(records: &[Record], at: (u64, u64)) -> Vec<Law> {
-    let holder = ok(Op::Try, 1, 1, 2_000, (10, 11));
-    let elsewhere = of(5, ok(Op::Try, 2, 1, 900, (12, 13)));
-    let looks = [ok(Op::Seen, 2, 0, 0, at), ok(Op::Seen, 2, 0, 0, at)];
-    laws(&[&[holder, elsewhere], records, &looks].concat(), &Rules::default())
-}
-
-#[test]
-fn nobody_is_seen_in_a_queue_who_does_not_wait() {
-    let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 40)));
-    let tried = refused(ok(Op::Try, 2, 0, 900, (20, 40)));
-    for stranger in [&[][..], &[tried], &[of(5, wait)], &[Record { owner: 1, ..wait }]] {
-        assert_eq!(seen(stranger, (30, 31)), [Law::L4]);
-    }
-    // A look counts if it overlaps the wait at all.
-    for at in [(20, 20), (40, 40), (5, 20), (40, 50), (5, 50)] {
-        assert_eq!(seen(&[wait], at), []);
-    }
-    for at in [(18, 19), (41, 42)] {
-        for outcome in [Outcome::Refused, Outcome::Failed] {
-            assert_eq!(seen(&[Record { outcome, ..wait }], at), [Law::L4]);
-        }
-    }
-    let granted = [ok(Op::Release, 1, 1, 0, (20, 21)), ok(Op::Wait, 2, 2, 900, (20, 40))];
-    assert_eq!(seen(&granted, (40, 41)), []);
-    assert_eq!(seen(&granted, (41, 42)), [Law::L4]);
-    // The owner may have asked again, before or meanwhile.
-    let again = Record { asked: 44_000, told: 60_000, ..wait };
-    assert_eq!(seen(&[wait, again], (41, 43)), [Law::L4]);
-    assert_eq!(seen(&[wait, again], (41, 44)), []);
-    let longer = Record { asked: 15_000, told: 60_000, ..wait };
-    assert_eq!(seen(&[longer, wait], (55, 56)), []);
-    // A request for several locks waits in the queue of each of them.
-    let [one, other] = all(1, [0, 5], wait);
-    assert_eq!(seen(&[one, other], (30, 31)), []);
-    let others = all(1, [4, 5], wait);
-    assert_eq!(seen(&others, (30, 31)), [Law::L4]);
-}
-
-#[test]
-fn a_place_in_a_queue_may_outlive_what_is_known_of_it() {
-    let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 40)));
-    let ticket = Record { is_ticket: true, ..wait };
-    for place in [unheard(wait), ticket, unheard(ticket), Record { fence: 2, ..unheard(wait) }] {
-        assert_eq!(seen(&[place], (18, 19)), [Law::L4]);
-        assert_eq!(seen(&[place], (2_000, 2_001)), []);
-        // Even after another request.
-        let short = Record { asked: 50_000, told: 60_000, ..wait };
-        assert_eq!(seen(&[place, short], (2_000, 2_001)), []);
-    }
-}
-
-#[test]
-fn a_server_may_be_late_to_notice_who_has_left_its_queue() {
-    let look = |at| ok(Op::Seen, 2, 0, 0, at);
-    let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 40)));
-    for (from, to, excused) in [(30, 54, false), (45, 55, true), (60, 70, true), (61, 70, false)] {
-        let law = if excused { vec![] } else { vec![Law::L4] };
-        let still = Rules { standstill: span(from, to), ..Rules::default() };
-        let loss = Rules { loss: span(from, to), ..Rules::default() };
-        assert_eq!(laws(&[wait, look((55, 60))], &still), law);
-        assert_eq!(laws(&[wait, look((55, 60))], &loss), law);
-    }
-    // A standstill does not excuse an owner that was never in the queue.
-    let tried = refused(Record { op: Op::Try, ..wait });
-    let still = Rules { standstill: span(30, 70), ..Rules::default() };
-    assert_eq!(laws(&[tried, look((55, 60))], &still), [Law::L4]);
-    let loss = |from: u64, to: u64| Rules { loss: span(from, to), ..Rules::default() };
-    assert_eq!(laws(&[tried, look((55, 60))], &loss(60, 61)), []);
-    assert_eq!(laws(&[tried, look((55, 60))], &loss(40, 54)), [Law::L4]);
-    // An owner without other records may have asked in an earlier history.
-    assert_right(&[look((55, 60))], &Rules::default());
 }

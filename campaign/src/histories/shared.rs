@@ -1,17 +1,12 @@
 //! Handwritten histories of locks that several owners hold.
 
 use super::{assert_right, assert_wrong, laws, ok, refused, span, unheard};
-use crate::checker::{Law, Rules, Span};
-use crate::record::{EVERY_LOCK, Op, Outcome, Record};
+use crate::checker::{Law, Rules};
+use crate::record::{Op, Outcome, Record};
 
 /// A try that tolerates this many holders.
 fn shared(share: u8, owner: u32, fence: u64, ttl: u32, at: u64) -> Record {
     Record { share, ..ok(Op::Try, owner, fence, ttl, (at, at)) }
-}
-
-/// The clock is set back within this span of milliseconds.
-fn set_back(from: u64, to: u64) -> Rules {
-    Rules { late_millis: 50, set_back: span(from, to), ..Rules::default() }
 }
 
 #[test]
@@ -45,134 +40,6 @@ fn each_lease_ends_by_itself() {
     // The end of one hold does not end another.
     let lost = refused(ok(Op::Check, 1, 1, 0, (40, 40)));
     assert_wrong(&[long, short, lost], Law::L3);
-}
-
-#[test]
-fn a_hold_that_has_ended_is_in_force_again_only_where_the_clock_was_set_back() {
-    let (long, short) = (shared(0, 1, 1, 900, 10), shared(0, 2, 2, 20, 10));
-    let lost = refused(ok(Op::Release, 2, 2, 0, (40, 40)));
-    let again = shared(0, 2, 2, 20, 60);
-    assert_wrong(&[long, short, lost, again], Law::L2);
-    assert_right(&[long, short, lost, again], &set_back(45, 50));
-    assert_right(&[long, short, lost, again], &set_back(30, 41));
-    for elsewhen in [set_back(10, 35), set_back(65, 70)] {
-        assert_eq!(laws(&[long, short, lost, again], &elsewhen), [Law::L2]);
-    }
-    // This also holds if the owner no longer knows its fence.
-    let extended = ok(Op::Extend, 2, 0, 20, (60, 60));
-    assert_right(&[long, short, lost, extended], &set_back(45, 50));
-    assert_eq!(laws(&[long, short, lost, extended], &set_back(65, 70)), [Law::L3]);
-}
-
-#[test]
-fn a_grant_that_was_over_when_its_waiter_was_told_is_told_of_later_where_the_clock_was_set_back() {
-    let wait = Record { share: 0, ..ok(Op::Wait, 1, 0, 20, (5, 40)) };
-    let other = shared(0, 2, 4, 900, 12);
-    let again = shared(0, 1, 3, 20, 60);
-    assert_right(&[refused(wait), other, again], &set_back(45, 50));
-    for elsewhen in [set_back(1, 4), set_back(65, 70)] {
-        assert_eq!(laws(&[refused(wait), other, again], &elsewhen), [Law::L2, Law::L1]);
-    }
-    // A later grant has ended what the wait was granted.
-    let since = [shared(0, 1, 5, 20, 42), ok(Op::Release, 1, 5, 0, (43, 43))];
-    let stale = laws(&[refused(wait), other, since[0], since[1], again], &set_back(45, 50));
-    assert!(stale.contains(&Law::L2), "{stale:?}");
-    // The lease of the wait must have ended: by itself, or because the clock was also set forward.
-    let longer = Record { ttl: 900, ..wait };
-    assert_eq!(laws(&[refused(longer), other, again], &set_back(45, 50)), [Law::L2, Law::L1]);
-    let to_and_fro = Span { from: 30_000, to: 50_000 };
-    assert_right(
-        &[refused(longer), other, again],
-        &Rules { loss: vec![to_and_fro], ..set_back(30, 50) },
-    );
-    // Only a waiter can be granted a lock and yet be refused.
-    let tried = refused(Record { op: Op::Try, ..wait });
-    assert_eq!(laws(&[tried, other, again], &set_back(45, 50)), [Law::L2, Law::L1]);
-}
-
-#[test]
-fn a_short_wait_excuses_nothing_where_the_clock_was_set_back() {
-    let wait = |share, asked, told| Record { share, ..ok(Op::Wait, 1, 0, 900, (asked, told)) };
-    // Another owner held the lock all the time.
-    let holder = [shared(1, 9, 2, 900, 1), ok(Op::Release, 9, 2, 0, (30, 30))];
-    let later = [shared(0, 2, 10, 900, 40), shared(0, 1, 8, 900, 60)];
-    let records = [holder[0], refused(wait(0, 5, 25)), holder[1], later[0], later[1]];
-    assert_eq!(laws(&records, &set_back(27, 28)), [Law::L2, Law::L1]);
-    // The owner held the lock itself, and is told another fence.
-    let reader = |fence, at| shared(0, 1, fence, 900, at);
-    let records = [reader(1, 10), refused(wait(1, 12, 14)), reader(5, 20)];
-    assert_eq!(laws(&records, &set_back(15, 16)), [Law::L1]);
-}
-
-#[test]
-fn what_was_deleted_since_is_not_told_of_later_where_the_clock_was_set_back() {
-    let wait = refused(Record { share: 0, ..ok(Op::Wait, 7, 0, 20, (50, 300)) });
-    let (other, again) = (shared(0, 2, 900, 20, 2_000), shared(0, 7, 800, 20, 3_000));
-    let with = |delete: Record, rules: &Rules| laws(&[wait, delete, other, again], rules);
-    let delete = |at| ok(Op::Delete, u32::MAX, 0, 0, at);
-    let everything = Record { lock: EVERY_LOCK, ..delete((490, 500)) };
-    // Whether the clock was set back before the deletion or after it.
-    for from in [200, 600] {
-        let rules = Rules { late_millis: 2_000, ..set_back(from, from + 10) };
-        assert_right(&[wait, other, again], &rules);
-        for certain in [everything, delete((490, 500)), delete((301, 1_000))] {
-            assert_eq!(with(certain, &rules), [Law::L2, Law::L1]);
-        }
-        // A deletion that may have come before the grant, or after the owner asked again, ends
-        // nothing.
-        for uncertain in
-            [delete((300, 500)), delete((490, 3_000)), unheard(everything), delete((20, 30))]
-        {
-            assert_eq!(with(uncertain, &rules), []);
-        }
-        // Nor does a deletion that may have been lost.
-        let lost = |to| Rules { loss: vec![Span { from: 400_000, to }], ..rules.clone() };
-        assert_eq!(with(everything, &lost(490_000)), []);
-        assert_eq!(with(everything, &lost(489_999)), [Law::L2, Law::L1]);
-    }
-}
-
-#[test]
-fn who_was_overtaken_waited_for_what_was_deleted_since_and_is_not_told_of_it() {
-    let wait = refused(ok(Op::Wait, 7, 0, 20, (50, 300)));
-    let delete = ok(Op::Delete, u32::MAX, 0, 0, (490, 500));
-    let seen = ok(Op::Seen, 7, 0, 0, (1_960, 1_970));
-    let overtakes = ok(Op::Wait, 2, 900, 20, (1_980, 2_000));
-    let waiter = ok(Op::Wait, 7, 901, 20, (1_950, 2_030));
-    let rules = set_back(200, 210);
-    // The owner may have queued before the other, and be told now of its earlier grant.
-    assert_right(&[wait, seen, overtakes, waiter], &rules);
-    assert_eq!(laws(&[wait, delete, seen, overtakes, waiter], &rules), [Law::L4]);
-}
-
-#[test]
-fn nobody_acts_by_what_was_deleted_since_where_the_clock_was_set_back() {
-    let hold = |fence, at| ok(Op::Try, 1, fence, 20, (at, at));
-    let delete = |at| ok(Op::Delete, u32::MAX, 0, 0, at);
-    let rules = |from| {
-        let set_back = [45, from].map(|at| Span { from: at * 1_000, to: at * 1_000 });
-        Rules { set_back: set_back.into(), ..Rules::default() }
-    };
-    for op in [Op::Extend, Op::Release] {
-        let acts = ok(op, 1, 0, 20, (80, 81));
-        assert_right(&[hold(1, 10), acts], &rules(75));
-        assert_eq!(laws(&[hold(1, 10), acts], &rules(85)), []);
-        for from in [75, 85] {
-            assert_eq!(laws(&[hold(1, 10), delete((52, 53)), acts], &rules(from)), [Law::L3]);
-            assert_eq!(laws(&[hold(1, 10), delete((52, 80)), acts], &rules(from)), []);
-            assert_eq!(laws(&[hold(1, 10), delete((10, 53)), acts], &rules(from)), []);
-        }
-        // A grant after the deletion is not deleted.
-        let since = [hold(1, 10), delete((52, 53)), hold(2, 54), acts];
-        assert_right(&since, &rules(75));
-        assert_eq!(laws(&since, &rules(85)), [Law::L3]);
-        // A wait that was refused may also have been granted the lock.
-        let wait = refused(ok(Op::Wait, 1, 0, 2, (54, 60)));
-        assert_right(&[hold(1, 10), delete((52, 53)), wait, acts], &rules(75));
-        assert_right(&[wait, acts], &rules(75));
-        assert_eq!(laws(&[wait, acts], &rules(85)), [Law::L3]);
-        assert_eq!(laws(&[wait, delete((70, 72)), acts], &rules(75)), [Law::L3]);
-    }
 }
 
 #[test]
