@@ -26,7 +26,7 @@ LOCK.RELEASE k alice A -> 1 | releases+1 held-1 | released
 LOCK.ACQUIRE k alice 60000 BLOCK 0 -> B | grants+1 held+1 | acquired
 LOCK.ACQUIRE k alice 1 BLOCK 0 -> B | retries+1 | -
 LOCK.RELEASE k alice -> 1 | releases+1 held-1 | released
-LOCK.ACQUIRE minted * 60000 -> | grants+1 held+1 | acquired(minted)
+LOCK.ACQUIRE minted * 60000 -> … | grants+1 held+1 | acquired(minted)
 # what a stranger is refused is not late
 LOCK.RELEASE k bob -> 0 | releases_refused+1 | -
 LOCK.EXTEND k bob 60000 -> 0 | extends_refused+1 | -
@@ -102,7 +102,7 @@ EVAL "DO_ALL" 1 k -> 1 | grants+1 retries+1 tries_refused+1 extends+1 extends_re
 # in a transaction each is published in its turn
 LOCK.ACQUIRE k alice 60000 -> A
 bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits | | acquired
-MULTI; SET a 1; LOCK.RELEASE k alice; SET b 1; LOCK.ACQUIRE c alice 60000; EXEC ->
+MULTI; SET a 1; LOCK.RELEASE k alice; SET b 1; LOCK.ACQUIRE c alice 60000; EXEC -> …
 bob: -> B | | set(a) released handed-off set(b) acquired(c)
 # in a script, too
 LOCK.ACQUIRE k alice 60000 -> A
