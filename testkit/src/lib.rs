@@ -94,7 +94,7 @@ pub use request::{Words, encoded};
 pub use seed::Seed;
 pub use sentinel::{Pace, Sentinels};
 pub use server::{Crash, Server, UNLOAD};
-pub use session::{Session, stories};
+pub use session::{Row, Session, stories};
 pub use setup::Setup;
 pub use signal::signal;
 pub use slot_move::{SlotMove, lacks_moves_at_once};

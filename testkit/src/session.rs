@@ -6,31 +6,40 @@
 //! bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits          on bob's connection; no reply comes yet
 //! LOCK.RELEASE k alice A-1 -> 0
 //! LOCK.RELEASE k alice A; CLIENT KILL ID {bob} -> 1; 1    in one packet
-//! GET k -> {B}:bob                                        the number of that fence
+//! MULTI: DEL k; LOCK.CHECK k dave -> 1; nil               in one transaction
+//! GET k -> {B}:carol                                      the number of that fence
 //! LOCK.INFO k -> until nil                                asked until this is the reply
+//! PTTL k -> 1..500
 //! INFO leasehold_grants -> 2                              one field
 //! carol: -> C                                             the reply for which she waits
 //! carol: leaves
+//! 20 ms pass
 //! ```
 //!
-//! An error is `-CODE` or `-CODE and its text`; where no reply is told, none is an error. Lists of holders and waiters are shown as their
-//! owners, the log as `deleted(owner)`. `…share 5` is any reply with this in it.
+//! An error is `-CODE` or `-CODE and its text`. `…` is whatever is no error, `…share 5` a reply with this in it, and `OK…` one
+//! that begins so. A text that looks like a reply of another type is in quotes: `"5"` is no integer. Of holders and
+//! waiters the owners are shown, `ticket(bob)` where no connection waits; of the log, `deleted(owner)`.
 
 use super::eventually::eventually;
-use super::reply::{bulk_text, code, error, field};
+use super::reply::{bulk_text, field};
 use super::request::encoded;
-use super::waiter::{Waiter, id_of, wait_until_parked};
-use super::{Server, waiter::is_parked};
+use super::waiter::{Waiter, id_of, is_parked, wait_until_parked};
+use super::{Server, Setup};
 use redis::Value;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// The connections to one server, by name, and the fences that they were told.
 pub struct Session<'s> {
     server: &'s Server,
     database: u32,
     connections: BTreeMap<String, Waiter>,
-    fences: BTreeMap<String, u64>,
+    fences: BTreeMap<String, i64>,
+    highest: i64,
 }
+
+/// No other integer of a reply is as large as a fence.
+const FENCES: RangeInclusive<i64> = 1_000_000_000_000_000..=9_007_199_254_740_991;
 
 /// One line of a story.
 pub struct Row<'t> {
@@ -44,23 +53,25 @@ pub struct Row<'t> {
 pub fn stories(text: &str) -> Vec<(&str, Vec<Row<'_>>)> {
     let mut stories: Vec<(&str, Vec<Row<'_>>)> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        if let Some(heading) = line.strip_prefix("# ") {
-            stories.push((heading, Vec::new()));
-        } else {
-            let (request, told) = line.split_once("->").unwrap_or((line, ""));
-            let told = told.split('|').map(str::trim).collect();
-            let row = Row { request: request.trim(), told };
-            stories.last_mut().expect("a story begins with its heading").1.push(row);
+        match line.strip_prefix("# ") {
+            Some(heading) => stories.push((heading, Vec::new())),
+            None => stories.last_mut().expect("a story begins with its heading").1.push(row(line)),
         }
     }
     stories
+}
+
+fn row(line: &str) -> Row<'_> {
+    let (request, told) = line.split_once("->").unwrap_or((line, ""));
+    Row { request: request.trim(), told: told.split('|').map(str::trim).collect() }
 }
 
 impl<'s> Session<'s> {
     /// A session without connections. Each is opened when it first sends something, and selects
     /// this database.
     pub fn of(server: &'s Server, database: u32) -> Self {
-        Self { server, database, connections: BTreeMap::new(), fences: BTreeMap::new() }
+        let (connections, fences) = Default::default();
+        Self { server, database, connections, fences, highest: *FENCES.start() }
     }
 
     /// Plays each story of a text, in a database of its own.
@@ -73,24 +84,58 @@ impl<'s> Session<'s> {
         }
     }
 
+    /// Plays each story of a text on a server of its own, after the rows of `opening`.
+    #[track_caller]
+    pub fn play_apart(setup: impl Fn() -> Setup, opening: &str, text: &str) {
+        for (heading, rows) in stories(text) {
+            println!("# {heading}");
+            let server = setup().start();
+            let mut session = Session::of(&server, 0);
+            session.steps(opening);
+            rows.iter().for_each(|row| session.step(row.request, row.told[0]));
+        }
+    }
+
+    /// Gives new fences the names of those before, which they are to be above all the same.
+    pub fn forget_fences(&mut self) {
+        self.fences.clear();
+    }
+
+    /// Takes these rows.
+    #[track_caller]
+    pub fn steps(&mut self, rows: &str) {
+        for line in rows.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let row = row(line);
+            self.step(row.request, row.told[0]);
+        }
+    }
+
     /// Sends a request and checks its reply.
     #[track_caller]
     pub fn step(&mut self, request: &str, reply: &str) {
         println!("{request} -> {reply}");
-        let (name, commands) = match request.split_once(':') {
-            Some((name, commands)) if !name.contains(' ') => (name, commands.trim()),
-            _ => ("", request),
-        };
+        if let Some(millis) = request.strip_suffix(" ms pass") {
+            let mut observer = self.server.client();
+            let begun = observer.now();
+            observer.wait_until_past(begun + millis.parse::<i64>().unwrap() - 1);
+            return;
+        }
+        let is_name =
+            |name: &str| name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'));
+        let named = request.split_once(':').filter(|(name, _)| is_name(name));
+        let (name, commands) = named.map_or(("", request), |(name, rest)| (name, rest.trim()));
         match (commands, reply) {
-            ("leaves", _) => drop(self.connections.remove(name).expect("it has sent something")),
+            ("leaves", "") => drop(self.connections.remove(name).expect("it has sent something")),
+            (_, "") => panic!("no reply is told of {request}"),
+            ("", "closed") => self.connection(name).client.assert_closed(),
             ("", "waits") => {
                 let id = self.connection(name).id;
                 assert!(is_parked(&mut self.server.client(), id), "it waits no longer");
             }
             (_, "waits") => {
-                let words = self.words(commands);
+                let packet = self.packet(commands);
                 let waiter = self.connection(name);
-                waiter.client.send(words);
+                waiter.client.send_bytes(&packet);
                 let id = waiter.id;
                 wait_until_parked(self.server, id);
             }
@@ -122,53 +167,109 @@ impl<'s> Session<'s> {
             let counted = Value::Int(self.connection(name).client.counter(counter).cast_signed());
             return self.check(&counted, reply);
         }
-        let commands: Vec<_> = commands.split("; ").collect();
-        let replies: Vec<_> = reply.split("; ").collect();
-        if commands != [""] {
-            let bytes = commands.iter().flat_map(|command| encoded(self.words(command))).collect();
-            let bytes: Vec<u8> = bytes;
-            self.connection(name).client.send_bytes(&bytes);
+        let mut replies: Vec<_> = reply.split("; ").collect();
+        let seen = match commands.strip_prefix("MULTI: ") {
+            Some(commands) => self.transact(name, commands),
+            None => {
+                let packet = self.packet(commands);
+                let sent = commands.split("; ").filter(|command| !command.is_empty()).count();
+                let client = &mut self.connection(name).client;
+                client.send_bytes(&packet);
+                if reply == "…" {
+                    replies.resize(sent.max(1), "…");
+                }
+                let is_silent = commands.contains("CLIENT REPLY");
+                assert!(is_silent || replies.len() >= sent, "{commands}: a reply to each");
+                replies.iter().map(|_| client.receive()).collect()
+            }
+        };
+        if reply == "…" {
+            replies.resize(seen.len(), "…");
         }
-        let seen: Vec<_> =
-            commands.iter().map(|_| self.connection(name).client.receive()).collect();
-        if reply.is_empty() {
-            let refused = seen.iter().find(|seen| matches!(seen, Value::ServerError(_)));
-            return refused.map_or(Ok(()), |refused| Err(shown(refused)));
+        let is_right = seen.len() == replies.len()
+            && seen.iter().zip(replies).all(|(seen, reply)| self.check(seen, reply).is_ok());
+        let shown = || seen.iter().map(shown).collect::<Vec<_>>().join("; ");
+        if is_right { Ok(()) } else { Err(shown()) }
+    }
+
+    /// The replies of a transaction, or what is said in place of them.
+    fn transact(&mut self, name: &str, commands: &str) -> Vec<Value> {
+        let packet = self.packet(&format!("MULTI; {commands}; EXEC"));
+        let client = &mut self.connection(name).client;
+        client.send_bytes(&packet);
+        (0..=commands.split("; ").count()).for_each(|_| drop(client.receive()));
+        match client.receive() {
+            Value::Array(replies) => replies,
+            other => vec![other],
         }
-        assert_eq!(replies.len(), seen.len(), "{commands:?}: as many replies");
-        seen.iter().zip(replies).try_for_each(|(seen, reply)| self.check(seen, reply))
     }
 
     fn check(&mut self, seen: &Value, reply: &str) -> Result<(), String> {
-        let reply = &*self.numbered(reply);
-        let is_right = match (seen, reply.strip_prefix('-')) {
-            (Value::ServerError(_), Some(text)) if text.contains(' ') => *seen == error(text),
-            (Value::ServerError(_), Some(text)) => code(seen.clone()) == text,
-            (&Value::Int(fence @ 2..), _) if is_fence(reply) => {
-                let fence = fence.cast_unsigned();
-                let highest = self.fences.values().max().copied().unwrap_or(0);
-                match self.fences.get(reply) {
-                    Some(known) => *known == fence,
-                    None => {
-                        self.fences.insert(reply.to_owned(), fence);
-                        fence > highest
-                    }
-                }
+        let text = shown(seen);
+        let is_right = match (seen, reply) {
+            (Value::ServerError(_), "…") => false,
+            (_, "…") => true,
+            (Value::ServerError(told), _) if !reply.contains([' ', '…']) => {
+                reply.strip_prefix('-') == Some(told.code())
             }
-            _ => match reply.strip_prefix('…') {
-                Some(part) => shown(seen).contains(part),
-                None => shown(seen) == reply,
+            (&Value::Int(fence), _) if is_fence(reply) => self.is_known(reply, fence),
+            (Value::Int(number), _) if range(reply).is_some() => {
+                range(reply).is_some_and(|range| range.contains(number))
+            }
+            _ => match (reply.strip_prefix('…'), reply.strip_suffix('…')) {
+                (Some(part), _) => text.contains(part),
+                (_, Some(start)) => self.behind(start, &text).is_some(),
+                _ => self.is_like(reply, &text),
             },
         };
-        if is_right { Ok(()) } else { Err(shown(seen)) }
+        if is_right { Ok(()) } else { Err(text) }
     }
 
-    /// The words of a command. One in quotes may have spaces.
+    /// Whether this is the fence of that name. A new one is above all before it.
+    fn is_known(&mut self, name: &str, fence: i64) -> bool {
+        if let Some(known) = self.fences.get(name) {
+            return *known == fence;
+        }
+        let is_next = fence > self.highest && FENCES.contains(&fence);
+        if is_next {
+            self.fences.insert(name.to_owned(), fence);
+            self.highest = fence;
+        }
+        is_next
+    }
+
+    /// Whether a text is what a story tells, in which `{A}` is the number of a fence.
+    pub fn is_like(&mut self, told: &str, text: &str) -> bool {
+        self.behind(told, text) == Some("")
+    }
+
+    /// The rest of a text that begins with what a story tells.
+    fn behind<'t>(&mut self, told: &str, text: &'t str) -> Option<&'t str> {
+        let mut rest = text;
+        for (number, part) in told.split(['{', '}']).enumerate() {
+            rest = if number % 2 == 0 {
+                rest.strip_prefix(part)?
+            } else {
+                let end = rest.find(|next: char| !next.is_ascii_digit()).unwrap_or(rest.len());
+                let (digits, behind) = rest.split_at(end);
+                self.is_known(part, digits.parse().ok()?).then_some(behind)?
+            };
+        }
+        Some(rest)
+    }
+
+    /// The commands in the wire format.
+    fn packet(&mut self, commands: &str) -> Vec<u8> {
+        let commands = commands.split("; ").filter(|command| !command.is_empty());
+        commands.flat_map(|command| encoded(self.words(command))).collect()
+    }
+
+    /// The words of a command. One in quotes may have spaces, and lines, which end with `\n`.
     fn words(&mut self, command: &str) -> Vec<Vec<u8>> {
         let (mut words, mut is_quoted) = (Vec::new(), false);
         for part in command.split('"') {
             if is_quoted {
-                words.push(part.as_bytes().to_vec());
+                words.push(part.replace("\\n", "\n").into_bytes());
             } else {
                 let parts = part.split(' ').filter(|word| !word.is_empty());
                 words.extend(parts.map(|word| self.word(word).into_bytes()));
@@ -186,7 +287,7 @@ impl<'s> Session<'s> {
         let (name, offset) = word.split_at(word.find(['+', '-']).unwrap_or(word.len()));
         match self.fences.get(name) {
             Some(fence) if offset.is_empty() => fence.to_string(),
-            Some(fence) => (fence.cast_signed() + offset.parse::<i64>().unwrap()).to_string(),
+            Some(fence) => (fence + offset.parse::<i64>().unwrap()).to_string(),
             None => word,
         }
     }
@@ -205,6 +306,12 @@ fn is_fence(word: &str) -> bool {
     digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// `1..500`, both included.
+fn range(word: &str) -> Option<RangeInclusive<i64>> {
+    let (least, most) = word.split_once("..")?;
+    Some(least.parse().ok()?..=most.parse().ok()?)
+}
+
 fn shown(reply: &Value) -> String {
     match reply {
         Value::Int(number) => number.to_string(),
@@ -213,22 +320,31 @@ fn shown(reply: &Value) -> String {
         Value::ServerError(told) => {
             format!("-{} {}", told.code(), told.details().unwrap_or_default())
         }
-        Value::Array(items) | Value::Set(items) => {
+        Value::Array(items) | Value::Set(items) | Value::Push { data: items, .. } => {
             let words: Vec<_> = items.iter().map(item).collect();
             if words.is_empty() { "(empty)".to_owned() } else { words.join(" ") }
         }
-        Value::BulkString(_) | Value::VerbatimString { .. } => bulk_text(reply),
+        Value::BulkString(_) | Value::VerbatimString { .. } => quoted(bulk_text(reply)),
         Value::SimpleString(text) => text.clone(),
         other => format!("{other:?}"),
     }
 }
 
+/// In quotes if it looks like a reply of another type.
+fn quoted(text: String) -> String {
+    let others = ["", "nil", "OK", "(empty)"];
+    let is_like_another = others.contains(&&*text) || text.starts_with(['-', '"']);
+    if is_like_another || text.parse::<i64>().is_ok() { format!("\"{text}\"") } else { text }
+}
+
 fn item(item: &Value) -> String {
+    let field = |name| field(item, name).map(shown);
     match item {
         Value::Array(fields) if matches!(fields[..], [Value::BulkString(_), _, ..]) => {
-            match (field(item, "event"), field(item, "owner")) {
-                (Some(event), Some(owner)) => format!("{}({})", shown(event), shown(owner)),
-                (None, Some(owner)) => shown(owner),
+            match (field("event"), field("kind"), field("owner")) {
+                (Some(kind), _, Some(owner)) => format!("{kind}({owner})"),
+                (_, Some(kind), Some(owner)) if kind != "block" => format!("{kind}({owner})"),
+                (_, _, Some(owner)) => owner,
                 _ => format!("[{}]", shown(item)),
             }
         }
@@ -250,12 +366,15 @@ mod tests {
         play(
             "
             # on two connections
-            SET n 5; INCR n; INCR n -> OK; A; B
+            SET n 1000000000000005; INCR n; INCR n -> OK; A; B
             bob: SET n A-1; INCR n; SET k {A}:x -> OK; A; OK
-            GET k; EXISTS gone; LRANGE gone 0 -1 -> {A}:x; 0; (empty)
+            GET k; GET n; EXISTS gone; LRANGE gone 0 -1 -> {A}:x; \"{A}\"; 0; (empty)
+            MULTI: GET k; STRLEN k -> …:x; 1..18
             bob: BLPOP list 0 -> waits
             RPUSH list x; INCR k -> 1; -ERR
             bob: -> list x
+            bob: leaves
+            1 ms pass
             ",
         );
     }
@@ -267,8 +386,29 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is answered \"6\", not \"OK; B\"")]
+    #[should_panic(expected = "is answered \"\\\"5\\\"\", not \"5\"")]
+    fn a_text_is_no_integer() {
+        play("# of a digit\nSET n 5 -> OK\nGET n -> 5");
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "is answered \"-ERR value is not an integer or out of range\", not \"…\""
+    )]
+    fn an_error_is_not_whatever() {
+        play("# not a number\nSET n x -> OK\nINCR n -> …");
+    }
+
+    #[test]
+    #[should_panic(expected = "no reply is told of PING")]
+    fn a_request_whose_reply_is_not_told_fails_its_test() {
+        play("# nothing\nPING ->");
+    }
+
+    #[test]
+    #[should_panic(expected = "is answered \"OK; 1000000000000006\", not \"OK; B\"")]
     fn a_fence_that_is_no_higher_than_one_before_fails_its_test() {
-        play("# two\nSET n 6; INCR n -> OK; A\nSET n 5; INCR n -> OK; B");
+        let set = "SET n 1000000000000005; INCR n -> OK";
+        play(&format!("# two\n{set}; A\n{set}; B"));
     }
 }

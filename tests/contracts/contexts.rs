@@ -2,97 +2,38 @@
 
 use super::{LONG, play};
 use redis::Value;
-use testkit::errors::{OWNER_LENGTH, SCRIPT_REPEATED, TTL_NOT_POSITIVE};
-use testkit::{Server, bulk, error, int, lacks, unchanged};
+use testkit::errors::SCRIPT_REPEATED;
+use testkit::{Server, bulk, int, lacks, unchanged};
 
 #[test]
 fn transactions_and_scripts_get_each_reply_and_are_replicated_by_their_effects() {
-    play(&[
-        (
-            "a transaction",
-            &[
-                ["MULTI", "OK", ""],
-                ["LOCK.ACQUIRE k alice 60000", "QUEUED", ""],
-                ["LOCK.ACQUIRE k bob 60000", "QUEUED", ""],
-                ["LOCK.ACQUIRE k alice 0", "QUEUED", ""],
-                ["LOCK.CHECK k alice", "QUEUED", ""],
-                [
-                    "EXEC",
-                    "(integer) F (nil) ERR ttl must be a positive integer (milliseconds) (integer) F",
-                    "SET k F:alice PXAT +60000",
-                ],
-                ["MULTI", "OK", ""],
-                ["LOCK.EXTEND k alice 90000", "QUEUED", ""],
-                ["LOCK.RELEASE k alice", "QUEUED", ""],
-                ["LOCK.INFO k", "QUEUED", ""],
-                ["LOCK.ACQUIRE k bob 60000", "QUEUED", ""],
-                [
-                    "EXEC",
-                    "(integer) 1 (integer) 1 (nil) (integer) G",
-                    "SET k F:alice PXAT +90000 ; DEL k ; SET k G:bob PXAT +60000",
-                ],
-            ],
-        ),
-        (
-            "scripts",
-            &[
-                [
-                    "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],60000)) 1 k alice",
-                    "(integer) F",
-                    "SET k F:alice PXAT +60000",
-                ],
-                [
-                    "EVAL return(tostring(redis.call('LOCK.ACQUIRE',KEYS[1],'bob',9))) 1 k",
-                    "false",
-                    "",
-                ],
-                ["EVAL return{redis.call('LOCK.INFO',KEYS[1])[4]} 1 k", "(integer) F", ""],
-                ["EVAL return(redis.pcall('LOCK.CHECK',KEYS[1],'')['err']) 1 k", OWNER_LENGTH, ""],
-                [
-                    "EVAL return(redis.call('LOCK.EXTEND',KEYS[1],'alice',90000)) 1 k",
-                    "(integer) 1",
-                    "SET k F:alice PXAT +90000",
-                ],
-                [
-                    "EVAL return(redis.call('LOCK.CHECK',KEYS[1],ARGV[1])and(redis.call('INCR','n'))) 1 k bob",
-                    "(nil)",
-                    "",
-                ],
-                [
-                    "EVAL return(redis.call('LOCK.CHECK',KEYS[1],ARGV[1])and(redis.call('INCR','n'))) 1 k alice",
-                    "(integer) 1",
-                    "INCR n",
-                ],
-                ["EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'bob')) 1 k", "(integer) 0", ""],
-                [
-                    "EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'alice')) 1 k",
-                    "(integer) 1",
-                    "DEL k",
-                ],
-            ],
-        ),
-    ]);
-}
-
-#[test]
-fn a_pipeline_gets_its_replies_in_order_and_an_error_leaves_the_rest() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut commands = Vec::new();
-    for number in 0..1_000 {
-        commands.push(format!("LOCK.ACQUIRE k{number} alice 60000"));
-        commands.push(format!("LOCK.ACQUIRE k{number} bob 0"));
-        commands.push(format!("LOCK.ACQUIRE k{number} bob 60000"));
-        commands.push(format!("LOCK.RELEASE k{number} alice"));
-    }
-    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let mut last = 0;
-    for replies in client.pipeline(&commands).chunks_exact(4) {
-        let Value::Int(fence) = replies[0] else { panic!("{replies:?}") };
-        assert!(fence > last);
-        assert_eq!(replies[1..], [error(TTL_NOT_POSITIVE), Value::Nil, int(1)]);
-        last = fence;
-    }
+    play(
+        "
+        # a transaction
+        MULTI -> OK
+        LOCK.ACQUIRE k alice 60000 -> QUEUED
+        LOCK.ACQUIRE k bob 60000 -> QUEUED
+        LOCK.ACQUIRE k alice 0 -> QUEUED
+        LOCK.CHECK k alice -> QUEUED
+        EXEC -> {A} nil -ERR ttl must be a positive integer (milliseconds) {A} | SET k {A}:alice PXAT +60000
+        MULTI -> OK
+        LOCK.EXTEND k alice 90000 -> QUEUED
+        LOCK.RELEASE k alice -> QUEUED
+        LOCK.INFO k -> QUEUED
+        LOCK.ACQUIRE k bob 60000 -> QUEUED
+        EXEC -> 1 1 nil {B} | SET k {A}:alice PXAT +90000 ; DEL k ; SET k {B}:bob PXAT +60000
+        # scripts
+        EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],60000)) 1 k alice -> A | SET k {A}:alice PXAT +60000
+        EVAL return(tostring(redis.call('LOCK.ACQUIRE',KEYS[1],'bob',9))) 1 k -> false
+        EVAL return{redis.call('LOCK.INFO',KEYS[1])[4]} 1 k -> {A}
+        EVAL return(redis.pcall('LOCK.CHECK',KEYS[1],'')['err']) 1 k -> OWNER_LENGTH
+        EVAL return(redis.call('LOCK.EXTEND',KEYS[1],'alice',90000)) 1 k -> 1 | SET k {A}:alice PXAT +90000
+        EVAL return(redis.call('LOCK.CHECK',KEYS[1],ARGV[1])and(redis.call('INCR','n'))) 1 k bob -> nil
+        EVAL return(redis.call('LOCK.CHECK',KEYS[1],ARGV[1])and(redis.call('INCR','n'))) 1 k alice -> 1 | INCR n
+        EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'bob')) 1 k -> 0
+        EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'alice')) 1 k -> 1 | DEL k
+        ",
+    );
 }
 
 #[test]

@@ -55,59 +55,37 @@ fn a_foreign_lock_is_held_by_its_whole_value_with_fence_0() {
 
 #[test]
 fn old_and_new_clients_keep_each_other_out() {
-    play(&[
-        (
-            "its holder asks again, and the value stays",
-            &[
-                ["SET k 12345:uuid NX PX 60000", "OK", "…"],
-                ["LOCK.ACQUIRE k 12345:uuid 1", "(integer) 0", ""],
-                [
-                    "LOCK.ACQUIRE k 12345:uuid 120000",
-                    "(integer) 0",
-                    "SET k 12345:uuid PXAT +120000",
-                ],
-                ["LOCK.EXTEND k 12345:uuid 60000", "(integer) 1", "SET k 12345:uuid PXAT +60000"],
-                ["LOCK.RELEASE k 12345:uuid 1", "(integer) 0", ""],
-                ["LOCK.RELEASE k 12345:uuid 0", "(integer) 1", "DEL k"],
-            ],
-        ),
-        (
-            "without an expiry it is held until it is deleted",
-            &[
-                ["SETNX k uuid", "(integer) 1", "SETNX k uuid"],
-                ["LOCK.ACQUIRE k uuid 60000", "(integer) 0", ""],
-                ["LOCK.ACQUIRE k alice 60000", "(nil)", ""],
-                ["DEL k", "(integer) 1", "DEL k"],
-                ["LOCK.ACQUIRE k alice 60000", "(integer) F", "SET k F:alice PXAT +60000"],
-            ],
-        ),
-        (
-            "an old client does nothing to a grant",
-            &[
-                ["LOCK.ACQUIRE k uuid 60000", "(integer) F", "SET k F:uuid PXAT +60000"],
-                ["SET k uuid NX PX 60000", "(nil)", ""],
-                ["SETNX k uuid", "(integer) 0", ""],
-                [
-                    "EVAL return(redis.call('GET',KEYS[1])==ARGV[1]and(redis.call('DEL',KEYS[1]))) 1 k uuid",
-                    "(nil)",
-                    "",
-                ],
-                ["LOCK.CHECK k uuid", "(integer) F", ""],
-            ],
-        ),
-        (
-            "they take turns",
-            &[
-                ["SET k uuid NX PX 1", "OK", "…"],
-                ["until LOCK.ACQUIRE k alice 60000", "(integer) F", "…"],
-                ["LOCK.RELEASE k alice", "(integer) 1", "DEL k"],
-                ["SET k uuid NX PX 60000", "OK", "…"],
-                ["LOCK.ACQUIRE k alice 60000", "(nil)", ""],
-                ["DEL k", "(integer) 1", "DEL k"],
-                ["LOCK.ACQUIRE k alice 60000", "(integer) G", "SET k G:alice PXAT +60000"],
-            ],
-        ),
-    ]);
+    play(
+        "
+        # its holder asks again, and the value stays
+        SET k 12345:uuid NX PX 60000 -> OK | …
+        LOCK.ACQUIRE k 12345:uuid 1 -> 0
+        LOCK.ACQUIRE k 12345:uuid 120000 -> 0 | SET k 12345:uuid PXAT +120000
+        LOCK.EXTEND k 12345:uuid 60000 -> 1 | SET k 12345:uuid PXAT +60000
+        LOCK.RELEASE k 12345:uuid 1 -> 0
+        LOCK.RELEASE k 12345:uuid 0 -> 1 | DEL k
+        # without an expiry it is held until it is deleted
+        SETNX k uuid -> 1 | SETNX k uuid
+        LOCK.ACQUIRE k uuid 60000 -> 0
+        LOCK.ACQUIRE k alice 60000 -> nil
+        DEL k -> 1 | DEL k
+        LOCK.ACQUIRE k alice 60000 -> A | SET k {A}:alice PXAT +60000
+        # an old client does nothing to a grant
+        LOCK.ACQUIRE k uuid 60000 -> A | SET k {A}:uuid PXAT +60000
+        SET k uuid NX PX 60000 -> nil
+        SETNX k uuid -> 0
+        EVAL return(redis.call('GET',KEYS[1])==ARGV[1]and(redis.call('DEL',KEYS[1]))) 1 k uuid -> nil
+        LOCK.CHECK k uuid -> A
+        # they take turns
+        SET k uuid NX PX 1 -> OK | …
+        LOCK.ACQUIRE k alice 60000 -> until A | …
+        LOCK.RELEASE k alice -> 1 | DEL k
+        SET k uuid NX PX 60000 -> OK | …
+        LOCK.ACQUIRE k alice 60000 -> nil
+        DEL k -> 1 | DEL k
+        LOCK.ACQUIRE k alice 60000 -> B | SET k {B}:alice PXAT +60000
+        ",
+    );
 }
 
 #[test]

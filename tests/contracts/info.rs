@@ -1,24 +1,23 @@
 //! `LOCK.INFO key`, and `LOCK.HELP`, whose lines a test of the pages reads.
 
-use super::{ARITY, LONG, play};
+use super::{LONG, play};
 use redis::Value;
-use testkit::errors::WRONG_TYPE;
 use testkit::{Server, bulk, deadline, eventually, int, items, lacks, unchanged};
 
 #[test]
 fn a_free_lock_is_nil_and_mistakes_are_named() {
-    play(&[(
-        "nothing changes",
-        &[
-            ["LOCK.INFO k", "(nil)", ""],
-            ["LOCK.ACQUIRE k alice 1", "(integer) F", "…"],
-            ["until LOCK.INFO k", "(nil)", "…"],
-            ["RPUSH list x", "(integer) 1", "…"],
-            ["LOCK.INFO list extra", ARITY, "…"],
-            ["LOCK.INFO list", WRONG_TYPE, ""],
-            ["LOCK.HELP me", ARITY, ""],
-        ],
-    )]);
+    play(
+        "
+        # nothing changes
+        LOCK.INFO k -> nil
+        LOCK.ACQUIRE k alice 1 -> A | …
+        LOCK.INFO k -> until nil | …
+        RPUSH list x -> 1 | …
+        LOCK.INFO list extra -> -ARITY | …
+        LOCK.INFO list -> -WRONG_TYPE
+        LOCK.HELP me -> -ARITY
+        ",
+    );
     let help = Server::start().cmd("LOCK.HELP");
     let is_simple = |line: &Value| matches!(line, Value::SimpleString(_));
     assert!(items(&help).iter().all(is_simple), "{help:?}");

@@ -1,10 +1,9 @@
 //! `LOCK.RAISE key owner fence`, and what becomes of the fences after it.
 
-use super::{ARITY, LONG, play};
+use super::{LONG, play};
 use redis::Value;
-use testkit::errors::{FENCE_NOT_A_NUMBER, OWNER_LENGTH, WRONG_TYPE};
 use testkit::{
-    Client, Server, Waiter, aof, deadline, error, eventually, start_pair, unchanged,
+    Client, Server, Session, aof, deadline, error, eventually, start_pair, unchanged,
     wait_until_in_sync,
 };
 
@@ -22,38 +21,32 @@ fn raise(client: &mut Client, owner: &str, fence: u64) -> Option<u64> {
 
 #[test]
 fn every_reply_and_every_error() {
-    play(&[
-        (
-            "the grant has the larger fence from then on, and its lease stays",
-            &[
-                ["LOCK.ACQUIRE k alice 60000", "(integer) F", "SET k F:alice PXAT +60000"],
-                ["LOCK.EXTEND k alice 120000", "(integer) 1", "SET k F:alice PXAT +120000"],
-                ["PERSIST k", "(integer) 1", "PERSIST k"],
-                ["LOCK.RAISE k alice F+3600000000", "(integer) G", "SET k G:alice"],
-                ["LOCK.ACQUIRE k alice 60000", "(integer) G", ""],
-                ["LOCK.RAISE k alice 0", "(integer) G", ""],
-                ["LOCK.RAISE k alice G-1", "(integer) G", ""],
-                ["LOCK.RAISE k alice G", "(integer) G", ""],
-                ["LOCK.RAISE k bob G+1", "(nil)", ""],
-                ["LOCK.RELEASE k alice F", "(integer) 0", ""],
-                ["LOCK.RELEASE k alice G", "(integer) 1", "DEL k"],
-                ["LOCK.RAISE k alice G+3600000000", "(nil)", ""],
-                ["LOCK.ACQUIRE k bob 60000", "(integer) H", "SET k H:bob PXAT +60000"],
-                ["LOCK.CHECK k bob G+1", "(integer) H", ""],
-            ],
-        ),
-        (
-            "mistakes are named from left to right",
-            &[
-                ["RPUSH list x", "(integer) 1", "RPUSH list x"],
-                ["LOCK.RAISE list alice", ARITY, ""],
-                ["LOCK.RAISE list alice 1 2", ARITY, ""],
-                ["LOCK.RAISE list \"\" x", OWNER_LENGTH, ""],
-                ["LOCK.RAISE list alice x", FENCE_NOT_A_NUMBER, ""],
-                ["LOCK.RAISE list alice 1", WRONG_TYPE, ""],
-            ],
-        ),
-    ]);
+    play(
+        "
+        # the grant has the larger fence from then on, and its lease stays
+        LOCK.ACQUIRE k alice 60000 -> A | SET k {A}:alice PXAT +60000
+        LOCK.EXTEND k alice 120000 -> 1 | SET k {A}:alice PXAT +120000
+        PERSIST k -> 1 | PERSIST k
+        LOCK.RAISE k alice A+3600000000 -> B | SET k {B}:alice
+        LOCK.ACQUIRE k alice 60000 -> B
+        LOCK.RAISE k alice 0 -> B
+        LOCK.RAISE k alice B-1 -> B
+        LOCK.RAISE k alice B -> B
+        LOCK.RAISE k bob B+1 -> nil
+        LOCK.RELEASE k alice A -> 0
+        LOCK.RELEASE k alice B -> 1 | DEL k
+        LOCK.RAISE k alice B+3600000000 -> nil
+        LOCK.ACQUIRE k bob 60000 -> C | SET k {C}:bob PXAT +60000
+        LOCK.CHECK k bob B+1 -> C
+        # mistakes are named from left to right
+        RPUSH list x -> 1 | RPUSH list x
+        LOCK.RAISE list alice -> -ARITY
+        LOCK.RAISE list alice 1 2 -> -ARITY
+        LOCK.RAISE list \"\" x -> -OWNER_LENGTH
+        LOCK.RAISE list alice x -> -FENCE_NOT_A_NUMBER
+        LOCK.RAISE list alice 1 -> -WRONG_TYPE
+        ",
+    );
 }
 
 #[test]
@@ -102,16 +95,20 @@ fn replicas_and_the_append_only_file_have_the_raised_fence() {
 
 #[test]
 fn those_who_wait_wait_on_and_nothing_was_lost() {
-    let server = Server::start();
-    let mut client = server.client();
-    let raised = client.grant("k", "alice", LONG) + HOUR_MICROS;
-    let mut bob = Waiter::of(&server, "k", "bob");
-    raise(&mut client, "alice", raised);
-    bob.assert_waits(&server);
-    assert!(client.release("k", "alice"));
-    assert!(bob.fence() > raised);
-    assert_eq!(client.cmd("LOCK.LOG"), Value::Array(Vec::new()));
-    assert_eq!(client.counter("raises"), 1);
+    Session::play(
+        &Server::start(),
+        "
+        # and the next fence is above it
+        LOCK.ACQUIRE k alice 60000 -> A
+        bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+        LOCK.RAISE k alice A+3600000000 -> B
+        bob: -> waits
+        LOCK.RELEASE k alice -> 1
+        bob: -> C
+        LOCK.LOG -> (empty)
+        INFO leasehold_raises -> 1
+        ",
+    );
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! To which connection a hold is bound, and to which no more. What all orders of these come to is found in the simulation.
 
-use super::{LONG, asks, bindings, binds, let_it_work, until_free, until_short};
+use super::{LONG, bindings, let_it_work};
 use redis::Value;
 use testkit::waiter::id_of;
-use testkit::{Client, Server, Session, error, eventually, int};
+use testkit::{Server, Session, eventually};
 
 /// What is bound last to a connection is freed last. Commands show what is to be freed as free, but EXISTS.
 const BINDINGS: &str = "
@@ -76,101 +76,97 @@ fn a_hold_is_bound_to_the_connection_on_which_its_owner_last_asked_for_that() {
     Session::play(&Server::start(), &text.replace("NO_CONNECTION", &format!("-{NO_CONNECTION}")));
 }
 
-/// Whether alice still holds the lock by this grant, with nearly all of the ttl left.
-#[track_caller]
-fn keeps(client: &mut Client, fence: u64) {
-    let_it_work(client);
-    assert_eq!(client.check("k", "alice"), Some(fence));
-    let Value::Int(left) = client.cmd("PTTL k") else { panic!("no lease") };
-    assert!(left > 30_000, "{left} ms are left");
+/// Whatever is due has been done when some time has passed. Then alice keeps the lock, with nearly all of the ttl left.
+const KEEPS: &str = "
+3 ms pass
+LOCK.CHECK k alice -> A
+PTTL k -> 30001..60000
+";
+
+fn plays(text: &str) {
+    Session::play(&Server::start(), &text.replace("KEEPS", KEEPS));
 }
 
 #[test]
 fn who_asks_again_before_the_former_connection_ends_keeps_the_lock_when_it_does() {
-    let server = Server::start();
-    let mut client = server.client();
-    let (mut former, mut present) = (server.client(), server.client());
-    let fence = binds(&mut former, "k", "alice", 0);
-    assert_eq!(binds(&mut present, "k", "alice", 0), fence);
-    assert_eq!(bindings(&mut client), 1);
-    drop(former);
-    keeps(&mut client, fence);
-    drop(present);
-    until_free(&mut client, "k");
+    plays(
+        "
+        # on another connection
+        former: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
+        present: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
+        INFO leasehold_bindings -> 1
+        former: leaves
+        KEEPS
+        present: leaves
+        LOCK.INFO k -> until nil
+        ",
+    );
 }
 
 #[test]
 fn who_asks_again_within_the_grace_has_the_same_fence_and_the_full_ttl() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut former = server.client();
-    let fence = binds(&mut former, "k", "alice", 20_000);
-    drop(former);
-    until_short(&mut client, "k", 20_000);
-    let mut present = server.client();
-    assert_eq!(binds(&mut present, "k", "alice", 0), fence);
-    keeps(&mut client, fence);
-    drop(present);
-    until_free(&mut client, "k");
+    plays(
+        "
+        # once its former connection has ended
+        former: LOCK.ACQUIRE k alice 60000 EPHEMERAL 20000 -> A
+        former: leaves
+        PTTL k -> until 1..20000
+        present: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
+        KEEPS
+        present: leaves
+        LOCK.INFO k -> until nil
+        ",
+    );
 }
 
 #[test]
 fn an_extension_from_elsewhere_lengthens_the_lease_and_binds_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
-    let (mut alice, mut elsewhere) = (server.client(), server.client());
-    let fence = binds(&mut alice, "k", "alice", 20_000);
-    assert!(elsewhere.extend("k", "alice", 2 * LONG));
-    drop(elsewhere);
-    keeps(&mut client, fence);
-    drop(alice);
-    until_short(&mut client, "k", 20_000);
-    // An extension that comes later counts.
-    assert!(client.extend("k", "alice", LONG));
-    keeps(&mut client, fence);
+    plays(
+        "
+        # it counts also if it comes after the end of the connection
+        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 20000 -> A
+        elsewhere: LOCK.EXTEND k alice 60000 -> 1
+        elsewhere: leaves
+        KEEPS
+        alice: leaves
+        PTTL k -> until 1..20000
+        LOCK.EXTEND k alice 60000 -> 1
+        KEEPS
+        ",
+    );
 }
 
 #[test]
 fn a_command_that_comes_right_behind_the_end_of_the_connection_finds_the_lock_as_it_is_then() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    let id = testkit::waiter::id_of(&mut alice);
-    let kill = format!("CLIENT KILL ID {id}");
-    let held = binds(&mut alice, "k", "alice", 0);
-    binds(&mut alice, "later", "alice", 20_000);
-    let replies = client.pipeline(&[
-        "LOCK.CHECK k alice",
-        &kill,
-        "LOCK.CHECK k alice",
-        "LOCK.INFO k",
-        "LOCK.EXTEND k alice 60000",
-        "LOCK.ACQUIRE k bob 60000",
-        "LOCK.EXTEND later alice 60000",
-    ]);
-    assert_eq!(replies[..5], [int(held), int(1), Value::Nil, Value::Nil, int(0)]);
-    assert!(matches!(replies[5], Value::Int(fence) if fence.cast_unsigned() > held), "{replies:?}");
-    assert_eq!(replies[6], int(1));
-    let_it_work(&mut client);
-    let Value::Int(left) = client.cmd("PTTL later") else { panic!("no lease") };
-    assert!(left > 30_000, "the extension came behind the end: {left}");
+    plays(
+        "
+        # in one packet
+        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0; LOCK.ACQUIRE later alice 60000 EPHEMERAL 20000 -> A; B
+        LOCK.CHECK k alice; CLIENT KILL ID {alice}; LOCK.CHECK k alice; LOCK.INFO k; LOCK.EXTEND k alice 60000; LOCK.ACQUIRE k bob 60000; LOCK.EXTEND later alice 60000 -> A; 1; nil; nil; 0; C; 1
+        3 ms pass
+        PTTL later -> 30001..60000
+        ",
+    );
 }
 
 #[test]
 fn a_binding_frees_no_other_grant_than_its_own() {
-    let server = Server::start();
-    let mut client = server.client();
-    for end in ["FLUSHALL", "FLUSHDB", "DEL k", "PEXPIRE k 1", "SET k other"] {
-        let mut alice = server.client();
-        binds(&mut alice, "k", "alice", 0);
-        client.cmd(end);
-        let_it_work(&mut client);
-        client.cmd("DEL k");
-        let fence = client.grant("k", "alice", LONG);
-        drop(alice);
-        keeps(&mut client, fence);
-        assert!(client.release("k", "alice"));
-    }
+    let ends = ["FLUSHALL", "FLUSHDB", "DEL k", "PEXPIRE k 1", "SET k other"];
+    let stories = ends.map(|end| {
+        format!(
+            "
+            # {end}
+            former: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> F
+            {end} -> …
+            3 ms pass
+            DEL k -> …
+            LOCK.ACQUIRE k alice 60000 -> A
+            former: leaves
+            KEEPS
+            "
+        )
+    });
+    plays(&stories.concat());
 }
 
 /// However long their leases would have lasted.
@@ -194,11 +190,9 @@ fn holds_that_are_flushed_or_deleted_all_the_time_leave_no_bindings_behind() {
 
 #[test]
 fn a_call_of_another_module_has_no_connection_either() {
-    let server = Server::builder().with_caller().start();
-    let mut client = server.client();
-    let reply = client.cmd(format!("CALLER.CALL {}", asks("k", "alice", 0)));
-    assert_eq!(reply, error(NO_CONNECTION));
-    assert_eq!(client.cmd("EXISTS k"), int(0));
+    let call = "CALLER.CALL LOCK.ACQUIRE k alice 60000 EPHEMERAL 0; EXISTS k";
+    let story = format!("# it is refused\n{call} -> -{NO_CONNECTION}; 0");
+    Session::play(&Server::builder().with_caller().start(), &story);
 }
 
 /// The transaction frees the lock without telling the module, so that the grant comes about within the request of the owner.

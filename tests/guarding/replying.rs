@@ -13,10 +13,10 @@ fn who_holds_the_lock_by_this_fence_gets_the_reply_of_the_command() {
         LOCK.ACQUIRE l alice 60000 -> A
         LOCK.GUARD l alice A SET k v; LOCK.GUARD l alice A GET k -> OK; v
         LOCK.GUARD l alice A GET nothing; LOCK.GUARD l alice A INCRBY n 7 -> nil; 7
-        LOCK.GUARD l alice A get n; LOCK.GUARD l alice A MGET k nothing -> 7; v nil
+        LOCK.GUARD l alice A get n; LOCK.GUARD l alice A MGET k nothing -> \"7\"; v nil
         LOCK.GUARD l alice A LPUSH k v -> -WRONGTYPE Operation against a key holding the wrong kind of value
         LOCK.GUARD l alice A XADD s 1-1 a 1; LOCK.GUARD l alice A XADD s 2-1 b 2 -> 1-1; 2-1
-        LOCK.GUARD l alice A XRANGE s - + -> [1-1 [a 1]] [2-1 [b 2]]
+        LOCK.GUARD l alice A XRANGE s - + -> [1-1 [a \"1\"]] [2-1 [b \"2\"]]
         # each of several holders by its own fence
         LOCK.ACQUIRE l alice 60000 SHARE 2; LOCK.ACQUIRE l bob 60000 SHARE 2 -> A; B
         LOCK.GUARD l alice A INCR n; LOCK.GUARD l bob B INCR n -> 1; 2

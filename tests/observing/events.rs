@@ -53,15 +53,6 @@ impl Listener {
         pairs.iter().map(event).collect()
     }
 
-    /// The same without `expired`, where a key whose lease is over goes to somebody else: within that very millisecond
-    /// the key has not expired by the server's clock, and the server does not publish that.
-    #[track_caller]
-    pub(crate) fn heard_but_expired(&mut self) -> Vec<String> {
-        let mut heard = self.heard();
-        heard.retain(|event| event != "expired");
-        heard
-    }
-
     /// The same on one line, without what the server tells at times of its own, or only if it is new: `released del(x)`.
     pub(super) fn heard_of_locks(&mut self) -> String {
         let mut words = Vec::new();

@@ -96,10 +96,7 @@ pub(crate) fn play(args: &str, opening: &str, text: &str) {
         println!("# {heading}");
         let server = telling().module_args(args).start();
         let mut session = Session::of(&server, 0);
-        for line in opening.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let (request, reply) = line.split_once(" -> ").unwrap();
-            session.step(request, reply);
-        }
+        session.steps(opening);
         let (mut figures, mut listener) = (Figures::of(&server), Listener::on(&server));
         for row in rows {
             session.step(row.request, row.told[0]);

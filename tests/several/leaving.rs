@@ -19,8 +19,8 @@ r1: LOCK.ACQUIRE b r1 60000 ALSO 1 c BLOCK 0 -> waits
 CLIENT KILL ID {bob} -> 1
 LOCK.WAITERS a; LOCK.WAITERS b; LOCK.WAITERS c -> r0; r1; r1
 LOCK.RELEASE a alice ALSO 2 b c -> 3
-r0: ->
-r1: ->
+r0: -> B
+r1: -> C
 # a grant to one who is killed in the same step goes back as a whole
 OPENING
 carol: LOCK.ACQUIRE c carol 60000 ALSO 2 b a BLOCK 0 -> waits
@@ -46,7 +46,7 @@ r0: LOCK.ACQUIRE a r0 60000 BLOCK 0 -> waits
 CLIENT UNBLOCK {bob} -> 1
 bob: -> nil
 LOCK.WAITERS a; LOCK.WAITERS b; LOCK.RELEASE a alice ALSO 2 b c -> r0; (empty); 3
-r0: ->
+r0: -> B
 ";
 
 #[test]

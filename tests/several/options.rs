@@ -18,7 +18,7 @@ fn the_other_options_are_of_all_locks() {
         w: -> W
         # a ticket keeps all places and claims all
         LOCK.ACQUIRE a alice 60000 ALSO 1 b -> A
-        LOCK.ACQUIRE a bob 60000 ALSO 1 b TICKET 60000; LOCK.WAITERS a; LOCK.WAITERS b -> nil; bob; bob
+        LOCK.ACQUIRE a bob 60000 ALSO 1 b TICKET 60000; LOCK.WAITERS a; LOCK.WAITERS b -> nil; ticket(bob); ticket(bob)
         carol: LOCK.ACQUIRE a carol 60000 ALSO 1 b BLOCK 0 -> waits
         LOCK.RELEASE a alice; LOCK.ACQUIRE a bob 60000 ALSO 1 b TICKET 60000 -> 1; nil
         LOCK.RELEASE b alice; LOCK.ACQUIRE a bob 60000 ALSO 1 b TICKET 60000 -> 1; B
@@ -29,7 +29,7 @@ fn the_other_options_are_of_all_locks() {
         # one that nobody claims holds all no longer than it lasts
         LOCK.ACQUIRE a alice 60000 ALSO 1 b; LOCK.ACQUIRE a bob 60000 ALSO 1 b TICKET 300 -> A; nil
         carol: LOCK.ACQUIRE a carol 60000 ALSO 1 b BLOCK 0 -> waits
-        LOCK.ACQUIRE a bob 60000 ALSO 1 b TICKET 300; LOCK.RELEASE a alice ALSO 1 b ->
+        LOCK.ACQUIRE a bob 60000 ALSO 1 b TICKET 300; LOCK.RELEASE a alice ALSO 1 b -> nil; 2
         carol: -> C
         LOCK.CHECK a carol; LOCK.CHECK b carol; LOCK.CHECK a bob; LOCK.CHECK b bob -> C; C; nil; nil
         # all end with the connection that they are bound to
@@ -55,7 +55,7 @@ fn the_grant_of_a_ticket_is_published_once_with_the_first_key() {
         &Server::start(),
         "
         # which is not the first that is free
-        hears: SUBSCRIBE grants ->
+        hears: SUBSCRIBE grants -> …
         LOCK.ACQUIRE a alice 60000 ALSO 1 b -> A
         LOCK.ACQUIRE b bob 60000 ALSO 1 a TICKET 60000 NOTIFY grants -> nil
         LOCK.RELEASE b alice; LOCK.RELEASE a alice; LOCK.CHECK a bob -> 1; 1; B

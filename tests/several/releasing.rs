@@ -30,8 +30,8 @@ fn a_release_is_of_those_that_are_held_by_the_proof_and_goes_to_who_waits_for_ea
         r1: LOCK.ACQUIRE b r1 60000 ALSO 1 c BLOCK 0 -> waits
         r2: LOCK.ACQUIRE c r2 60000 BLOCK 0 -> waits
         LOCK.RELEASE c alice ALSO 2 a b -> 3
-        r0: ->
         r1: -> B
+        r0: -> C
         r2: -> waits
         LOCK.CHECK b r1; LOCK.CHECK c r1 -> B; B
         ",

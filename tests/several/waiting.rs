@@ -36,8 +36,8 @@ fn who_waits_is_granted_all_when_it_is_first_in_every_queue_and_the_last_of_them
         r0: LOCK.ACQUIRE a r0 60000 BLOCK 0 -> waits
         r1: LOCK.ACQUIRE c r1 60000 BLOCK 0 -> waits
         bob: leaves
-        r0: ->
-        r1: ->
+        r0: -> B
+        r1: -> C
         LOCK.WAITERS a; LOCK.WAITERS b; LOCK.WAITERS c -> (empty); (empty); (empty)
         # patience ends in all queues at once
         LOCK.ACQUIRE b alice 60000 -> A
@@ -83,7 +83,7 @@ fn whatever_ends_the_last_hold_the_one_who_waits_is_granted_all() {
             # {way}
             LOCK.ACQUIRE b alice 60000 -> A
             bob: LOCK.ACQUIRE a bob 60000 ALSO 2 b c BLOCK 0 -> waits
-            {way} ->
+            {way} -> …
             bob: -> B
             LOCK.CHECK a bob; LOCK.CHECK b bob; LOCK.CHECK c bob -> B; B; B
             "

@@ -1,9 +1,12 @@
 //! Leases of several holders: each ends by itself, and the key with the last of them.
 
 use super::{LONG, Scene, asks, holders, share, shorten, waits};
-use crate::waiting::expiry;
+use crate::waiting::{expiry, granted_at};
 use redis::Value;
-use testkit::{Waiter, deadline, eventually, int};
+use testkit::{Client, Stopwatch, Waiter, deadline, eventually, int};
+
+/// In milliseconds. Sooner than the look at all contended locks each second.
+const SOON: i64 = 500;
 
 /// How many milliseconds after the end of a short lease each waiter was granted the lock, of which another holder has
 /// it all the time, so that the key lives on.
@@ -96,6 +99,48 @@ fn a_lock_of_several_holders_that_never_release_is_gone_with_the_last_lease_on_e
         assert!(client.now() >= end);
     }
     scene.agree();
+}
+
+/// A thousand hold `k` until then, beside those of these lines. All are written by hand, for requests come one after another.
+fn a_thousand_hold_until(client: &mut Client, end: i64, beside: &str, expiry: i64) {
+    let line = |number| format!("{:016} {end:014} 00000 005:r{number:04}\n", FIRST + number);
+    let value = beside.to_owned() + &(1..=1_000).map(line).collect::<String>();
+    let set = ["SET", "k", &value, "PXAT", &expiry.to_string()];
+    assert_eq!(client.cmd(set), Value::Okay);
+}
+
+/// A fence of long ago.
+const FIRST: u64 = 1_763_712_345_678_901;
+
+#[test]
+fn when_a_thousand_holds_end_in_one_millisecond_all_who_waited_for_that_are_let_in() {
+    for stays in [true, false] {
+        let scene = Scene::start();
+        let mut client = scene.client();
+        let later = client.now() + 60_000;
+        let line = format!("{FIRST} {later:014} 00003 005:stays\n");
+        let beside = if stays { &line } else { "" };
+        a_thousand_hold_until(&mut client, later, beside, later);
+        assert!(client.info("k").unwrap().holders >= 1_000);
+        let mut next: Vec<_> = match stays {
+            true => ["a", "b"].map(|owner| waits(&scene.primary, owner, 3)).into(),
+            false => Vec::new(),
+        };
+        next.push(Waiter::of(&scene.primary, "k", "w"));
+        let (watch, end) = (Stopwatch::start(), client.now() + 50);
+        a_thousand_hold_until(&mut client, end, beside, if stays { later } else { end });
+        let writer = stays.then(|| next.pop().unwrap());
+        for late in next.iter_mut().map(|waiter| granted_at(waiter.fence()) - end) {
+            assert!(late >= i64::from(stays), "granted {late} ms after the end");
+            assert!(late - watch.stalled_millis() < SOON, "granted {late} ms after the end");
+        }
+        let expected = if stays { vec!["stays", "a", "b"] } else { vec!["w"] };
+        assert_eq!(holders(&mut client), expected);
+        if let Some(writer) = writer {
+            writer.assert_waits(&scene.primary);
+        }
+        scene.agree();
+    }
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn a_value_that_was_torn_is_held_by_nobody_who_could_be_let_in_beside() {
             "
             # {tear}
             LOCK.ACQUIRE k r1 60000 SHARE 0; LOCK.ACQUIRE k r2 60000 SHARE 0 -> A; B
-            {tear} ->
+            {tear} -> …
             LOCK.ACQUIRE k r3 60000 SHARE 0; LOCK.CHECK k r1; LOCK.RELEASE k r2 -> nil; nil; 0
             LOCK.INFO k -> …holders 1
             r3: LOCK.ACQUIRE k r3 60000 SHARE 0 BLOCK 0 -> waits
@@ -61,7 +61,7 @@ fn whatever_ends_the_key_ends_all_holds_and_lets_the_next_in_then() {
             # {way}
             LOCK.ACQUIRE k r1 60000 SHARE 0; LOCK.ACQUIRE k r2 60000 SHARE 0 -> A; B
             w: LOCK.ACQUIRE k w 60000 BLOCK 0 -> waits
-            {way} ->
+            {way} -> …
             w: -> C
             LOCK.RELEASE k r1; LOCK.RELEASE k r2; LOCK.HOLDERS k -> 0; 0; w
             "

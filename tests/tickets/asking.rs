@@ -1,31 +1,31 @@
 //! Asking by a ticket: an answer at once, and a place that is kept as long as somebody asks for it.
 
 use super::{asked, held, queue_up, rows, until_held_by};
-use crate::waiting::session::play;
+use crate::waiting::play;
 use testkit::Server;
 use testkit::waiter::id_of;
 
 const SESSIONS: &str = "
     # a free lock is granted at once with the full ttl
-    LOCK.ACQUIRE free bob 60000 TICKET 1 -> fence 2
+    LOCK.ACQUIRE free bob 60000 TICKET 1 -> B
     PTTL free -> 30001..60000
-    LOCK.ACQUIRE free bob 60000 TICKET 1 -> fence 2
-    INFO tickets -> 0
+    LOCK.ACQUIRE free bob 60000 TICKET 1 -> B
+    INFO leasehold_tickets -> 0
 
     # a place that nobody asks for is given up, and who asks for it after that is the last
     LOCK.ACQUIRE k bob 60000 TICKET 1500 -> nil
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
-    LOCK.WAITERS k -> ticket bob, ticket carol
-    LOCK.WAITERS k -> soon ticket carol
-    INFO waits_abandoned -> 1
+    LOCK.WAITERS k -> ticket(bob) ticket(carol)
+    LOCK.WAITERS k -> until ticket(carol)
+    INFO leasehold_waits_abandoned -> 1
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-    LOCK.WAITERS k -> ticket carol, ticket bob
-    LOCK.RELEASE k alice | LOCK.CHECK k carol -> 1 | fence 2
+    LOCK.WAITERS k -> ticket(carol) ticket(bob)
+    LOCK.RELEASE k alice; LOCK.CHECK k carol -> 1; B
 
     # a place that was given up before the server had time to notice is not granted
     LOCK.ACQUIRE k bob 60000 TICKET 5 -> nil
-    MULTI: DEBUG SLEEP 0.05 | LOCK.RELEASE k alice | EXISTS k -> OK | 1 | 0
-    INFO waits_abandoned -> 1
+    MULTI: DEBUG SLEEP 0.05; LOCK.RELEASE k alice; EXISTS k -> OK; 1; 0
+    INFO leasehold_waits_abandoned -> 1
 
     # the last request says how long the lease of the grant is
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
@@ -37,16 +37,16 @@ const SESSIONS: &str = "
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k bob 60000 -> nil
-    LOCK.WAITERS k -> ticket bob, ticket carol
-    LOCK.RELEASE k alice | LOCK.ACQUIRE k dave 60000 | LOCK.CHECK k bob -> 1 | nil | fence 2
+    LOCK.WAITERS k -> ticket(bob) ticket(carol)
+    LOCK.RELEASE k alice; LOCK.ACQUIRE k dave 60000; LOCK.CHECK k bob -> 1; nil; B
 
     # EXTEND and CHECK are for who holds the lock and leave a place as it is
     LOCK.ACQUIRE k bob 60000 TICKET 20000 -> nil
     LOCK.EXTEND k bob 60000 -> 0
     LOCK.CHECK k bob -> nil
-    LOCK.WAITERS k -> ticket bob
+    LOCK.WAITERS k -> ticket(bob)
     LOCK.EXTEND k alice 60000 -> 1
-    LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
+    LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
     LOCK.EXTEND k bob 60000 -> 1
     PTTL k -> 30001..60000
 ";

@@ -1,6 +1,6 @@
 //! The grant to a ticket: as long as the ticket, until its owner comes for it.
 
-use crate::waiting::session::play;
+use crate::waiting::play;
 use testkit::Server;
 
 const SESSIONS: &str = "
@@ -17,35 +17,35 @@ const SESSIONS: &str = "
     # a claim with a shorter ttl shortens nothing
     LOCK.ACQUIRE k bob 60000 TICKET 20000 -> nil
     LOCK.RELEASE k alice -> 1
-    LOCK.ACQUIRE k bob 1 TICKET 1 -> fence 2
+    LOCK.ACQUIRE k bob 1 TICKET 1 -> B
     PTTL k -> 10001..20000
 
     # a grant that nobody claims runs out, the next is served, and who comes too late queues anew
     LOCK.ACQUIRE k bob 100 TICKET 60000 -> nil
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k dave 60000 TICKET 60000 -> nil
-    MULTI: LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
-    LOCK.CHECK k carol -> soon fence 3
-    INFO expiries_with_waiters -> 1
+    MULTI: LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
+    LOCK.CHECK k carol -> until C
+    INFO leasehold_expiries_with_waiters -> 1
     LOCK.RELEASE k bob -> 0
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-    LOCK.WAITERS k -> ticket dave, ticket bob
+    LOCK.WAITERS k -> ticket(dave) ticket(bob)
 
     # the owner of a ticket releases the grant without having claimed it
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     LOCK.RELEASE k alice -> 1
     LOCK.RELEASE k bob -> 1
-    LOCK.CHECK k carol -> fence 2
+    LOCK.CHECK k carol -> B
     LOCK.RELEASE k bob -> 0
 
     # an owner whose grant was deleted by hand queues anew
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     LOCK.RELEASE k alice -> 1
-    DEL k | LOCK.ACQUIRE k bob 60000 TICKET 60000 -> 1 | nil
-    LOCK.CHECK k carol -> fence 2
-    LOCK.WAITERS k -> ticket bob
+    DEL k; LOCK.ACQUIRE k bob 60000 TICKET 60000 -> 1; nil
+    LOCK.CHECK k carol -> B
+    LOCK.WAITERS k -> ticket(bob)
 ";
 
 #[test]
@@ -59,11 +59,11 @@ fn any_request_of_the_owner_claims_the_grant_with_its_full_ttl() {
         let session = format!(
             "# claimed by{claim}
             LOCK.ACQUIRE k bob 60000 TICKET 20000 -> nil
-            LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
+            LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
             PTTL k -> 10001..20000
-            other: LOCK.ACQUIRE k bob 60000{claim} -> fence 2
+            other: LOCK.ACQUIRE k bob 60000{claim} -> B
             PTTL k -> 30001..60000
-            LOCK.WAITERS k -> nobody"
+            LOCK.WAITERS k -> (empty)"
         );
         play(Server::builder, &session);
     }

@@ -1,46 +1,47 @@
 //! Where a command may not wait, a ticket may still be taken: in transactions, scripts, functions and calls of other modules.
 
-use crate::waiting::session::play;
+use crate::waiting::play;
 use testkit::{Server, lacks};
 
 const SESSIONS: &str = r#"
     # a transaction takes a place
-    MULTI: LOCK.ACQUIRE k bob 60000 TICKET 60000 | LOCK.ACQUIRE free bob 5 TICKET 5 -> nil | fence 2
+    MULTI: LOCK.ACQUIRE k bob 60000 TICKET 60000; LOCK.ACQUIRE free bob 5 TICKET 5 -> nil; B
     MULTI: LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-    LOCK.WAITERS k -> ticket bob
-    LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 3
+    LOCK.WAITERS k -> ticket(bob)
+    LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; C
 
     # a transaction that frees the lock and asks for it is behind those who wait
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
-    MULTI: LOCK.RELEASE k alice | LOCK.ACQUIRE k bob 60000 TICKET 60000 -> 1 | nil
-    LOCK.CHECK k carol -> fence 2
-    MULTI: DEL k | LOCK.ACQUIRE k bob 60000 TICKET 60000 -> 1 | fence 3
+    MULTI: LOCK.RELEASE k alice; LOCK.ACQUIRE k bob 60000 TICKET 60000 -> 1; nil
+    LOCK.CHECK k carol -> B
+    MULTI: DEL k; LOCK.ACQUIRE k bob 60000 TICKET 60000 -> 1; C
 
     # a transaction that is discarded or aborted takes no place
-    MULTI | LOCK.ACQUIRE k bob 60000 TICKET 60000 | DISCARD -> OK | QUEUED | OK
+    MULTI; LOCK.ACQUIRE k bob 60000 TICKET 60000; DISCARD -> OK; QUEUED; OK
     WATCH a -> OK
     other: SET a 2 -> OK
-    MULTI | LOCK.ACQUIRE k bob 60000 TICKET 60000 | EXEC -> OK | QUEUED | nil
-    MULTI | LOCK.ACQUIRE k bob 60000 TICKET 60000 | GET -> OK | QUEUED | ERR …
-    EXEC -> EXECABORT …
-    LOCK.WAITERS k -> nobody
-    INFO tickets -> 0
+    MULTI; LOCK.ACQUIRE k bob 60000 TICKET 60000; EXEC -> OK; QUEUED; nil
+    MULTI; LOCK.ACQUIRE k bob 60000 TICKET 60000; GET -> OK; QUEUED; -ERR
+    EXEC -> -EXECABORT
+    LOCK.WAITERS k -> (empty)
+    INFO leasehold_tickets -> 0
 
     # a script takes a place
     EVAL "return tostring(redis.call('LOCK.ACQUIRE', KEYS[1], 'bob', 60000, 'TICKET', 60000))" 1 k -> false
     EVAL "return redis.call('LOCK.WAITERS', KEYS[1])[1][2]" 1 k -> bob
     EVAL "return #redis.call('LOCK.ACQUIRE', KEYS[1], '*', 60000, 'TICKET', 60000)[1]" 1 k -> 36
-    LOCK.WAITERS k -> ticket bob, ticket …
-    EVAL "redis.call('LOCK.RELEASE', KEYS[1], 'alice') return redis.call('LOCK.CHECK', KEYS[1], 'bob')" 1 k -> fence 2
+    LOCK.WAITERS k -> ticket(bob) ticket(…
+    EVAL "redis.call('LOCK.RELEASE', KEYS[1], 'alice') return redis.call('LOCK.CHECK', KEYS[1], 'bob')" 1 k -> B
 
     # a connection that wants no replies takes places
-    bob: CLIENT REPLY SKIP | LOCK.ACQUIRE k bob 60000 TICKET 60000 | PING -> PONG
-    LOCK.WAITERS k -> ticket bob
+    bob: CLIENT REPLY SKIP; LOCK.ACQUIRE k bob 60000 TICKET 60000; PING -> PONG
+    LOCK.WAITERS k -> ticket(bob)
 
     # a connection with a subscription takes places
-    bob3: SUBSCRIBE news -> [news, 1]
-    bob3: LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-    LOCK.WAITERS k -> ticket bob
+    bob: HELLO 3 -> …
+    bob: SUBSCRIBE news -> news 1
+    bob: LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
+    LOCK.WAITERS k -> ticket(bob)
 
     # a connection that watches the lock hears of its grant
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
@@ -50,20 +51,20 @@ const SESSIONS: &str = r#"
 
     # a place is taken in a transaction that a pause holds back because of the write in it
     CLIENT PAUSE 60000 WRITE -> OK
-    bob: MULTI | LOCK.ACQUIRE k bob 60000 TICKET 60000 | LOCK.RELEASE k alice | LOCK.CHECK k bob | EXEC -> waits
-    LOCK.WAITERS k -> nobody
+    bob: MULTI; LOCK.ACQUIRE k bob 60000 TICKET 60000; LOCK.RELEASE k alice; LOCK.CHECK k bob; EXEC -> waits
+    LOCK.WAITERS k -> (empty)
     CLIENT UNPAUSE -> OK
-    bob: -> OK | QUEUED | QUEUED | QUEUED | [nil, 1, fence 2]
+    bob: -> OK; QUEUED; QUEUED; QUEUED; nil 1 {B}
 
     # tickets end during a pause, and are granted when it is over
     LOCK.ACQUIRE k brief 60000 TICKET 10 -> nil
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-    LOCK.EXTEND k alice 50 | CLIENT PAUSE 60000 WRITE -> 1 | OK
-    LOCK.WAITERS k -> soon ticket bob
-    PTTL k -> soon -2..0
+    LOCK.EXTEND k alice 50; CLIENT PAUSE 60000 WRITE -> 1; OK
+    LOCK.WAITERS k -> until ticket(bob)
+    PTTL k -> until -2..0
     LOCK.CHECK k bob -> nil
     CLIENT UNPAUSE -> OK
-    LOCK.CHECK k bob -> soon fence 2
+    LOCK.CHECK k bob -> until B
 "#;
 
 #[test]
@@ -76,9 +77,9 @@ fn a_function_takes_a_place() {
     let session = r##"# a function
         FUNCTION LOAD "#!lua name=f\n redis.register_function('f', function(_, words) return redis.call(unpack(words)) end)" -> f
         FCALL f 1 k LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-        LOCK.WAITERS k -> ticket bob
+        LOCK.WAITERS k -> ticket(bob)
         FCALL f 1 k LOCK.RELEASE k alice -> 1
-        FCALL f 1 k LOCK.ACQUIRE k bob 60000 TICKET 60000 -> fence 2"##;
+        FCALL f 1 k LOCK.ACQUIRE k bob 60000 TICKET 60000 -> B"##;
     if !lacks((7, 0), "functions") {
         play(Server::builder, session);
     }
@@ -90,8 +91,8 @@ fn another_module_takes_a_place() {
         CALLER.CALL LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
         EVAL "return tostring(redis.call('CALLER.CALL', unpack(ARGV)))" 0 LOCK.ACQUIRE k carol 60000 TICKET 60000 -> false
         MULTI: CALLER.CALL LOCK.ACQUIRE k dave 60000 TICKET 60000 -> nil
-        LOCK.WAITERS k -> ticket bob, ticket carol, ticket dave
+        LOCK.WAITERS k -> ticket(bob) ticket(carol) ticket(dave)
         LOCK.RELEASE k alice -> 1
-        CALLER.CALL LOCK.ACQUIRE k bob 60000 TICKET 60000 -> fence 2"#;
+        CALLER.CALL LOCK.ACQUIRE k bob 60000 TICKET 60000 -> B"#;
     play(|| Server::builder().with_caller(), session);
 }

@@ -1,7 +1,7 @@
 //! What happens to the data, to the module and to the server while tickets are kept.
 
 use super::{LONG, asked, by_ticket, held_on, left, queue_of, queue_up, until_no_tickets};
-use crate::waiting::session::play;
+use crate::waiting::play;
 use redis::Value;
 use testkit::{Server, Snapshot, start_pair, wait_until_in_sync};
 
@@ -10,51 +10,51 @@ const SESSIONS: &str = "
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     FLUSHALL -> OK
-    LOCK.CHECK k bob -> soon fence 2
-    LOCK.WAITERS k -> ticket carol
+    LOCK.CHECK k bob -> until B
+    LOCK.WAITERS k -> ticket(carol)
     FLUSHDB -> OK
-    LOCK.CHECK k carol -> soon fence 3
+    LOCK.CHECK k carol -> until C
 
     # a ticket is for the lock of its database, whatever is swapped
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     SWAPDB 0 1 -> OK
-    LOCK.CHECK k bob -> soon fence 2
+    LOCK.CHECK k bob -> until B
     SELECT 1 -> OK
-    LOCK.CHECK k alice -> fence 1
-    LOCK.WAITERS k -> nobody
+    LOCK.CHECK k alice -> A
+    LOCK.WAITERS k -> (empty)
 
     # a lock that is renamed leaves its tickets behind, and one that takes its name is held
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     RENAME k l -> OK
-    LOCK.CHECK k bob -> soon fence 2
-    LOCK.CHECK l alice -> fence 1
+    LOCK.CHECK k bob -> until B
+    LOCK.CHECK l alice -> A
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     RENAME l k -> OK
-    LOCK.CHECK k alice -> fence 1
-    LOCK.WAITERS k -> ticket carol
+    LOCK.CHECK k alice -> A
+    LOCK.WAITERS k -> ticket(carol)
 
     # a key that comes to hold a list keeps its tickets waiting and refuses those who ask
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-    MULTI: DEL k | RPUSH k x -> 1 | 1
-    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> WRONGTYPE …
-    INFO tickets -> 1
+    MULTI: DEL k; RPUSH k x -> 1; 1
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 -> -WRONGTYPE
+    INFO leasehold_tickets -> 1
     DEL k -> 1
-    LOCK.CHECK k bob -> soon fence 2
+    LOCK.CHECK k bob -> until B
 
     # a lock that an older client holds is waited for
     SET old some-older-client NX PX 60000 -> OK
     LOCK.ACQUIRE old bob 60000 TICKET 60000 -> nil
     DEL old -> 1
-    LOCK.CHECK old bob -> soon fence 2
+    LOCK.CHECK old bob -> until B
     SET old some-older-client NX PX 60000 -> nil
 
     # a server that reloads its data has tickets still
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     DEBUG RELOAD -> OK
-    LOCK.CHECK k alice -> fence 1
-    LOCK.WAITERS k -> ticket bob
+    LOCK.CHECK k alice -> A
+    LOCK.WAITERS k -> ticket(bob)
     LOCK.RELEASE k alice -> 1
-    LOCK.CHECK k bob -> soon fence 2
+    LOCK.CHECK k bob -> until B
 ";
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a request by a ticket is refused with, and how many there may be.
 
 use super::{LONG, by_ticket, held, lacks_notify, queue, queue_up};
-use crate::waiting::session::play;
+use crate::waiting::play;
 use redis::Value;
 use testkit::errors::{
     KEY_TOO_LONG_TO_WAIT, OWNER_LENGTH, TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE, UNKNOWN_OPTION,
@@ -96,16 +96,16 @@ fn no_more_tickets_are_kept_than_the_limit_and_renewing_needs_no_room() {
     play(
         || Server::builder().module_args("max-tickets 2"),
         "# on a server
-        LOCK.ACQUIRE l alice 60000 -> fence 2
+        LOCK.ACQUIRE l alice 60000 -> B
         LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
         LOCK.ACQUIRE l bob 60000 TICKET 60000 -> nil
-        LOCK.ACQUIRE k carol 60000 TICKET 60000 -> QUEUEFULL too many tickets (config leasehold.max-tickets)
-        LOCK.ACQUIRE k * 60000 TICKET 60000 -> QUEUEFULL too many tickets (config leasehold.max-tickets)
+        LOCK.ACQUIRE k carol 60000 TICKET 60000 -> -QUEUEFULL too many tickets (config leasehold.max-tickets)
+        LOCK.ACQUIRE k * 60000 TICKET 60000 -> -QUEUEFULL too many tickets (config leasehold.max-tickets)
         LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
         LOCK.ACQUIRE k carol 60000 -> nil
-        LOCK.ACQUIRE free carol 60000 TICKET 60000 -> fence 3
-        LOCK.ACQUIRE free carol 60000 TICKET 60000 -> fence 3
-        INFO queue_full -> 2
+        LOCK.ACQUIRE free carol 60000 TICKET 60000 -> C
+        LOCK.ACQUIRE free carol 60000 TICKET 60000 -> C
+        INFO leasehold_queue_full -> 2
         LOCK.RELEASE l bob -> 0
         LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
         LOCK.RELEASE k alice -> 1
@@ -114,9 +114,9 @@ fn no_more_tickets_are_kept_than_the_limit_and_renewing_needs_no_room() {
     play(
         || Server::builder().module_args("max-tickets 0"),
         "# where none are kept
-        LOCK.ACQUIRE k bob 60000 TICKET 60000 -> QUEUEFULL too many tickets…
-        LOCK.ACQUIRE k alice 60000 TICKET 60000 -> fence 1
-        LOCK.ACQUIRE free bob 60000 TICKET 60000 -> fence 2",
+        LOCK.ACQUIRE k bob 60000 TICKET 60000 -> -QUEUEFULL too many tickets…
+        LOCK.ACQUIRE k alice 60000 TICKET 60000 -> A
+        LOCK.ACQUIRE free bob 60000 TICKET 60000 -> B",
     );
 }
 
@@ -127,24 +127,24 @@ fn those_who_wait_on_a_connection_and_those_with_tickets_have_limits_of_their_ow
         "# to change from one way to the other takes room, and whoever is refused stays where it is
         LOCK.ACQUIRE k ticket 60000 TICKET 60000 -> nil
         block: LOCK.ACQUIRE k block 60000 BLOCK 0 -> waits
-        LOCK.ACQUIRE k other 60000 TICKET 60000 -> QUEUEFULL too many tickets…
-        LOCK.ACQUIRE k other 60000 BLOCK 5 -> QUEUEFULL too many waiters (config leasehold.max-waiters)
-        LOCK.ACQUIRE k block 60000 TICKET 60000 -> QUEUEFULL too many tickets…
-        LOCK.ACQUIRE k ticket 60000 BLOCK 5 -> QUEUEFULL too many waiters…
-        LOCK.WAITERS k -> ticket ticket, block block
+        LOCK.ACQUIRE k other 60000 TICKET 60000 -> -QUEUEFULL too many tickets…
+        LOCK.ACQUIRE k other 60000 BLOCK 5 -> -QUEUEFULL too many waiters (config leasehold.max-waiters)
+        LOCK.ACQUIRE k block 60000 TICKET 60000 -> -QUEUEFULL too many tickets…
+        LOCK.ACQUIRE k ticket 60000 BLOCK 5 -> -QUEUEFULL too many waiters…
+        LOCK.WAITERS k -> ticket(ticket) block
         block: -> waits
         LOCK.RELEASE k alice -> 1
         LOCK.ACQUIRE k block 60000 TICKET 60000 -> nil
-        block: -> REPLACED …
+        block: -> -REPLACED
         other: LOCK.ACQUIRE k other 60000 BLOCK 0 -> waits
-        LOCK.WAITERS k -> ticket block, block other",
+        LOCK.WAITERS k -> ticket(block) other",
     );
     play(
         || Server::builder().module_args("max-waiters 0 max-waiters-per-lock 0"),
         "# the limits for waiters are not for tickets
         LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
         LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
-        INFO tickets -> 2",
+        INFO leasehold_tickets -> 2",
     );
 }
 
@@ -156,24 +156,24 @@ fn the_limits_can_be_changed_while_the_server_runs() {
     play(
         Server::builder,
         "# the number
-        CONFIG GET leasehold.max-tickets -> [leasehold.max-tickets, 100000]
+        CONFIG GET leasehold.max-tickets -> leasehold.max-tickets \"100000\"
         LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
         LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
         CONFIG SET leasehold.max-tickets 0 -> OK
-        LOCK.ACQUIRE k dave 60000 TICKET 60000 -> QUEUEFULL too many tickets…
+        LOCK.ACQUIRE k dave 60000 TICKET 60000 -> -QUEUEFULL too many tickets…
         LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
-        LOCK.WAITERS k -> ticket bob, ticket carol
-        CONFIG SET leasehold.max-tickets -1 -> ERR …
-        CONFIG SET leasehold.max-tickets 1000001 -> ERR …
+        LOCK.WAITERS k -> ticket(bob) ticket(carol)
+        CONFIG SET leasehold.max-tickets -1 -> -ERR
+        CONFIG SET leasehold.max-tickets 1000001 -> -ERR
         CONFIG SET leasehold.max-tickets 3 -> OK
         LOCK.ACQUIRE k dave 60000 TICKET 60000 -> nil
 
         # the length, which follows the longest ttl, and no grant has a longer lease by then
         CONFIG SET leasehold.max-ttl 60000 -> OK
-        LOCK.ACQUIRE k bob 1 TICKET 60001 -> ERR TICKET must be an integer from 1 to 60000 …
+        LOCK.ACQUIRE k bob 1 TICKET 60001 -> -ERR TICKET must be an integer from 1 to 60000 …
         LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
         CONFIG SET leasehold.max-ttl 1000 -> OK
-        MULTI: LOCK.RELEASE k alice | LOCK.CHECK k bob | PTTL k -> 1 | fence 2 | 1..2000",
+        MULTI: LOCK.RELEASE k alice; LOCK.CHECK k bob; PTTL k -> 1; B; 1..2000",
     );
 }
 
@@ -184,10 +184,10 @@ fn a_server_that_is_out_of_memory_keeps_no_more_tickets_and_grants_those_that_it
         "# out of memory
         LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
         CONFIG SET maxmemory 1 -> OK
-        LOCK.ACQUIRE k bob 60000 TICKET 60000 -> OOM …
-        LOCK.ACQUIRE k carol 60000 TICKET 60000 -> OOM …
-        LOCK.WAITERS k -> ticket bob
+        LOCK.ACQUIRE k bob 60000 TICKET 60000 -> -OOM
+        LOCK.ACQUIRE k carol 60000 TICKET 60000 -> -OOM
+        LOCK.WAITERS k -> ticket(bob)
         LOCK.RELEASE k alice -> 1
-        LOCK.CHECK k bob -> fence 2",
+        LOCK.CHECK k bob -> B",
     );
 }

@@ -1,7 +1,8 @@
 //! One queue for those who wait on a connection and those who wait by a ticket, alone or sharing.
 
-use crate::waiting::session::play;
-use testkit::Server;
+use crate::waiting::play;
+use std::time::Duration;
+use testkit::{Server, Session, Stopwatch};
 
 const SESSIONS: &str = "
     # first come, first served, whichever way they wait
@@ -10,44 +11,44 @@ const SESSIONS: &str = "
     LOCK.ACQUIRE k tb 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k tc 60000 TICKET 60000 -> nil
     bb: LOCK.ACQUIRE k bb 60000 BLOCK 0 -> waits
-    LOCK.WAITERS k -> ticket ta, block ba, ticket tb, ticket tc, block bb
-    LOCK.RELEASE k alice | LOCK.ACQUIRE k ta 60000 TICKET 60000 -> 1 | fence 2
-    LOCK.RELEASE k ta | LOCK.CHECK k ba -> 1 | fence 3
-    ba: -> fence 3
-    LOCK.RELEASE k ba | LOCK.ACQUIRE k tb 60000 TICKET 60000 -> 1 | fence 4
-    LOCK.RELEASE k tb | LOCK.ACQUIRE k tc 60000 TICKET 60000 -> 1 | fence 5
-    LOCK.RELEASE k tc | LOCK.CHECK k bb -> 1 | fence 6
-    bb: -> fence 6
-    LOCK.RELEASE k bb | LOCK.INFO k -> 1 | nil
+    LOCK.WAITERS k -> ticket(ta) ba ticket(tb) ticket(tc) bb
+    LOCK.RELEASE k alice; LOCK.ACQUIRE k ta 60000 TICKET 60000 -> 1; B
+    LOCK.RELEASE k ta; LOCK.CHECK k ba -> 1; C
+    ba: -> C
+    LOCK.RELEASE k ba; LOCK.ACQUIRE k tb 60000 TICKET 60000 -> 1; D
+    LOCK.RELEASE k tb; LOCK.ACQUIRE k tc 60000 TICKET 60000 -> 1; E
+    LOCK.RELEASE k tc; LOCK.CHECK k bb -> 1; F
+    bb: -> F
+    LOCK.RELEASE k bb; LOCK.INFO k -> 1; nil
 
     # an owner with a ticket goes on waiting on a connection in its place, with the lease of that
     LOCK.ACQUIRE k bob 60000 TICKET 20000 -> nil
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    LOCK.WAITERS k -> block bob, ticket carol
-    INFO waiters -> 1
-    INFO tickets -> 1
-    LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
-    bob: -> fence 2
+    LOCK.WAITERS k -> bob ticket(carol)
+    INFO leasehold_waiters -> 1
+    INFO leasehold_tickets -> 1
+    LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
+    bob: -> B
     PTTL k -> 30001..60000
-    LOCK.RELEASE k bob | LOCK.CHECK k carol -> 1 | fence 3
+    LOCK.RELEASE k bob; LOCK.CHECK k carol -> 1; C
 
     # an owner that waits on a connection goes on by a ticket, and the connection has no part in it
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k bob 60000 TICKET 20000 -> nil
-    bob: -> REPLACED …
-    LOCK.WAITERS k -> ticket bob, ticket carol
-    INFO waiters -> 0
-    INFO tickets -> 2
+    bob: -> -REPLACED
+    LOCK.WAITERS k -> ticket(bob) ticket(carol)
+    INFO leasehold_waiters -> 0
+    INFO leasehold_tickets -> 2
     CLIENT KILL ID {bob} -> 1
-    LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
+    LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
     PTTL k -> 1..20000
 
     # patience that ends on a connection gives up the place that a ticket had taken
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k bob 60000 BLOCK 20 -> nil
-    LOCK.WAITERS k -> nobody
+    LOCK.WAITERS k -> (empty)
 
     # readers go in together, and a writer with a ticket holds back those who come later
     LOCK.ACQUIRE k ra 60000 SHARE 0 TICKET 60000 -> nil
@@ -55,35 +56,47 @@ const SESSIONS: &str = "
     LOCK.ACQUIRE k rc 60000 SHARE 0 TICKET 60000 -> nil
     LOCK.ACQUIRE k writer 60000 TICKET 60000 -> nil
     LOCK.ACQUIRE k rd 60000 SHARE 0 TICKET 60000 -> nil
-    LOCK.RELEASE k alice | LOCK.HOLDERS k -> 1 | ra, rb, rc
+    LOCK.RELEASE k alice; LOCK.HOLDERS k -> 1; ra rb rc
     LOCK.ACQUIRE k re 60000 SHARE 0 TICKET 60000 -> nil
-    LOCK.WAITERS k -> ticket writer, ticket rd, ticket re
-    LOCK.RELEASE k ra | LOCK.HOLDERS k -> 1 | rb, rc
-    LOCK.RELEASE k rb | LOCK.HOLDERS k -> 1 | rc
-    LOCK.RELEASE k rc | LOCK.HOLDERS k -> 1 | writer
-    LOCK.RELEASE k writer | LOCK.HOLDERS k -> 1 | rd, re
-
-    # a writer's ticket that is given up or becomes a reader's lets in those behind it
-    LOCK.ACQUIRE k alice 60000 SHARE 0 -> fence 1
-    LOCK.ACQUIRE k writer 60000 TICKET 60000 -> nil
-    LOCK.ACQUIRE k ra 60000 SHARE 0 TICKET 60000 -> nil
-    LOCK.RELEASE k writer -> 0
-    LOCK.HOLDERS k -> soon alice, ra
-    LOCK.ACQUIRE k writer 60000 TICKET 60000 -> nil
-    LOCK.ACQUIRE k rb 60000 SHARE 0 TICKET 60000 -> nil
-    LOCK.ACQUIRE k writer 60000 SHARE 0 TICKET 60000 -> …
-    LOCK.HOLDERS k -> soon alice, ra, writer, rb
+    LOCK.WAITERS k -> ticket(writer) ticket(rd) ticket(re)
+    LOCK.RELEASE k ra; LOCK.HOLDERS k -> 1; rb rc
+    LOCK.RELEASE k rb; LOCK.HOLDERS k -> 1; rc
+    LOCK.RELEASE k rc; LOCK.HOLDERS k -> 1; writer
+    LOCK.RELEASE k writer; LOCK.HOLDERS k -> 1; rd re
 
     # a reader that would write is told nil and takes no place, or two would wait for each other
     LOCK.RELEASE k alice -> 1
-    LOCK.ACQUIRE k ra 60000 SHARE 0 TICKET 60000 -> fence 2
-    LOCK.ACQUIRE k rb 60000 SHARE 0 TICKET 60000 -> fence 3
+    LOCK.ACQUIRE k ra 60000 SHARE 0 TICKET 60000 -> B
+    LOCK.ACQUIRE k rb 60000 SHARE 0 TICKET 60000 -> C
     LOCK.ACQUIRE k ra 60000 TICKET 60000 -> nil
-    LOCK.WAITERS k -> nobody
-    LOCK.HOLDERS k -> ra, rb
+    LOCK.WAITERS k -> (empty)
+    LOCK.HOLDERS k -> ra rb
 ";
 
 #[test]
 fn there_is_one_queue_for_both_ways_of_waiting() {
     play(Server::builder, SESSIONS);
+}
+
+/// Sooner than the look at all contended locks each second.
+const SOON: Duration = Duration::from_millis(200);
+
+#[test]
+fn a_writers_ticket_that_is_given_up_or_becomes_a_readers_lets_in_those_behind_it() {
+    for change in ["LOCK.RELEASE k writer", "LOCK.ACQUIRE k writer 60000 SHARE 0 TICKET 60000"] {
+        let server = Server::start();
+        let mut session = Session::of(&server, 0);
+        session.steps(
+            "LOCK.ACQUIRE k alice 60000 SHARE 0 -> A
+            LOCK.ACQUIRE k writer 60000 TICKET 60000 -> nil
+            LOCK.ACQUIRE k ra 60000 SHARE 0 TICKET 60000 -> nil
+            behind: LOCK.ACQUIRE k rb 60000 SHARE 0 BLOCK 0 -> waits",
+        );
+        session.step(change, "…");
+        let left = Stopwatch::start();
+        session.step("behind:", "B");
+        assert!(left.elapsed() < SOON, "{change}: after {:?}", left.elapsed());
+        let with_writer = if change.starts_with("LOCK.RELEASE") { "" } else { "writer " };
+        session.step("LOCK.HOLDERS k", &format!("alice {with_writer}ra rb"));
+    }
 }

@@ -1,7 +1,7 @@
 //! `NOTIFY channel`: what is published of which grant.
 
 use super::{asked, lacks_notify, message, notice, subscribed};
-use crate::waiting::session::play;
+use crate::waiting::play;
 use testkit::Server;
 
 /// A request for `k` whose grant is to be published.
@@ -12,77 +12,77 @@ pub(super) fn notified(owner: &str, lasts: u64) -> String {
 /// What is published to mark the end is all that comes.
 const SESSIONS: &str = "
     # nothing is published of what is answered at once
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
-    LOCK.ACQUIRE free bob 60000 TICKET 60000 NOTIFY grants -> fence 2
-    LOCK.ACQUIRE free bob 60000 TICKET 60000 NOTIFY grants -> fence 2
+    sub: SUBSCRIBE grants -> subscribe grants 1
+    LOCK.ACQUIRE free bob 60000 TICKET 60000 NOTIFY grants -> B
+    LOCK.ACQUIRE free bob 60000 TICKET 60000 NOTIFY grants -> B
     LOCK.RELEASE free bob -> 1
     PUBLISH grants end -> 1
-    sub: -> [message, grants, end]
+    sub: -> message grants end
 
     # a place that is granted when it is asked for again is published too, once
     LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
-    MULTI: DEL k | LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> 1 | fence 2
+    sub: SUBSCRIBE grants -> subscribe grants 1
+    MULTI: DEL k; LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> 1; B
     PUBLISH grants end -> 1
-    sub: -> [message, grants, fence 2 3 bob k] | [message, grants, end]
+    sub: -> message grants {B} 3 bob k; message grants end
 
     # nothing is published of a ticket that ends or is given up
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
+    sub: SUBSCRIBE grants -> subscribe grants 1
     LOCK.ACQUIRE k bob 60000 TICKET 5 NOTIFY grants -> nil
     LOCK.ACQUIRE k carol 60000 TICKET 60000 NOTIFY grants -> nil
     LOCK.RELEASE k carol -> 0
-    INFO tickets -> soon 0
+    INFO leasehold_tickets -> until 0
     LOCK.RELEASE k alice -> 1
     PUBLISH grants end -> 1
-    sub: -> [message, grants, end]
+    sub: -> message grants end
 
     # the last request says where the grant is published
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
-    else: SUBSCRIBE elsewhere -> [subscribe, elsewhere, 1]
+    sub: SUBSCRIBE grants -> subscribe grants 1
+    else: SUBSCRIBE elsewhere -> subscribe elsewhere 1
     LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
     LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY elsewhere -> nil
     LOCK.RELEASE k alice -> 1
-    else: -> [message, elsewhere, fence 2 3 bob k]
+    else: -> message elsewhere {B} 3 bob k
     PUBLISH grants end -> 1
-    sub: -> [message, grants, end]
+    sub: -> message grants end
 
     # the last request says that the grant is not published
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
+    sub: SUBSCRIBE grants -> subscribe grants 1
     LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-    LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
+    LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
     PUBLISH grants end -> 1
-    sub: -> [message, grants, end]
+    sub: -> message grants end
 
     # a grant to one that waits on a connection is not published, though it had a ticket before
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
+    sub: SUBSCRIBE grants -> subscribe grants 1
     LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    LOCK.WAITERS k -> block bob
+    LOCK.WAITERS k -> bob
     LOCK.RELEASE k alice -> 1
-    bob: -> fence 2
+    bob: -> B
     PUBLISH grants end -> 1
-    sub: -> [message, grants, end]
+    sub: -> message grants end
 
     # an owner that the server makes up is in the message
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
-    LOCK.ACQUIRE k * 60000 TICKET 60000 NOTIFY grants -> […
+    sub: SUBSCRIBE grants -> subscribe grants 1
+    LOCK.ACQUIRE k * 60000 TICKET 60000 NOTIFY grants -> … nil
     LOCK.RELEASE k alice -> 1
-    sub: -> [message, grants, fence 2 36 …
+    sub: -> message grants {B} 36 …
 
     # readers that go in together are published one by one, in the order of their fences
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
+    sub: SUBSCRIBE grants -> subscribe grants 1
     LOCK.ACQUIRE k ra 60000 SHARE 0 TICKET 60000 NOTIFY grants -> nil
     LOCK.ACQUIRE k rb 60000 SHARE 0 TICKET 60000 NOTIFY grants -> nil
     LOCK.RELEASE k alice -> 1
-    LOCK.CHECK k ra | LOCK.CHECK k rb | PUBLISH grants end -> fence 2 | fence 3 | 1
-    sub: -> [message, grants, fence 2 2 ra k] | [message, grants, fence 3 2 rb k] | [message, grants, end]
+    LOCK.CHECK k ra; LOCK.CHECK k rb; PUBLISH grants end -> B; C; 1
+    sub: -> message grants {B} 2 ra k; message grants {C} 2 rb k; message grants end
 
     # what is published in a transaction comes when that is executed
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
-    MULTI: LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants | LOCK.RELEASE k alice -> nil | 1
-    LOCK.CHECK k bob -> fence 2
-    sub: -> [message, grants, fence 2 3 bob k]
+    sub: SUBSCRIBE grants -> subscribe grants 1
+    MULTI: LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants; LOCK.RELEASE k alice -> nil; 1
+    LOCK.CHECK k bob -> B
+    sub: -> message grants {B} 3 bob k
 ";
 
 #[test]
@@ -107,17 +107,17 @@ fn each_grant_is_published_once_whatever_freed_the_lock() {
     ] {
         let session = format!(
             "# {way}
-            sub: SUBSCRIBE grants -> [subscribe, grants, 1]
+            sub: SUBSCRIBE grants -> subscribe grants 1
             LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
             LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
             LOCK.ACQUIRE k carol 60000 TICKET 60000 NOTIFY grants -> nil
             PUBLISH grants before -> 1
             {way} -> …
-            sub: -> [message, grants, before] | [message, grants, fence 2 3 bob k]
-            LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> fence 2
+            sub: -> message grants before; message grants {{B}} 3 bob k
+            LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> B
             PUBLISH grants claimed -> 1
-            LOCK.RELEASE k bob | LOCK.CHECK k carol | PUBLISH grants end -> 1 | fence 3 | 1
-            sub: -> [message, grants, claimed] | [message, grants, fence 3 5 carol k] | [message, grants, end]"
+            LOCK.RELEASE k bob; LOCK.CHECK k carol; PUBLISH grants end -> 1; C; 1
+            sub: -> message grants claimed; message grants {{C}} 5 carol k; message grants end"
         );
         play(Server::builder, &session);
     }

@@ -2,7 +2,7 @@
 
 use super::notifying::notified;
 use super::{CHANNEL, LONG, held, lacks_notify, queue};
-use crate::waiting::session::play;
+use crate::waiting::play;
 use redis::Value;
 use testkit::{Client, Server, bulk_text, error, field};
 
@@ -81,43 +81,43 @@ const SESSIONS: &str = r#"
     # a place stays as it is when its owner asks for a channel that is refused
     ACL SETUSER worker reset on nopass +@all ~* resetchannels &other -> OK
     worker: AUTH worker any -> OK
-    sub: SUBSCRIBE other -> [subscribe, other, 1]
+    sub: SUBSCRIBE other -> subscribe other 1
     worker: LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY other -> nil
-    worker: LOCK.ACQUIRE k bob 60000 TICKET 1 NOTIFY grants -> NOPERM …
-    LOCK.WAITERS k -> ticket bob
-    LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
-    sub: -> [message, other, fence 2 3 bob k]
-    worker: LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> NOPERM …
-    worker: LOCK.ACQUIRE k bob 60000 TICKET 60000 -> fence 2
+    worker: LOCK.ACQUIRE k bob 60000 TICKET 1 NOTIFY grants -> -NOPERM
+    LOCK.WAITERS k -> ticket(bob)
+    LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
+    sub: -> message other {B} 3 bob k
+    worker: LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> -NOPERM
+    worker: LOCK.ACQUIRE k bob 60000 TICKET 60000 -> B
 
     # mistakes come before rights, and rights before the key
     RPUSH list x -> 1
     ACL SETUSER worker reset on nopass +@all ~* resetchannels -> OK
     worker: AUTH worker any -> OK
-    worker: LOCK.ACQUIRE list bob 1 TICKET 0 NOTIFY grants -> ERR …
-    ACL LOG -> []
-    worker: LOCK.ACQUIRE list bob 1 TICKET 1 NOTIFY grants -> NOPERM …
+    worker: LOCK.ACQUIRE list bob 1 TICKET 0 NOTIFY grants -> -ERR
+    ACL LOG -> (empty)
+    worker: LOCK.ACQUIRE list bob 1 TICKET 1 NOTIFY grants -> -NOPERM
 
     # a right that is taken away is missed at the next request and not at the grant
     ACL SETUSER worker reset on nopass +@all ~* resetchannels &grants -> OK
     worker: AUTH worker any -> OK
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
+    sub: SUBSCRIBE grants -> subscribe grants 1
     worker: LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
     ACL SETUSER worker resetchannels -> OK
-    worker: LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> NOPERM …
-    LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
-    sub: -> [message, grants, fence 2 3 bob k]
+    worker: LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> -NOPERM
+    LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
+    sub: -> message grants {B} 3 bob k
 
     # the place of a user that is deleted is kept
     ACL SETUSER worker reset on nopass +@all ~* resetchannels &grants -> OK
     worker: AUTH worker any -> OK
-    sub: SUBSCRIBE grants -> [subscribe, grants, 1]
+    sub: SUBSCRIBE grants -> subscribe grants 1
     worker: LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
     ACL DELUSER worker -> 1
     worker: -> closed
-    LOCK.WAITERS k -> ticket bob
-    LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
-    sub: -> [message, grants, fence 2 3 bob k]
+    LOCK.WAITERS k -> ticket(bob)
+    LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
+    sub: -> message grants {B} 3 bob k
 "#;
 
 #[test]
@@ -149,11 +149,11 @@ fn another_module_may_name_any_channel() {
     let session = r#"# a module
         ACL SETUSER worker reset on nopass +@all ~* resetchannels -> OK
         worker: AUTH worker any -> OK
-        sub: SUBSCRIBE grants -> [subscribe, grants, 1]
+        sub: SUBSCRIBE grants -> subscribe grants 1
         worker: CALLER.CALL LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
         worker: MULTI: CALLER.CALL LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
         worker: EVAL "return tostring(redis.call('CALLER.CALL', unpack(ARGV)))" 0 LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> false
-        LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
-        sub: -> [message, grants, fence 2 3 bob k]"#;
+        LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
+        sub: -> message grants {B} 3 bob k"#;
     play(|| Server::builder().with_caller(), session);
 }

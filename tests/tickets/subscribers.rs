@@ -5,7 +5,7 @@ use super::{
     CHANNEL, LONG, asked, held, lacks_notify, left, message, notice, queue_of, subscribed,
     until_held_by,
 };
-use crate::waiting::session::play;
+use crate::waiting::play;
 use std::time::{Duration, Instant};
 use testkit::{Client, Cluster, Server, start_pair};
 
@@ -13,21 +13,21 @@ const SESSIONS: &str = "
     # without a subscriber the grant is made, and told to who asks again
     LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
     LOCK.RELEASE k alice -> 1
-    late: SUBSCRIBE grants -> [subscribe, grants, 1]
-    LOCK.CHECK k bob -> fence 2
-    LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> fence 2
+    late: SUBSCRIBE grants -> subscribe grants 1
+    LOCK.CHECK k bob -> B
+    LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> B
     PUBLISH grants end -> 1
-    late: -> [message, grants, end]
+    late: -> message grants end
 
     # several subscribers and a pattern hear each message
-    one: SUBSCRIBE grants -> [subscribe, grants, 1]
-    two: SUBSCRIBE grants -> [subscribe, grants, 1]
-    pattern: PSUBSCRIBE gra* -> [psubscribe, gra*, 1]
+    one: SUBSCRIBE grants -> subscribe grants 1
+    two: SUBSCRIBE grants -> subscribe grants 1
+    pattern: PSUBSCRIBE gra* -> psubscribe gra* 1
     LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
-    LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
-    one: -> [message, grants, fence 2 3 bob k]
-    two: -> [message, grants, fence 2 3 bob k]
-    pattern: -> [pmessage, gra*, grants, fence 2 3 bob k]
+    LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
+    one: -> message grants {B} 3 bob k
+    two: -> message grants {B} 3 bob k
+    pattern: -> pmessage gra* grants {B} 3 bob k
 ";
 
 #[test]
@@ -74,19 +74,19 @@ fn who_claims_in_time_what_nobody_heard_of_keeps_it_and_its_other_places() {
         return;
     }
     for (claim, told) in [
-        ("LOCK.ACQUIRE k bob 60000", "fence 3"),
+        ("LOCK.ACQUIRE k bob 60000", "C"),
         ("LOCK.EXTEND k bob 60000", "1"),
-        ("LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants", "fence 3"),
+        ("LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants", "C"),
     ] {
         let session = format!(
             "# {claim}
-            LOCK.ACQUIRE other alice 60000 -> fence 2
+            LOCK.ACQUIRE other alice 60000 -> B
             LOCK.ACQUIRE k bob 60000 TICKET 60000 NOTIFY grants -> nil
             LOCK.ACQUIRE other bob 60000 TICKET 60000 NOTIFY grants -> nil
-            MULTI: LOCK.RELEASE k alice | {claim} -> 1 | {told}
+            MULTI: LOCK.RELEASE k alice; {claim} -> 1; {told}
             1500 ms pass
-            LOCK.CHECK k bob -> fence 3
-            LOCK.WAITERS other -> ticket bob"
+            LOCK.CHECK k bob -> C
+            LOCK.WAITERS other -> ticket(bob)"
         );
         play(Server::builder, &session);
     }

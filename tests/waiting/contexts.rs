@@ -1,7 +1,7 @@
 //! Where a command may not wait: in transactions, scripts, functions and calls from other modules a request
 //! that would wait gets nil. Where a client cannot know that it may not wait, it gets an error.
 
-use super::session::play;
+use super::play;
 use super::{LONG, Waiter, owners, waiters};
 use redis::Value;
 use testkit::{
@@ -12,33 +12,33 @@ const WAIT: &str = "LOCK.ACQUIRE k bob 60000 BLOCK 0";
 
 const SESSIONS: &str = r#"
     # in a transaction nil stands for a wait, also for an owner that is made up
-    MULTI: LOCK.ACQUIRE k bob 60000 BLOCK 0 | LOCK.ACQUIRE free bob 5000 BLOCK 0 -> nil | fence 2
+    MULTI: LOCK.ACQUIRE k bob 60000 BLOCK 0; LOCK.ACQUIRE free bob 5000 BLOCK 0 -> nil; B
     MULTI: LOCK.ACQUIRE k * 60000 BLOCK 0 -> nil
-    INFO waiters -> 0
+    INFO leasehold_waiters -> 0
 
     # in a script false stands for a wait
     EVAL "return tostring(redis.call('LOCK.ACQUIRE', KEYS[1], 'bob', 60000, 'BLOCK', 0))" 1 k -> false
-    EVAL "return redis.call('LOCK.ACQUIRE', KEYS[1], 'bob', 60000, 'BLOCK', 0)" 1 free -> fence 2
-    INFO waiters -> 0
+    EVAL "return redis.call('LOCK.ACQUIRE', KEYS[1], 'bob', 60000, 'BLOCK', 0)" 1 free -> B
+    INFO leasehold_waiters -> 0
 
     # a script that frees a lock hands it on before it can take it itself
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     EVAL "return redis.call('LOCK.WAITERS', KEYS[1])[1][2]" 1 k -> bob
     EVAL "redis.call('DEL', KEYS[1]) return redis.call('LOCK.ACQUIRE', KEYS[1], 'carol', 60000, 'BLOCK', 0)" 1 k -> nil
-    bob: -> fence 2
-    LOCK.CHECK k bob -> fence 2
+    bob: -> B
+    LOCK.CHECK k bob -> B
 
     # what else a connection has asked for does not keep it from waiting
-    bob: WATCH k | CLIENT NO-EVICT on | CLIENT SETNAME bob -> OK | OK | OK
+    bob: WATCH k; CLIENT NO-EVICT on; CLIENT SETNAME bob -> OK; OK; OK
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     LOCK.RELEASE k alice -> 1
-    bob: -> fence 2
-    LOCK.CHECK k bob -> fence 2
+    bob: -> B
+    LOCK.CHECK k bob -> B
 
     # on a connection of RESP2 with a subscription the server refuses any command
-    bob: SUBSCRIBE news -> [subscribe, news, 1]
-    bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> ERR Can't execute 'lock.acquire'…
-    INFO waiters -> 0
+    bob: SUBSCRIBE news -> subscribe news 1
+    bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> -ERR Can't execute 'lock.acquire'…
+    INFO leasehold_waiters -> 0
 "#;
 
 #[test]
@@ -50,10 +50,10 @@ const OF_FUNCTIONS: &str = r##"
     # in a function nil stands for a wait, and what it frees is handed on
     FUNCTION LOAD "#!lua name=f\n redis.register_function('f', function(_, words) return redis.call(unpack(words)) end)" -> f
     FCALL f 1 k LOCK.ACQUIRE k bob 60000 BLOCK 0 -> nil
-    FCALL f 1 free LOCK.ACQUIRE free bob 60000 BLOCK 0 -> fence 2
+    FCALL f 1 free LOCK.ACQUIRE free bob 60000 BLOCK 0 -> B
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
     FCALL f 1 k DEL k -> 1
-    carol: -> fence 3
+    carol: -> C
 "##;
 
 #[test]
@@ -67,22 +67,22 @@ const OF_ANOTHER_MODULE: &str = r#"
     # a call from another module gets nil for a wait
     CALLER.CALL LOCK.ACQUIRE k bob 60000 BLOCK 0 -> nil
     CALLER.CALL LOCK.ACQUIRE k * 60000 BLOCK 0 -> nil
-    CALLER.CALL LOCK.ACQUIRE free bob 60000 BLOCK 0 -> fence 2
+    CALLER.CALL LOCK.ACQUIRE free bob 60000 BLOCK 0 -> B
     EVAL "return tostring(redis.call('CALLER.CALL', unpack(ARGV)))" 0 LOCK.ACQUIRE k bob 60000 BLOCK 0 -> false
     MULTI: CALLER.CALL LOCK.ACQUIRE k bob 60000 BLOCK 0 -> nil
-    INFO waiters -> 0
+    INFO leasehold_waiters -> 0
 
     # a lock that another module frees is handed on
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     CALLER.CALL LOCK.RELEASE k alice -> 1
-    bob: -> fence 2
+    bob: -> B
     bob: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
     CALLER.CALL DEL k -> 1
-    bob: -> fence 3
+    bob: -> C
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     CALLER.CALL PEXPIRE k 1 -> 1
-    bob: -> fence 4
-    LOCK.CHECK k bob -> fence 4
+    bob: -> D
+    LOCK.CHECK k bob -> D
 "#;
 
 #[test]
@@ -98,13 +98,13 @@ fn a_call_from_another_module_that_is_ready_to_be_promised_a_reply_waits() {
     }
     let session = "# a promise is kept when the lock is free and when patience ends
         CALLER.BEGIN LOCK.ACQUIRE k bob 60000 BLOCK 0 -> PROMISED
-        LOCK.WAITERS k -> block bob
+        LOCK.WAITERS k -> bob
         CALLER.OUTCOME -> nil
         LOCK.RELEASE k alice -> 1
-        CALLER.OUTCOME -> soon fence 2
-        LOCK.CHECK k bob -> fence 2
+        CALLER.OUTCOME -> until B
+        LOCK.CHECK k bob -> B
         CALLER.BEGIN LOCK.ACQUIRE k carol 60000 BLOCK 20 -> PROMISED
-        CALLER.OUTCOME -> soon -1
+        CALLER.OUTCOME -> until -1
         MULTI: CALLER.BEGIN LOCK.ACQUIRE k carol 60000 BLOCK 20 -> nil";
     play(|| Server::builder().with_caller(), session);
 }

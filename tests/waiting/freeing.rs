@@ -1,7 +1,7 @@
 //! Each way in which a lock becomes free hands it on, in the very command or event that frees it, and
 //! replicas and the append-only file are told in that order.
 
-use super::session::play;
+use super::play;
 use super::{LONG, Waiter, exact, granted_at, held_on, owners};
 use redis::Value;
 use testkit::contended::Contended;
@@ -203,62 +203,62 @@ fn a_transaction_that_was_queued_before_hands_the_lock_on_soon_after() {
 const SESSIONS: &str = "
     # a transaction that deletes a lock hands it on, and nothing happens between two of its commands
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    MULTI: SET before 1 | DEL k | GET k | SET after 1 -> OK | 1 | nil | OK
-    LOCK.CHECK k bob -> fence 2
-    bob: -> fence 2
+    MULTI: SET before 1; DEL k; GET k; SET after 1 -> OK; 1; nil; OK
+    LOCK.CHECK k bob -> B
+    bob: -> B
 
     # a release inside a transaction hands on there and then
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    MULTI: LOCK.RELEASE k alice | LOCK.CHECK k bob -> 1 | fence 2
-    bob: -> fence 2
+    MULTI: LOCK.RELEASE k alice; LOCK.CHECK k bob -> 1; B
+    bob: -> B
 
     # a deletion and a try in one transaction grant the waiter
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    MULTI: DEL k | LOCK.ACQUIRE k carol 60000 | LOCK.CHECK k bob -> 1 | nil | fence 2
-    bob: -> fence 2
+    MULTI: DEL k; LOCK.ACQUIRE k carol 60000; LOCK.CHECK k bob -> 1; nil; B
+    bob: -> B
 
     # a lock that was moved is held where it went
-    LOCK.ACQUIRE elsewhere dave 60000 -> fence 2
+    LOCK.ACQUIRE elsewhere dave 60000 -> B
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     there: LOCK.ACQUIRE elsewhere carol 60000 BLOCK 0 -> waits
     RENAME k elsewhere -> OK
-    bob: -> fence 3
-    LOCK.CHECK elsewhere alice -> fence 1
+    bob: -> C
+    LOCK.CHECK elsewhere alice -> A
     there: -> waits
     LOCK.RELEASE elsewhere alice -> 1
-    there: -> fence 4
+    there: -> D
 
     # each database has locks of its own, and whoever changes one there or waits is still there afterwards
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     five: SELECT 5 -> OK
-    five: LOCK.ACQUIRE k alice 60000 -> fence 2
+    five: LOCK.ACQUIRE k alice 60000 -> B
     carol: SELECT 5 -> OK
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
     five: LOCK.RELEASE k alice -> 1
-    carol: -> fence 3
-    five: LOCK.CHECK k carol -> fence 3
+    carol: -> C
+    five: LOCK.CHECK k carol -> C
     bob: -> waits
     dave: SELECT 5 -> OK
     dave: LOCK.ACQUIRE k dave 60000 BLOCK 0 -> waits
     five: LOCK.EXTEND k carol 30 -> 1
-    dave: -> fence 4
-    five: LOCK.CHECK k dave -> fence 4
-    dave: LOCK.CHECK k dave -> fence 4
+    dave: -> D
+    five: LOCK.CHECK k dave -> D
+    dave: LOCK.CHECK k dave -> D
     five: FLUSHDB -> OK
     bob: -> waits
-    LOCK.CHECK k alice -> fence 1
+    LOCK.CHECK k alice -> A
 
     # waiters stay with the number of their database when two are swapped
     other: SELECT 1 -> OK
-    other: LOCK.ACQUIRE k dave 60000 -> fence 2
+    other: LOCK.ACQUIRE k dave 60000 -> B
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     SWAPDB 0 1 -> OK
-    LOCK.CHECK k dave -> fence 2
+    LOCK.CHECK k dave -> B
     bob: -> waits
     SWAPDB 1 2 -> OK
     bob: -> waits
     LOCK.RELEASE k dave -> 1
-    bob: -> fence 3
+    bob: -> C
 ";
 
 #[test]

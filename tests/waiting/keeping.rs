@@ -1,6 +1,6 @@
 //! What does not free a lock: waiters wait on, and are granted it once it is free.
 
-use super::session::play;
+use super::play;
 use super::{LONG, Waiter, exact, granted_at, held_on};
 use redis::Value;
 use testkit::{Server, deadline};
@@ -21,12 +21,12 @@ fn whoever_comes_to_hold_the_key_keeps_the_lock_after_the_lease_of_its_former_ho
             "# {keep}
             SET source another -> OK
             bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-            MULTI: LOCK.EXTEND k alice 200 | {keep} -> 1 | …
+            MULTI: LOCK.EXTEND k alice 200; {keep} -> 1; …
             220 ms pass
             bob: -> waits
             {free} -> 1
-            bob: -> fence 2
-            LOCK.CHECK k bob -> fence 2"
+            bob: -> B
+            LOCK.CHECK k bob -> B"
         );
         play(Server::builder, &session);
     }
@@ -38,14 +38,14 @@ const SESSIONS: &str = "
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 300 -> waits
     RPUSH list x -> 1
     RENAME list k -> OK
-    LOCK.ACQUIRE k dave 60000 -> WRONGTYPE …
-    LOCK.ACQUIRE k dave 60000 BLOCK 0 -> WRONGTYPE …
+    LOCK.ACQUIRE k dave 60000 -> -WRONGTYPE
+    LOCK.ACQUIRE k dave 60000 BLOCK 0 -> -WRONGTYPE
     carol: -> nil
     bob: -> waits
-    INFO waiters -> 1
+    INFO leasehold_waiters -> 1
     LPOP k -> x
-    bob: -> fence 2
-    LOCK.CHECK k bob -> fence 2
+    bob: -> B
+    LOCK.CHECK k bob -> B
 
     # what is refused hands nothing on
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
@@ -54,20 +54,20 @@ const SESSIONS: &str = "
     LOCK.RELEASE k alice 1 -> 0
     LOCK.EXTEND k bob 60000 -> 0
     LOCK.CHECK k bob -> nil
-    LOCK.CHECK k alice -> fence 1
+    LOCK.CHECK k alice -> A
     bob: -> waits
 
     # a hand-off is seen by those who watch the lock
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     PEXPIRE k 50 -> 1
     WATCH k -> OK
-    bob: -> fence 2
+    bob: -> B
     MULTI: PING -> nil
 
     # a transaction that takes a lock away and puts it back hands nothing on
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    MULTI: RENAME k elsewhere | RENAME elsewhere k -> OK | OK
-    MULTI: DEL k | SET k stranger -> 1 | OK
+    MULTI: RENAME k elsewhere; RENAME elsewhere k -> OK; OK
+    MULTI: DEL k; SET k stranger -> 1; OK
     GET k -> stranger
     bob: -> waits
 ";

@@ -1,6 +1,6 @@
 //! Granted while the server was busy, for so long that the lease was over before the waiter could be told.
 
-use super::session::play;
+use super::play;
 use super::{LONG, Waiter, held_on};
 use redis::Value;
 use std::time::Duration;
@@ -12,47 +12,47 @@ const SESSIONS: &str = r#"
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
     EVAL "local begun = redis.call('TIME') redis.call('LOCK.RELEASE', KEYS[1], 'alice') repeat local now = redis.call('TIME') until (now[1] - begun[1]) * 1000000 + now[2] - begun[2] > 200000 return 1" 1 k -> 1
     bob: -> nil
-    carol: -> fence 2
-    LOCK.CHECK k carol -> fence 2
+    carol: -> B
+    LOCK.CHECK k carol -> B
 
     # the lease ends within the transaction that released the lock
     bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-    MULTI: LOCK.RELEASE k alice | DEBUG SLEEP 0.2 -> 1 | OK
+    MULTI: LOCK.RELEASE k alice; DEBUG SLEEP 0.2 -> 1; OK
     bob: -> nil
-    carol: -> fence 2
-    LOCK.CHECK k carol -> fence 2
+    carol: -> B
+    LOCK.CHECK k carol -> B
 
     # the lease ends within the packet that released the lock
     bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-    LOCK.RELEASE k alice | DEBUG SLEEP 0.2 -> 1 | OK
+    LOCK.RELEASE k alice; DEBUG SLEEP 0.2 -> 1; OK
     bob: -> nil
-    carol: -> fence 2
-    LOCK.CHECK k carol -> fence 2
+    carol: -> B
+    LOCK.CHECK k carol -> B
 
     # the lease of an owner that was made up ends so
     minted: LOCK.ACQUIRE k * 50 BLOCK 0 -> waits
-    LOCK.RELEASE k alice | DEBUG SLEEP 0.2 -> 1 | OK
+    LOCK.RELEASE k alice; DEBUG SLEEP 0.2 -> 1; OK
     minted: -> nil
 
     # one that held the lock by another request, whose lease is over too
     bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
-    SET k bob PX 60 | LOCK.EXTEND k carol 5 | DEBUG SLEEP 0.2 -> OK | 0 | OK
+    SET k bob PX 60; LOCK.EXTEND k carol 5; DEBUG SLEEP 0.2 -> OK; 0; OK
     bob: -> nil
     LOCK.CHECK k bob -> nil
 
     # one whose lease was extended on another connection is told the fence
     bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
-    LOCK.RELEASE k alice | LOCK.EXTEND k bob 60000 | DEBUG SLEEP 0.2 -> 1 | 1 | OK
-    bob: -> fence 2
-    LOCK.CHECK k bob -> fence 2
+    LOCK.RELEASE k alice; LOCK.EXTEND k bob 60000; DEBUG SLEEP 0.2 -> 1; 1; OK
+    bob: -> B
+    LOCK.CHECK k bob -> B
 
     # one that asked again on another connection is told the fence
     bob: LOCK.ACQUIRE k bob 50 BLOCK 0 -> waits
-    LOCK.RELEASE k alice | LOCK.ACQUIRE k bob 60000 | DEBUG SLEEP 0.2 -> 1 | fence 2 | OK
-    bob: -> fence 2
-    LOCK.CHECK k bob -> fence 2
+    LOCK.RELEASE k alice; LOCK.ACQUIRE k bob 60000; DEBUG SLEEP 0.2 -> 1; B; OK
+    bob: -> B
+    LOCK.CHECK k bob -> B
 "#;
 
 #[test]

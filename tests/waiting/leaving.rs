@@ -1,6 +1,6 @@
 //! A waiter leaves: its connection ends, in whatever way, or an operator takes it away. Nobody else notices.
 
-use super::session::play;
+use super::play;
 use super::{Waiter, can_be_unblocked, held, held_on, owners};
 use std::os::fd::{AsFd, AsRawFd};
 use testkit::{Client, Server, error, eventually, int};
@@ -77,12 +77,12 @@ fn the_last_waiter_may_leave_and_who_is_killed_in_the_packet_of_the_release_is_p
         Server::builder,
         "# killed before the release
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-        CLIENT KILL ID {bob} | LOCK.WAITERS k -> 1 | nobody
+        CLIENT KILL ID {bob}; LOCK.WAITERS k -> 1; (empty)
         dave: LOCK.ACQUIRE k dave 60000 BLOCK 0 -> waits
         carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-        CLIENT KILL ID {dave} | LOCK.RELEASE k alice -> 1 | 1
-        carol: -> fence 2
-        LOCK.CHECK k carol -> fence 2",
+        CLIENT KILL ID {dave}; LOCK.RELEASE k alice -> 1; 1
+        carol: -> B
+        LOCK.CHECK k carol -> B",
     );
 }
 
@@ -92,7 +92,7 @@ fn client_unblock_ends_patience_where_that_is_safe_and_is_refused_elsewhere() {
         "# patience ends, also of an owner that was made up
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
         carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-        CLIENT UNBLOCK {bob} | LOCK.WAITERS k -> 1 | block carol
+        CLIENT UNBLOCK {bob}; LOCK.WAITERS k -> 1; carol
         bob: -> nil
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
         CLIENT UNBLOCK {bob} TIMEOUT -> 1
@@ -102,16 +102,16 @@ fn client_unblock_ends_patience_where_that_is_safe_and_is_refused_elsewhere() {
         bob: -> nil
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
         CLIENT UNBLOCK {bob} ERROR -> 1
-        bob: -> UNBLOCKED client unblocked via CLIENT UNBLOCK
+        bob: -> -UNBLOCKED client unblocked via CLIENT UNBLOCK
         bob: LOCK.ACQUIRE k bob 60000 -> nil
         LOCK.RELEASE k alice -> 1
-        carol: -> fence 2
-        INFO waiters -> 0
+        carol: -> B
+        INFO leasehold_waiters -> 0
 
         # it comes too late for a waiter that was granted the lock
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-        LOCK.RELEASE k alice | CLIENT UNBLOCK {bob} TIMEOUT -> 1 | …
-        bob: -> fence 2
+        LOCK.RELEASE k alice; CLIENT UNBLOCK {bob} TIMEOUT -> 1; …
+        bob: -> B
         bob: LOCK.RELEASE k bob -> 1"
     } else {
         "# it is refused, and the waiter has its turn
@@ -120,11 +120,11 @@ fn client_unblock_ends_patience_where_that_is_safe_and_is_refused_elsewhere() {
         CLIENT UNBLOCK {bob} -> 0
         CLIENT UNBLOCK {bob} TIMEOUT -> 0
         CLIENT UNBLOCK {bob} ERROR -> 0
-        LOCK.WAITERS k -> block bob, block carol
-        LOCK.RELEASE k alice | CLIENT UNBLOCK {bob} TIMEOUT -> 1 | …
-        bob: -> fence 2
+        LOCK.WAITERS k -> bob carol
+        LOCK.RELEASE k alice; CLIENT UNBLOCK {bob} TIMEOUT -> 1; …
+        bob: -> B
         bob: LOCK.RELEASE k bob -> 1
-        carol: -> fence 3"
+        carol: -> C"
     };
     play(Server::builder, sessions);
 }

@@ -1,6 +1,6 @@
 //! How many may wait, for one lock and for all; and what a try may not do while they do.
 
-use super::session::play;
+use super::play;
 use super::{LONG, Waiter};
 use redis::Value;
 use testkit::crowd::Crowd;
@@ -15,47 +15,47 @@ fn no_more_may_wait_than_the_limits_of_the_server_and_of_the_lock() {
         (
             "max-waiters 2",
             "# on a server; a try is not refused, nor is who waits already and asks again
-            LOCK.ACQUIRE l alice 60000 -> fence 2
+            LOCK.ACQUIRE l alice 60000 -> B
             bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
             carol: LOCK.ACQUIRE l carol 60000 BLOCK 0 -> waits
-            LOCK.ACQUIRE k dave 60000 BLOCK 5 -> QUEUEFULL too many waiters (config leasehold.max-waiters)
-            LOCK.ACQUIRE l bob 60000 BLOCK 5 -> QUEUEFULL too many waiters (config leasehold.max-waiters)
+            LOCK.ACQUIRE k dave 60000 BLOCK 5 -> -QUEUEFULL too many waiters (config leasehold.max-waiters)
+            LOCK.ACQUIRE l bob 60000 BLOCK 5 -> -QUEUEFULL too many waiters (config leasehold.max-waiters)
             LOCK.ACQUIRE k dave 60000 -> nil
-            LOCK.ACQUIRE free dave 60000 -> fence 3
+            LOCK.ACQUIRE free dave 60000 -> C
             again: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-            bob: -> REPLACED …
+            bob: -> -REPLACED
             LOCK.RELEASE k alice -> 1
-            again: -> fence 4
+            again: -> D
             dave: LOCK.ACQUIRE l dave 60000 BLOCK 0 -> waits",
         ),
         (
             "max-waiters-per-lock 2",
             "# for a lock
-            LOCK.ACQUIRE l alice 60000 -> fence 2
+            LOCK.ACQUIRE l alice 60000 -> B
             bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
             carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-            LOCK.ACQUIRE k dave 60000 BLOCK 5 -> QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)
+            LOCK.ACQUIRE k dave 60000 BLOCK 5 -> -QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)
             dave: LOCK.ACQUIRE l dave 60000 BLOCK 0 -> waits
             CLIENT KILL ID {bob} -> 1
             erin: LOCK.ACQUIRE k erin 60000 BLOCK 0 -> waits
-            LOCK.WAITERS k -> block carol, block erin",
+            LOCK.WAITERS k -> carol erin",
         ),
         (
             "max-waiters 0",
             "# where nobody may wait a free lock is granted and a retry answered
-            LOCK.ACQUIRE k alice 60000 BLOCK 5 -> fence 1
-            LOCK.ACQUIRE k bob 60000 BLOCK 5 -> QUEUEFULL too many waiters (config …
-            LOCK.ACQUIRE free bob 60000 BLOCK 5 -> fence 2
+            LOCK.ACQUIRE k alice 60000 BLOCK 5 -> A
+            LOCK.ACQUIRE k bob 60000 BLOCK 5 -> -QUEUEFULL too many waiters (config …
+            LOCK.ACQUIRE free bob 60000 BLOCK 5 -> B
             MULTI: LOCK.ACQUIRE k bob 60000 BLOCK 5 -> nil
-            INFO waiters -> 0",
+            INFO leasehold_waiters -> 0",
         ),
         (
             "max-waiters-per-lock 0",
             "# where nobody may wait for any lock
-            LOCK.ACQUIRE k alice 60000 BLOCK 5 -> fence 1
-            LOCK.ACQUIRE k bob 60000 BLOCK 5 -> QUEUEFULL too many waiters for this lock (config …
-            LOCK.ACQUIRE free bob 60000 BLOCK 5 -> fence 2
-            INFO waiters -> 0",
+            LOCK.ACQUIRE k alice 60000 BLOCK 5 -> A
+            LOCK.ACQUIRE k bob 60000 BLOCK 5 -> -QUEUEFULL too many waiters for this lock (config …
+            LOCK.ACQUIRE free bob 60000 BLOCK 5 -> B
+            INFO leasehold_waiters -> 0",
         ),
     ] {
         play(|| Server::builder().module_args(args), session);
@@ -65,34 +65,34 @@ fn no_more_may_wait_than_the_limits_of_the_server_and_of_the_lock() {
 const TRIES: &str = r#"
     # a try gets nil while others wait, also in the very moment of the release
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    LOCK.ACQUIRE k carol 60000 | LOCK.RELEASE k alice | LOCK.ACQUIRE k carol 60000 -> nil | 1 | nil
+    LOCK.ACQUIRE k carol 60000; LOCK.RELEASE k alice; LOCK.ACQUIRE k carol 60000 -> nil; 1; nil
     LOCK.ACQUIRE k alice 60000 -> nil
-    bob: -> fence 2
-    LOCK.CHECK k bob -> fence 2
+    bob: -> B
+    LOCK.CHECK k bob -> B
 
     # nor does it overtake right behind a deletion by others
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    DEL k | LOCK.ACQUIRE k carol 60000 -> 1 | nil
-    bob: -> fence 2
+    DEL k; LOCK.ACQUIRE k carol 60000 -> 1; nil
+    bob: -> B
     bob: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-    UNLINK k | LOCK.ACQUIRE k dave 60000 BLOCK 1 -> 1 | nil
-    bob: -> fence 3
+    UNLINK k; LOCK.ACQUIRE k dave 60000 BLOCK 1 -> 1; nil
+    bob: -> C
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    FLUSHALL | LOCK.ACQUIRE k dave 60000 -> OK | nil
-    bob: -> fence 4
+    FLUSHALL; LOCK.ACQUIRE k dave 60000 -> OK; nil
+    bob: -> D
     bob: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-    EVAL "return redis.call('DEL',KEYS[1])" 1 k | LOCK.ACQUIRE k bob 60000 -> 1 | nil
-    bob: -> fence 5
-    LOCK.CHECK k carol -> fence 5
+    EVAL "return redis.call('DEL',KEYS[1])" 1 k; LOCK.ACQUIRE k bob 60000 -> 1; nil
+    bob: -> E
+    LOCK.CHECK k carol -> E
 
     # a request that may wait queues up behind those who do
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-    dave: LOCK.RELEASE k alice | LOCK.ACQUIRE k dave 60000 BLOCK 0 -> waits
-    bob: -> fence 2
-    LOCK.WAITERS k -> block carol, block dave
+    dave: LOCK.RELEASE k alice; LOCK.ACQUIRE k dave 60000 BLOCK 0 -> waits
+    bob: -> B
+    LOCK.WAITERS k -> carol dave
     LOCK.RELEASE k bob -> 1
-    carol: -> fence 3
+    carol: -> C
     dave: -> 1
 "#;
 
@@ -109,42 +109,42 @@ fn the_limits_can_be_changed_while_the_server_runs() {
     play(
         Server::builder,
         "# those who wait already are not sent away by a lower limit
-        CONFIG GET leasehold.max-waiters -> [leasehold.max-waiters, 8000]
-        CONFIG GET leasehold.max-waiters-per-lock -> [leasehold.max-waiters-per-lock, 8000]
+        CONFIG GET leasehold.max-waiters -> leasehold.max-waiters \"8000\"
+        CONFIG GET leasehold.max-waiters-per-lock -> leasehold.max-waiters-per-lock \"8000\"
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
         carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
         CONFIG SET leasehold.max-waiters-per-lock 1 -> OK
-        LOCK.ACQUIRE k dave 60000 BLOCK 5 -> QUEUEFULL too many waiters for this lock…
+        LOCK.ACQUIRE k dave 60000 BLOCK 5 -> -QUEUEFULL too many waiters for this lock…
         CONFIG SET leasehold.max-waiters 2 leasehold.max-waiters-per-lock 1000000 -> OK
-        LOCK.ACQUIRE k dave 60000 BLOCK 5 -> QUEUEFULL too many waiters (…
+        LOCK.ACQUIRE k dave 60000 BLOCK 5 -> -QUEUEFULL too many waiters (…
         CONFIG SET leasehold.max-waiters 0 -> OK
-        LOCK.WAITERS k -> block bob, block carol
+        LOCK.WAITERS k -> bob carol
         LOCK.RELEASE k alice -> 1
-        bob: -> fence 2
+        bob: -> B
         LOCK.RELEASE k bob -> 1
-        carol: -> fence 3
+        carol: -> C
 
         # the share of maxclients that may wait
         CONFIG SET maxclients 200 -> OK
         CONFIG SET leasehold.max-waiters 1000 -> OK
-        INFO effective_max_waiters -> 160
+        INFO leasehold_effective_max_waiters -> 160
         CONFIG SET leasehold.max-waiters-percent 2 maxclients 50 -> OK
-        INFO effective_max_waiters -> 1
+        INFO leasehold_effective_max_waiters -> 1
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-        LOCK.ACQUIRE k late 60000 BLOCK 0 -> QUEUEFULL too many waiters for maxclients…
+        LOCK.ACQUIRE k late 60000 BLOCK 0 -> -QUEUEFULL too many waiters for maxclients…
         CONFIG SET leasehold.max-waiters-percent 100 -> OK
         late: LOCK.ACQUIRE k late 60000 BLOCK 0 -> waits
         CONFIG SET leasehold.max-waiters 2 -> OK
-        LOCK.ACQUIRE k later 60000 BLOCK 0 -> QUEUEFULL too many waiters (config leasehold.max-waiters)
+        LOCK.ACQUIRE k later 60000 BLOCK 0 -> -QUEUEFULL too many waiters (config leasehold.max-waiters)
 
         # a waiter is granted no longer lease than is allowed by then, whatever frees the lock
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
         carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
         CONFIG SET leasehold.max-ttl 1000 -> OK
-        MULTI: LOCK.RELEASE k alice | PTTL k -> 1 | 1..2000
-        bob: -> fence 2
+        MULTI: LOCK.RELEASE k alice; PTTL k -> 1; 1..2000
+        bob: -> B
         DEL k -> 1
-        carol: -> fence 3
+        carol: -> C
         PTTL k -> -2..1000",
     );
 }

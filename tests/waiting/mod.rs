@@ -17,7 +17,6 @@ mod proxied;
 mod queueing;
 mod quiet;
 mod replacing;
-pub(crate) mod session;
 pub(crate) mod short_of_memory;
 mod slots;
 mod steps;
@@ -27,9 +26,15 @@ mod unheard;
 
 use redis::Value;
 use testkit::waiter::{id_of, wait_until_parked};
-use testkit::{Client, Server, Setup, Waiter, bulk_text, field, is_older_than};
+use testkit::{Client, Server, Session, Setup, Waiter, bulk_text, field, is_older_than};
 
 pub(crate) const LONG: u64 = 60_000;
+
+/// Plays each story on a server of its own, on which alice holds `k` by the fence A.
+#[track_caller]
+pub(crate) fn play(setup: impl Fn() -> Setup, text: &str) {
+    Session::play_apart(setup, "LOCK.ACQUIRE k alice 60000 -> A", text);
+}
 
 /// A server on which alice holds `k`, and a connection to it.
 pub(crate) fn held() -> (Server, Client) {

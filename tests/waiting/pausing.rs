@@ -1,90 +1,96 @@
 //! `CLIENT PAUSE`: leases end, clients leave and grants fall due while nothing may be written. Nothing is
 //! written, nothing crashes, and all of it is made good when the pause ends.
 
-use super::session::play;
-use super::{LONG, Waiter, exact, granted_at};
+use super::play;
+use super::{LONG, Waiter, exact, granted_at, held_on};
+use redis::Value;
 use testkit::{Server, lacks};
 
 const SESSIONS: &str = "
-    # a lease that ends in a pause is handed on after it, at once
-    bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    LOCK.EXTEND k alice 50 | CLIENT PAUSE 60000 WRITE -> 1 | OK
-    110 ms pass
-    bob: -> waits
-    LOCK.INFO k -> nil
-    CLIENT UNPAUSE -> OK
-    bob: -> fence 2
-    LOCK.CHECK k bob -> fence 2
-
     # patience ends in a pause, also when the lock has fallen free by then
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 300 -> waits
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-    LOCK.EXTEND k alice 50 | CLIENT PAUSE 60000 WRITE -> 1 | OK
+    LOCK.EXTEND k alice 50; CLIENT PAUSE 60000 WRITE -> 1; OK
     bob: -> nil
-    LOCK.WAITERS k -> block carol
+    LOCK.WAITERS k -> carol
     CLIENT UNPAUSE -> OK
-    carol: -> fence 2
+    carol: -> B
 
     # who leaves in a pause is gone after it
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
     dave: LOCK.ACQUIRE k dave 60000 BLOCK 0 -> waits
-    LOCK.EXTEND k alice 50 | CLIENT PAUSE 60000 WRITE -> 1 | OK
+    LOCK.EXTEND k alice 50; CLIENT PAUSE 60000 WRITE -> 1; OK
     110 ms pass
     CLIENT KILL ID {bob} -> 1
-    dave leaves
-    LOCK.WAITERS k -> soon block carol
+    dave: leaves
+    LOCK.WAITERS k -> until carol
     CLIENT UNPAUSE -> OK
-    carol: -> fence 2
+    carol: -> B
 
     # a grant that nobody heard of is taken back after the pause, and nobody is told of it in the pause
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-    LOCK.RELEASE k alice | CLIENT KILL ID {bob} | CLIENT PAUSE 60000 WRITE -> 1 | 1 | OK
+    LOCK.RELEASE k alice; CLIENT KILL ID {bob}; CLIENT PAUSE 60000 WRITE -> 1; 1; OK
     60 ms pass
     EXISTS k -> 1
     LOCK.CHECK k bob -> nil
     carol: -> waits
     CLIENT UNPAUSE -> OK
-    carol: -> fence 2
-    LOCK.CHECK k carol -> fence 2
+    carol: -> B
+    LOCK.CHECK k carol -> B
 
     # a hand-off right before a pause is heard in it
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    LOCK.RELEASE k alice | CLIENT PAUSE 60000 WRITE -> 1 | OK
-    bob: -> fence 2
-    LOCK.CHECK k bob -> fence 2
+    LOCK.RELEASE k alice; CLIENT PAUSE 60000 WRITE -> 1; OK
+    bob: -> B
+    LOCK.CHECK k bob -> B
 
     # what frees a lock right before a pause hands it on after it at the latest
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    DEL k | CLIENT PAUSE 60000 WRITE -> 1 | OK
+    DEL k; CLIENT PAUSE 60000 WRITE -> 1; OK
     CLIENT UNPAUSE -> OK
-    bob: -> fence 2
+    bob: -> B
     bob: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-    FLUSHALL | CLIENT PAUSE 60000 WRITE -> OK | OK
+    FLUSHALL; CLIENT PAUSE 60000 WRITE -> OK; OK
     CLIENT UNPAUSE -> OK
-    bob: -> fence 3
+    bob: -> C
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    PEXPIRE k 1 | CLIENT PAUSE 60000 WRITE -> 1 | OK
+    PEXPIRE k 1; CLIENT PAUSE 60000 WRITE -> 1; OK
     CLIENT UNPAUSE -> OK
-    bob: -> fence 4
+    bob: -> D
 
     # a request made in a pause is not in the queue yet, and waits its turn after it
     first: LOCK.ACQUIRE k first 60000 BLOCK 0 -> waits
     CLIENT PAUSE 60000 WRITE -> OK
     second: LOCK.ACQUIRE k second 60000 BLOCK 0 -> waits
-    LOCK.WAITERS k -> block first
+    LOCK.WAITERS k -> first
     CLIENT UNPAUSE -> OK
-    LOCK.WAITERS k -> soon block first, block second
+    LOCK.WAITERS k -> until first second
     LOCK.RELEASE k alice -> 1
-    first: -> fence 2
+    first: -> B
     LOCK.RELEASE k first -> 1
-    second: -> fence 3
+    second: -> C
 ";
 
 #[test]
 fn what_falls_due_in_a_pause_is_made_good_when_it_ends() {
     play(Server::builder, SESSIONS);
+}
+
+#[test]
+fn a_lease_that_ended_in_a_pause_is_handed_on_at_once_when_an_operator_ends_that() {
+    let (server, mut client) = held_on(exact());
+    let mut bob = Waiter::of(&server, "k", "bob");
+    client.pipeline(&["LOCK.EXTEND k alice 50", "CLIENT PAUSE 60000 WRITE"]);
+    let paused = client.now();
+    client.wait_until_past(paused + 110);
+    bob.assert_waits(&server);
+    assert_eq!(client.info("k"), None, "it is free, and nobody may take it");
+    let before = client.now();
+    assert_eq!(client.cmd("CLIENT UNPAUSE"), Value::Okay);
+    let late = granted_at(bob.fence()) - before;
+    assert!((0..500).contains(&late), "{late} ms after the pause");
 }
 
 #[test]
@@ -136,13 +142,13 @@ fn a_lease_that_ends_while_too_few_replicas_are_in_sync_is_handed_on_when_they_a
     }
     let session = "# too few
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-        LOCK.EXTEND k alice 50 | CONFIG SET min-replicas-to-write 1 -> 1 | OK
-        LOCK.ACQUIRE other carol 60000 -> NOREPLICAS …
+        LOCK.EXTEND k alice 50; CONFIG SET min-replicas-to-write 1 -> 1; OK
+        LOCK.ACQUIRE other carol 60000 -> -NOREPLICAS
         360 ms pass
         bob: -> waits
         LOCK.INFO k -> nil
         CONFIG SET min-replicas-to-write 0 -> OK
-        bob: -> fence 2";
+        bob: -> B";
     play(Server::builder, session);
 }
 

@@ -1,6 +1,6 @@
 //! What happens to the server while clients wait: shutdown, saving, reloading.
 
-use super::session::play;
+use super::play;
 use super::{LONG, Waiter, owners, waiters};
 use testkit::crowd::Crowd;
 use testkit::{Server, Snapshot};
@@ -51,17 +51,17 @@ fn clients_wait_on_while_the_server_reloads_and_are_granted_what_that_does_not_b
         "# a reload
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
         DEBUG RELOAD -> OK
-        LOCK.CHECK k alice -> fence 1
+        LOCK.CHECK k alice -> A
         bob: -> waits
         DEL k -> 1
-        bob: -> fence 2
+        bob: -> B
 
         # a reload of an older file
         SAVE -> OK
-        LOCK.ACQUIRE later alice 60000 -> fence 2
+        LOCK.ACQUIRE later alice 60000 -> B
         bob: LOCK.ACQUIRE later bob 60000 BLOCK 0 -> waits
         DEBUG RELOAD NOSAVE -> OK
-        bob: -> fence 3
-        LOCK.CHECK later bob -> fence 3",
+        bob: -> C
+        LOCK.CHECK later bob -> C",
     );
 }

@@ -1,44 +1,44 @@
 //! What else goes over the connection of one that waits.
 
-use super::session::play;
+use super::play;
 use testkit::{Server, is_valkey_since};
 
 const SESSIONS: &str = "
     # commands behind the request are executed after its reply
-    bob: SET before 1 | LOCK.ACQUIRE k bob 60000 BLOCK 0 | SET behind 1 | LOCK.CHECK k bob -> waits
+    bob: SET before 1; LOCK.ACQUIRE k bob 60000 BLOCK 0; SET behind 1; LOCK.CHECK k bob -> waits
     EXISTS before behind -> 1
     LOCK.RELEASE k alice -> 1
-    bob: LOCK.RELEASE k bob | ECHO last -> OK | fence 2 | OK | fence 2 | 1 | last
+    bob: LOCK.RELEASE k bob; ECHO last -> OK; B; OK; B; 1; last
 
     # several requests that wait may stand in one pipeline
-    LOCK.ACQUIRE l alice 60000 -> fence 2
-    LOCK.ACQUIRE m alice 60000 -> fence 3
-    bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 | LOCK.ACQUIRE l bob 60000 BLOCK 20 | LOCK.ACQUIRE m bob 60000 BLOCK 0 -> waits
-    LOCK.WAITERS k | LOCK.WAITERS l -> block bob | nobody
+    LOCK.ACQUIRE l alice 60000 -> B
+    LOCK.ACQUIRE m alice 60000 -> C
+    bob: LOCK.ACQUIRE k bob 60000 BLOCK 0; LOCK.ACQUIRE l bob 60000 BLOCK 20; LOCK.ACQUIRE m bob 60000 BLOCK 0 -> waits
+    LOCK.WAITERS k; LOCK.WAITERS l -> bob; (empty)
     LOCK.RELEASE k alice -> 1
-    bob: -> fence 4 | nil
+    bob: -> D; nil
     LOCK.RELEASE m alice -> 1
-    bob: -> fence 5
+    bob: -> E
 
     # one that wants no replies is granted the lock in silence, and nobody takes it for unheard
-    bob: CLIENT REPLY OFF | LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+    bob: CLIENT REPLY OFF; LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
     LOCK.RELEASE k alice -> 1
-    LOCK.CHECK k bob -> soon fence 2
+    LOCK.CHECK k bob -> until B
     carol: -> waits
     bob: CLIENT REPLY ON -> OK
-    bob: LOCK.CHECK k bob -> fence 2
+    bob: LOCK.CHECK k bob -> B
     LOCK.RELEASE k bob -> 1
-    carol: -> fence 3
-    bob: CLIENT REPLY SKIP | LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+    carol: -> C
+    bob: CLIENT REPLY SKIP; LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     dave: LOCK.ACQUIRE k dave 60000 BLOCK 0 -> waits
     LOCK.RELEASE k carol -> 1
-    LOCK.CHECK k bob -> soon fence 4
+    LOCK.CHECK k bob -> until D
     dave: -> waits
     bob: PING -> PONG
 
     # one that wants no replies gives up in silence
-    bob: CLIENT REPLY OFF | LOCK.ACQUIRE k bob 60000 BLOCK 20 | CLIENT REPLY ON -> OK
+    bob: CLIENT REPLY OFF; LOCK.ACQUIRE k bob 60000 BLOCK 20; CLIENT REPLY ON -> OK
     bob: ECHO next -> next
 ";
 
@@ -53,11 +53,12 @@ fn a_subscriber_that_waits_gets_its_messages_meanwhile() {
         return; // It gets an error, see `contexts`.
     }
     let session = "# a subscriber
-        bob3: SUBSCRIBE news -> [news, 1]
-        bob3: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+        bob: HELLO 3 -> …
+        bob: SUBSCRIBE news -> news 1
+        bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
         PUBLISH news hello -> 1
-        bob3: -> [news, hello]
+        bob: -> news hello
         LOCK.RELEASE k alice -> 1
-        bob3: -> fence 2";
+        bob: -> B";
     play(Server::builder, session);
 }

@@ -1,6 +1,6 @@
 //! Granted, and gone before the reply: the lock does not stay with somebody who never heard that it has it.
 
-use super::session::play;
+use super::play;
 use super::{LONG, Waiter, exact, granted_at, held_on, owners};
 use testkit::{Server, Snapshot, aof, int, start_pair, wait_until_in_sync};
 
@@ -71,27 +71,27 @@ fn replicas_and_the_file_see_the_grant_and_its_return() {
 const SESSIONS: &str = "
     # the only waiter is killed between grant and reply, and the lock is free
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    LOCK.RELEASE k alice | CLIENT KILL ID {bob} -> 1 | 1
-    LOCK.INFO k -> soon nil
-    LOCK.ACQUIRE k carol 60000 -> fence 2
+    LOCK.RELEASE k alice; CLIENT KILL ID {bob} -> 1; 1
+    LOCK.INFO k -> until nil
+    LOCK.ACQUIRE k carol 60000 -> B
 
     # a later grant is not taken back with the unheard one
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    LOCK.RELEASE k alice | CLIENT KILL ID {bob} | DEL k | LOCK.ACQUIRE k bob 60000 -> 1 | 1 | 1 | fence 2
+    LOCK.RELEASE k alice; CLIENT KILL ID {bob}; DEL k; LOCK.ACQUIRE k bob 60000 -> 1; 1; 1; B
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 100 -> nil
-    LOCK.CHECK k bob -> fence 2
+    LOCK.CHECK k bob -> B
 
     # a grant that its owner was told of while writes were paused is not taken back
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    MULTI | LOCK.RELEASE k alice | CLIENT KILL ID {bob} | CLIENT PAUSE 60000 WRITE | LOCK.ACQUIRE k bob 60000 | EXEC | CLIENT UNPAUSE -> OK | QUEUED | QUEUED | QUEUED | QUEUED | [1, 1, OK, fence 2] | OK
+    MULTI; LOCK.RELEASE k alice; CLIENT KILL ID {bob}; CLIENT PAUSE 60000 WRITE; LOCK.ACQUIRE k bob 60000; EXEC; CLIENT UNPAUSE -> OK; QUEUED; QUEUED; QUEUED; QUEUED; 1 1 OK {B}; OK
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 100 -> nil
-    LOCK.CHECK k bob -> fence 2
+    LOCK.CHECK k bob -> B
 
     # an owner that asks anew after an unheard grant that nobody else wanted is granted anew
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-    LOCK.RELEASE k alice | CLIENT KILL ID {bob} | LOCK.ACQUIRE k bob 60000 -> 1 | 1 | fence 2
+    LOCK.RELEASE k alice; CLIENT KILL ID {bob}; LOCK.ACQUIRE k bob 60000 -> 1; 1; B
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 100 -> nil
-    LOCK.CHECK k bob -> fence 2
+    LOCK.CHECK k bob -> B
 ";
 
 #[test]
@@ -102,8 +102,8 @@ fn only_the_grant_that_nobody_heard_of_is_taken_back() {
 #[test]
 fn who_asks_before_or_after_the_end_of_the_connection_decides_whether_its_grant_is_taken_back() {
     for (ask, heard, not_heard) in [
-        ("LOCK.ACQUIRE k bob 60000", "fence 2", "nil"),
-        ("LOCK.CHECK k bob", "fence 2", "nil"),
+        ("LOCK.ACQUIRE k bob 60000", "B", "nil"),
+        ("LOCK.CHECK k bob", "B", "nil"),
         ("LOCK.EXTEND k bob 60000", "1", "0"),
     ] {
         let by_others = ask.replace("bob", "dave");
@@ -111,23 +111,23 @@ fn who_asks_before_or_after_the_end_of_the_connection_decides_whether_its_grant_
             "# its owner was told of it by {ask} before
             bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
             carol: LOCK.ACQUIRE k carol 60000 BLOCK 300 -> waits
-            LOCK.RELEASE k alice | {ask} | CLIENT KILL ID {{bob}} -> 1 | {heard} | 1
+            LOCK.RELEASE k alice; {ask}; CLIENT KILL ID {{bob}} -> 1; {heard}; 1
             carol: -> nil
             LOCK.RELEASE k bob -> 1
 
             # its owner comes with {ask} when the connection has ended
             bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
             carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-            LOCK.RELEASE k alice | CLIENT KILL ID {{bob}} | {ask} | LOCK.CHECK k bob -> 1 | 1 | {not_heard} | nil
-            carol: -> fence 2
-            LOCK.CHECK k carol -> fence 2
+            LOCK.RELEASE k alice; CLIENT KILL ID {{bob}}; {ask}; LOCK.CHECK k bob -> 1; 1; {not_heard}; nil
+            carol: -> B
+            LOCK.CHECK k carol -> B
 
             # only others heard of it
             bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
             carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
-            LOCK.RELEASE k alice | {by_others} | CLIENT KILL ID {{bob}} -> 1 | {not_heard} | 1
-            carol: -> fence 2
-            LOCK.CHECK k carol -> fence 2"
+            LOCK.RELEASE k alice; {by_others}; CLIENT KILL ID {{bob}} -> 1; {not_heard}; 1
+            carol: -> B
+            LOCK.CHECK k carol -> B"
         );
         play(Server::builder, &session);
     }

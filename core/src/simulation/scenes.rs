@@ -180,6 +180,21 @@ fn holds_are_bound_until_they_are_released() {
 }
 
 #[test]
+fn locks_that_somebody_waits_for_come_first_when_a_connection_ends() {
+    let server = Server::new(START, 1, 1_000, true);
+    let [first, wanted, last] = [0, 1, 2].map(|number| (0, KEYS[number]));
+    for (client, name) in (ALICE..).zip([first, wanted, last]) {
+        server.acquire(client, Request { names: Names::one(name), ..bound(A, 0) });
+    }
+    server.acquire(ALICE + 3, Request { names: Names::one(wanted), ..waits(B) });
+    server.disconnects(0);
+    server.work();
+    let state = server.state.borrow();
+    let is_alices = |name| format!("{:?}", state.keys.kept.get(&name)).contains(A);
+    assert_eq!([first, wanted, last].map(is_alices), [true, false, true]);
+}
+
+#[test]
 fn what_was_bound_at_a_primary_is_forgotten_by_a_replica() {
     let server = server();
     server.acquire(ALICE, bound(A, 0));
