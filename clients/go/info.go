@@ -68,21 +68,22 @@ type LogEntry struct {
 
 // Info returns who holds the lock at this moment, and how many wait for it: nil if it is free.
 func (l *Locks) Info(ctx context.Context, name string) (*Info, error) {
-	r, h := l.remote, halt{ctx, l.closed}
-	key := l.settings.Prefix + name
-	if r == nil {
-		return nil, errNoServer
-	}
+	return l.info(halt{ctx, l.closed}, l.settings.Prefix+name)
+}
+
+func (l *Locks) info(h halt, key string) (*Info, error) {
+	r := l.remote
 	if !r.isPlain() {
 		reply, err := r.read(h, key, "LOCK.INFO", key)
 		if err == nil && reply == nil {
 			return nil, nil
 		}
 		if err == nil {
-			row, err := rowOf(reply)
+			found, err := fields(reply)
 			if err != nil {
 				return nil, err
 			}
+			row := row(found)
 			return &Info{row.holder(), max(1, int(row.int("holders"))), int(row.int("waiters"))}, nil
 		}
 		if judge(err) != unknownCommand {
@@ -91,8 +92,6 @@ func (l *Locks) Info(ctx context.Context, name string) (*Info, error) {
 	}
 	return r.look(h, key)
 }
-
-var errNoServer = &SettingError{"info", "there is no one server that could tell"}
 
 // mostGlances is how often a server without the module is asked at most while the lock changes hands.
 const mostGlances = 5
@@ -151,9 +150,6 @@ func (l *Locks) Log(ctx context.Context, count int, at string) ([]LogEntry, erro
 }
 
 func list[T any](ctx context.Context, l *Locks, key string, read func(row) T, command ...string) ([]T, error) {
-	if l.remote == nil {
-		return nil, errNoServer
-	}
 	reply, err := l.remote.read(halt{ctx, l.closed}, key, command...)
 	if judge(err) == unknownCommand {
 		return nil, needsModule(command[0])
@@ -167,22 +163,17 @@ func list[T any](ctx context.Context, l *Locks, key string, read func(row) T, co
 	}
 	all := make([]T, 0, len(rows))
 	for _, each := range rows {
-		row, err := rowOf(each)
+		found, err := fields(each)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, read(row))
+		all = append(all, read(found))
 	}
 	return all, nil
 }
 
 // A row is fields by their names: later versions of the module have more of them.
 type row map[string]Reply
-
-func rowOf(reply Reply) (row, error) {
-	found, err := fields(reply)
-	return found, err
-}
 
 func (r row) text(field string) string { return text(r[field]) }
 

@@ -88,8 +88,7 @@ func endpointOf(from *redis.Options, addr string) Endpoint {
 		dial = redis.NewDialer(from)
 	}
 	return Endpoint{
-		Dial:  func(ctx context.Context) (net.Conn, error) { return dial(ctx, from.Network, addr) },
-		IsTLS: from.TLSConfig != nil,
+		Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, from.Network, addr) },
 		Credentials: func(ctx context.Context) (username, password string, err error) {
 			switch {
 			case from.StreamingCredentialsProvider != nil:
