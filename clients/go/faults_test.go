@@ -102,7 +102,7 @@ func (s *scene) wired(settings *leasehold.Settings) (*leasehold.Locks, *wire) {
 }
 
 // hasty are settings for servers that do not answer.
-var hasty = leasehold.Settings{Response: 100 * time.Millisecond, Within: 300 * time.Millisecond}
+var hasty = leasehold.Settings{Response: 300 * time.Millisecond, Within: time.Second}
 
 func TestAHoldThatCouldNotBeBoundAgainIsHeldAndBoundLater(t *testing.T) {
 	s := newScene(t)
