@@ -35,7 +35,7 @@ func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dials = append(w.dials, c)
-	c.isMute = w.isMute
+	c.isMute, c.isNew = w.isMute, w.isMute
 	return c, nil
 }
 
@@ -49,13 +49,13 @@ func (w *wire) mute() {
 	}
 }
 
-// heal has new connections carry answers again, and the former ones what they owe if they are to be heard, too.
+// heal has connections carry answers again: those that were made before they were mute only if they are to be heard, too.
 func (w *wire) heal(hears bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isMute = false
 	for _, c := range w.dials {
-		if hears && c.isMute {
+		if c.isMute && (hears || c.isNew) {
 			close(c.heard)
 			c.isMute, c.heard = false, make(chan struct{})
 		}
@@ -67,6 +67,8 @@ type conn struct {
 	net.Conn
 	wire   *wire
 	isMute bool
+	// isNew: it was made while all were mute.
+	isNew  bool
 	heard  chan struct{}
 	once   sync.Once
 	closed chan struct{}
@@ -174,33 +176,35 @@ func TestAnExtensionCountsThoughItsAnswerIsLate(t *testing.T) {
 }
 
 func TestAGuardedCommandIsRunAfterAnUpgradeThatWasNotAnswered(t *testing.T) {
-	for _, hears := range []bool{false, true} {
-		s := newScene(t)
-		locks, wire := s.wired(&hasty)
-		lease, err := locks.Read("{a}x").Acquire(s.ctx)
-		lease = acquired(s, lease, err)
-		fence := lease.Fence()
-		wire.mute()
-		if err := lease.Upgrade(s.ctx); !errors.Is(err, leasehold.ErrUnreachable) {
-			t.Fatal(err)
-		}
-		wire.heal(hears)
-		if hears {
-			s.eventually("its fence is known", func() bool { return lease.Fence() > fence })
-		}
-		if reply, err := lease.Guard(s.ctx, "INCR", "{a}n"); reply != int64(1) || err != nil {
-			t.Fatal(reply, err)
-		}
-		if lease.Fence() <= fence {
-			t.Fatal(lease.Fence())
-		}
-		s.must(lease.Downgrade(s.ctx))
-		other, err := locks.Read("{a}x").TryAcquire(s.ctx)
-		released(s, acquired(s, other, err))
-		s.must(s.redis.Del(s.ctx, "{a}x").Err())
-		if _, err := lease.Guard(s.ctx, "INCR", "{a}n"); !errors.Is(err, leasehold.ErrLost) {
-			t.Fatal(err)
-		}
+	for name, hears := range map[string]bool{"never": false, "late": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			locks, wire := s.wired(&hasty)
+			lease, err := locks.Read("{a}x").Acquire(s.ctx)
+			lease = acquired(s, lease, err)
+			fence := lease.Fence()
+			wire.mute()
+			if err := lease.Upgrade(s.ctx); !errors.Is(err, leasehold.ErrUnreachable) {
+				t.Fatal(err)
+			}
+			wire.heal(hears)
+			if hears {
+				s.eventually("its fence is known", func() bool { return lease.Fence() > fence })
+			}
+			if reply, err := lease.Guard(s.ctx, "INCR", "{a}n"); reply != int64(1) || err != nil {
+				t.Fatal(reply, err)
+			}
+			if lease.Fence() <= fence {
+				t.Fatal(lease.Fence())
+			}
+			s.must(lease.Downgrade(s.ctx))
+			other, err := locks.Read("{a}x").TryAcquire(s.ctx)
+			released(s, acquired(s, other, err))
+			s.must(s.redis.Del(s.ctx, "{a}x").Err())
+			if _, err := lease.Guard(s.ctx, "INCR", "{a}n"); !errors.Is(err, leasehold.ErrLost) {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 

@@ -32,7 +32,7 @@ func (l *Lease) Guard(ctx context.Context, command ...any) (Reply, error) {
 		}
 		words = append(words, text)
 	}
-	halt, response := l.halt(ctx), h.locks.settings.Response
+	halt, response := halt{ctx: ctx}, h.locks.settings.Response
 	for tries := 0; ; tries++ {
 		if err := l.Err(); err != nil {
 			return nil, err

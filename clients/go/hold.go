@@ -199,7 +199,7 @@ func (h *hold) doExtend(halt halt, ttl time.Duration, until moment, how asks) er
 	h.asking++
 	h.mu.Unlock()
 	h.expect(validUntil(now(), ttl))
-	came, err := ask(h.locks.server, halt, h.limits(until, ttl), h.claim(), q, e)
+	came, err := ask(h.locks.server, halt, h.locks.limits(ttl, until), h.claim(), q, e)
 	h.mu.Lock()
 	h.asking--
 	h.extensions.end(e)
@@ -242,7 +242,8 @@ func (h *hold) extended(e *extension, came answer) (isOther bool, err error) {
 	h.isUnclaimed, h.failure = false, nil
 	counted, counts := h.extensions.counted(e)
 	if counts {
-		h.agreed, h.validUntil = e.ttl, validUntil(came.asked, counted)
+		// A later try may have been answered before. A shorter one was expected when it was asked for.
+		h.agreed, h.validUntil = e.ttl, max(h.validUntil, validUntil(came.asked, counted))
 	}
 	// It may count for less than its ttl, and is renewed in time for that.
 	next := min(renewAt(came.asked, h.ttl), renewAt(now(), h.validUntil.left()))
@@ -255,10 +256,6 @@ func (h *hold) extended(e *extension, came answer) (isOther bool, err error) {
 		h.tell(Event{Step: StepRenewed})
 	}
 	return false, nil
-}
-
-func (h *hold) limits(until moment, ttl time.Duration) limits {
-	return limits{patienceForAnswer(h.locks.settings.Response, ttl), until}
 }
 
 // background goes on until the hold is over.
@@ -277,18 +274,16 @@ func (h *hold) renew(ttl time.Duration) {
 		if isOther {
 			return
 		}
-		err := error(nil)
+		how := asksExtend
 		if isUnbound {
-			err = h.doExtend(h.background(), ttl, until, asksAcquire)
+			how = asksAcquire
 		}
+		err := h.doExtend(h.background(), ttl, until, how)
 		if err == nil && isUnbound {
 			h.bind()
-			return
 		}
-		if errors.Is(err, ErrRefused) {
+		if isUnbound && errors.Is(err, ErrRefused) {
 			h.warn("leasehold: a lock is not bound to another connection yet", err)
-		}
-		if !isUnbound || errors.Is(err, ErrRefused) {
 			err = h.doExtend(h.background(), ttl, until, asksExtend)
 		}
 		if err == nil || errors.Is(err, ErrLost) {
@@ -424,114 +419,6 @@ func (h *hold) end(loss Loss, reason error) bool {
 	return true
 }
 
-// share has another share of it: by a new fence if that is tighter. nil: there are too many others for that.
-func (h *hold) share(halt halt, to share) (isHeld bool, err error) {
-	if !h.look() {
-		return false, h.lostError()
-	}
-	u := &upgrade{attempt: h.at, hold: h}
-	as := *h.claim()
-	h.mu.Lock()
-	if as.share == to && h.upgrading == 0 {
-		h.mu.Unlock()
-		return true, nil
-	}
-	isUpgrade := to == exclusive
-	if isUpgrade {
-		h.upgrading++
-	}
-	as.share = to
-	ttl, until := h.ttl, min(h.validUntil, now().add(h.locks.settings.Within))
-	h.mu.Unlock()
-	f := fate(h.at)
-	if isUpgrade {
-		f = u
-	}
-	came, err := ask(h.locks.server, halt, h.limits(until, ttl), &as, question{asks: asksAcquire, ttl: ttl}, f)
-	if isUpgrade {
-		u.count(-1)
-	}
-	if !h.look() {
-		return false, h.lostError()
-	}
-	if err != nil {
-		return false, err
-	}
-	if came.isNil && isUpgrade {
-		return false, nil
-	}
-	h.mu.Lock()
-	isOther := came.isNil || !isUpgrade && came.number != h.fence && (h.upgrading == 0 || came.number < h.fence)
-	if !isOther {
-		h.fence, h.isUnclaimed = came.number, false
-	}
-	h.mu.Unlock()
-	if isOther {
-		h.lose(LossTaken)
-		h.at.late(nil, nil)
-		return false, h.lostError()
-	}
-	h.at.mu.Lock()
-	h.at.claim = &as
-	h.at.mu.Unlock()
-	return true, nil
-}
-
-// An upgrade is the fate of a request for a smaller share.
-type upgrade struct {
-	*attempt
-	hold *hold
-}
-
-func (u *upgrade) count(by int) {
-	u.hold.mu.Lock()
-	u.hold.upgrading += by
-	u.hold.mu.Unlock()
-}
-
-func (u *upgrade) left(on *line) {
-	u.count(1)
-	u.attempt.left(on)
-}
-
-// late: if it was carried out, that was by another fence.
-func (u *upgrade) late(reply Reply, err error) {
-	fence, _, other := number(reply)
-	u.hold.mu.Lock()
-	u.hold.upgrading--
-	isDone := err == nil && other == nil && fence > u.hold.fence
-	if isDone {
-		u.hold.fence = fence
-	}
-	u.hold.mu.Unlock()
-	if isDone {
-		u.mu.Lock()
-		as := *u.claim
-		as.share = exclusive
-		u.claim = &as
-		u.mu.Unlock()
-	}
-	u.attempt.late(reply, err)
-}
-
-// hasOther says whether it has another fence than this one, by which it is not held: an upgrade may have been carried out.
-func (h *hold) hasOther(halt halt, fence int64) (bool, error) {
-	h.mu.Lock()
-	isOther, isUnsure := h.fence != fence, h.upgrading > 0
-	h.mu.Unlock()
-	if isOther || !isUnsure {
-		return isOther, nil
-	}
-	info, err := h.locks.info(halt, h.claim().key)
-	if err != nil || info == nil || info.Owner != h.owner() || info.Fence <= fence {
-		return false, err
-	}
-	h.mu.Lock()
-	h.fence = max(h.fence, info.Fence)
-	h.mu.Unlock()
-	return true, nil
-}
-
 // leave stops the renewal, and leaves the lock to its lease.
 func (h *hold) leave() {
 	if !h.look() {
@@ -552,7 +439,7 @@ func (h *hold) leave() {
 	}
 	// Otherwise it would not stay for its ttl.
 	h.locks.await(h.name(), end, func() error {
-		lim := h.limits(now().add(h.locks.settings.Within), ttl)
+		lim := h.locks.limits(ttl, now().add(h.locks.settings.Within))
 		q := question{asks: asksExtend, ttl: ttl, fence: fence}
 		_, err := ask(h.locks.server, h.background(), lim, h.claim(), q, noMatter{})
 		return err
@@ -613,7 +500,7 @@ func (h *hold) doRelease(caller halt) error {
 		if outcome == OutcomeLater {
 			q.ttl = max(time.Millisecond, h.terms.holdUntil.left())
 		}
-		came, err := ask(h.locks.server, by, h.limits(from.add(h.locks.settings.Within), ttl), claim, q, noMatter{})
+		came, err := ask(h.locks.server, by, h.locks.limits(ttl, from.add(h.locks.settings.Within)), claim, q, noMatter{})
 		if outcome == OutcomeReleased {
 			h.at.lastWords()
 		}

@@ -258,8 +258,7 @@ func (l *Locks) Adopt(ctx context.Context, text string) (*Lease, error) {
 	}
 	w := &wanted{name: strings.Join(held.Keys, ", "), ttl: l.settings.TTL}
 	begun := now()
-	lim := limits{patienceForAnswer(l.settings.Response, w.ttl), begun.add(l.settings.Within)}
-	came, err := ask(l.server, h, lim, c, question{asks: asksExtend, ttl: w.ttl, fence: held.Fence}, noMatter{})
+	came, err := ask(l.server, h, l.limits(w.ttl, begun.add(l.settings.Within)), c, question{asks: asksExtend, ttl: w.ttl, fence: held.Fence}, noMatter{})
 	if err != nil {
 		return nil, err
 	}
@@ -385,6 +384,10 @@ func (l *Locks) changed() {
 	}
 }
 
+func (l *Locks) limits(ttl time.Duration, until moment) limits {
+	return limits{patienceForAnswer(l.settings.Response, ttl), until}
+}
+
 func (l *Locks) keep(h *hold) {
 	l.mu.Lock()
 	l.holds[h] = struct{}{}
@@ -408,8 +411,7 @@ func (l *Locks) giveBack(c *claim, w *wanted, after time.Duration) {
 				return err
 			}
 		}
-		lim := limits{patienceForAnswer(l.settings.Response, w.ttl), now().add(l.settings.Within)}
-		_, err := ask(l.server, h, lim, c, question{asks: asksRelease}, noMatter{})
+		_, err := ask(l.server, h, l.limits(w.ttl, now().add(l.settings.Within)), c, question{asks: asksRelease}, noMatter{})
 		if err != nil && !errors.Is(err, errStopped) {
 			l.warn("leasehold: a release failed, and the lock stays until its lease ends", w.name, c.owner, err)
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -138,8 +137,7 @@ func (s *scene) eventually(what string, is func() bool) {
 	s.Helper()
 	for end := time.Now().Add(patience); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			stacks := make([]byte, 1<<16)
-			s.Fatalf("it has not come: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
+			s.Fatal("it has not come: " + what)
 		}
 	}
 }
