@@ -108,14 +108,10 @@ func (a *attempt) lastWords() (areSaid bool) {
 	for _, l := range unheard {
 		done := a.locks.expects(a.name, now().add(a.ttl))
 		answered := func(_ Reply, err error) {
-			// A line that has fallen silent may still answer.
-			if err == errRetired {
-				return
+			// A line that has fallen silent may still answer. Whatever else comes, nothing comes behind it.
+			if err != errRetired {
+				done(nil)
 			}
-			if err != nil {
-				a.locks.giveBack(claim, a.wanted, stray)
-			}
-			done(nil)
 		}
 		words, err := a.locks.remote.wording(claim, question{asks: asksRelease})
 		if err == nil {

@@ -121,8 +121,8 @@ func TestAHoldThatCouldNotBeBoundAgainIsHeldAndBoundLater(t *testing.T) {
 		s.must(lease.Err())
 		return time.Now().After(stays)
 	})
-	s.must(s.redis.ConfigSet(s.ctx, "maxmemory", "0").Err())
 	s.must(s.redis.ConfigResetStat(s.ctx).Err())
+	s.must(s.redis.ConfigSet(s.ctx, "maxmemory", "0").Err())
 	s.eventually("it is bound", func() bool {
 		return strings.Contains(s.redis.Info(s.ctx, "commandstats").Val(), "cmdstat_lock.acquire:calls=1")
 	})

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -107,12 +108,12 @@ func (ps *places) learns(err error) bool {
 	if !errors.As(err, &said) {
 		return false
 	}
-	const tooLong = "ERR TICKET must be an integer from 1 to "
-	switch text := string(said); {
-	case strings.HasPrefix(text, tooLong):
-		digits, _, _ := strings.Cut(text[len(tooLong):], " ")
-		millis, err := strconv.ParseInt(strings.TrimRight(digits, ".,;"), 10, 64)
-		isNews := err == nil && millis < ps.longest.Load()/int64(time.Millisecond)
+	text := string(said)
+	var millis int64
+	isTooLong, _ := fmt.Sscanf(text, "ERR TICKET must be an integer from 1 to %d", &millis)
+	switch {
+	case isTooLong == 1:
+		isNews := millis < ps.longest.Load()/int64(time.Millisecond)
 		if isNews {
 			ps.longest.Store(millis * int64(time.Millisecond))
 		}
