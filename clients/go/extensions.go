@@ -99,10 +99,7 @@ func (e *extension) late(reply Reply, err error) {
 		_, err := h.extended(e, answer{number: found, isNil: isNil, asked: e.since})
 		// It is bound to the connection that this was asked on, which is of no use any more.
 		if err == nil && e.acquires() {
-			h.mu.Lock()
-			end := h.validUntil
-			h.mu.Unlock()
-			h.bindAgain(end)
+			h.bindAgain(longest)
 		}
 	}()
 }

@@ -571,15 +571,7 @@ func (h *hold) bind() {
 	h.mu.Lock()
 	h.isUnbound = false
 	h.mu.Unlock()
-	unbind := bond.whenEnded(func() {
-		go func() {
-			h.mu.Lock()
-			end := h.validUntil
-			h.mu.Unlock()
-			h.expect(validUntil(now(), claim.grace))
-			h.bindAgain(end)
-		}()
-	})
+	unbind := bond.whenEnded(func() { go h.bindAgain(claim.grace) })
 	h.mu.Lock()
 	former := h.unbind
 	h.unbind = unbind
@@ -589,12 +581,13 @@ func (h *hold) bind() {
 	}
 }
 
-// bindAgain asks for it, which binds it to another connection. One that is not renewed lasts no longer for that.
-func (h *hold) bindAgain(end moment) {
+// bindAgain asks for it within the grace, which binds it to another connection. One that is not renewed lasts no longer for that.
+func (h *hold) bindAgain(grace time.Duration) {
 	h.mu.Lock()
 	h.isUnbound = true
-	ttl := h.ttl
+	ttl, end := h.ttl, h.validUntil
 	h.mu.Unlock()
+	h.expect(validUntil(now(), grace))
 	if now() >= h.terms.renewUntil {
 		ttl = max(time.Millisecond, end.left())
 	}

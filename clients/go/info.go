@@ -3,7 +3,6 @@ package leasehold
 import (
 	"context"
 	"errors"
-	"regexp"
 	"strconv"
 	"time"
 )
@@ -96,8 +95,6 @@ func (l *Locks) info(h halt, key string) (*Info, error) {
 // mostGlances is how often a server without the module is asked at most while the lock changes hands.
 const mostGlances = 5
 
-var valuePattern = regexp.MustCompile(`(?s)^(\d{16}):(.*)$`)
-
 // look reads a lock on a server without the module.
 func (r *remote) look(h halt, key string) (*Info, error) {
 	for range mostGlances {
@@ -118,9 +115,9 @@ func (r *remote) look(h halt, key string) (*Info, error) {
 			continue
 		}
 		holder := Holder{Owner: held, TTL: lasting(left), Share: 1}
-		if parts := valuePattern.FindStringSubmatch(held); parts != nil {
-			holder.Fence, _ = strconv.ParseInt(parts[1], 10, 64)
-			holder.Owner = parts[2]
+		if written.MatchString(held) {
+			holder.Fence, _ = strconv.ParseInt(held[:16], 10, 64)
+			holder.Owner = held[17:]
 		}
 		return &Info{holder, 1, -1}, nil
 	}

@@ -165,6 +165,14 @@ func (l *line) lastWord(to sink, words ...string) error {
 	return l.say(to, words)
 }
 
+// sendAsking asks a node that the key is on its way to, which has to be told so each time; or another one.
+func (l *line) sendAsking(isAsking bool, to sink, words []string) error {
+	if isAsking {
+		return l.sendBoth(sinkFunc(ignore), []string{"ASKING"}, to, words)
+	}
+	return l.send(to, words...)
+}
+
 // sendBoth asks two things with nothing in between.
 func (l *line) sendBoth(first sink, one []string, second sink, other []string) error {
 	l.mu.Lock()

@@ -264,12 +264,7 @@ func (r *remote) do(h halt, asked moment, lim limits, key string, f fate, words 
 			return nil, nil, &unsent{err}
 		}
 		c := newCall(f)
-		if isAsking {
-			err = l.sendBoth(sinkFunc(ignore), []string{"ASKING"}, c, words)
-		} else {
-			err = l.send(c, words...)
-		}
-		if err != nil {
+		if err := l.sendAsking(isAsking, c, words); err != nil {
 			return nil, nil, &unsent{err}
 		}
 		reply, err := c.wait(h, limit, l)

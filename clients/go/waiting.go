@@ -226,13 +226,7 @@ func (p *place) request(asked moment, l *line, isRenewal bool) (*ticket, questio
 	p.ear, p.current, p.line = ear, t, l
 	isAsking := p.isAsking
 	p.mu.Unlock()
-	var err error
-	if words := p.at.claim.words(q); isAsking {
-		err = l.sendBoth(sinkFunc(ignore), []string{"ASKING"}, t, words)
-	} else {
-		err = l.send(t, words...)
-	}
-	if err != nil {
+	if err := l.sendAsking(isAsking, t, p.at.claim.words(q)); err != nil {
 		t.arrive(nil, &unsent{err})
 	}
 	return t, q
