@@ -50,16 +50,26 @@ func (h halt) err() error {
 	return &stopped{err}
 }
 
-func (h halt) sleep(d time.Duration) error {
-	t := newTimer(d)
+// wait waits until something is done. Otherwise the error is errSilent at that moment, or that of the halt.
+func (h halt) wait(done <-chan struct{}, limit moment) error {
+	t := newTimer(limit.left())
 	defer t.free()
 	select {
-	case <-t.C:
+	case <-done:
 		return nil
+	case <-t.C:
+		return errSilent
 	case <-h.ctx.Done():
 	case <-h.closed:
 	}
 	return h.err()
+}
+
+func (h halt) sleep(d time.Duration) error {
+	if err := h.wait(nil, now().add(d)); err != errSilent {
+		return err
+	}
+	return nil
 }
 
 // timers are used many times: to make one costs more than all the rest of a request.
@@ -86,8 +96,8 @@ func (t *timer) free() {
 type fate interface {
 	// unknown: nobody knows whether it was heard.
 	unknown()
-	// late: the reply came when nobody waited for it any more.
-	late()
+	// late: a server's answer came when nobody waited for it any more.
+	late(reply Reply, err error)
 	// left: it was asked on this line, and not answered.
 	left(on *line)
 	// bound: it was answered on this line, which the hold is bound to.
@@ -96,10 +106,10 @@ type fate interface {
 
 type noMatter struct{}
 
-func (noMatter) unknown()    {}
-func (noMatter) late()       {}
-func (noMatter) left(*line)  {}
-func (noMatter) bound(*line) {}
+func (noMatter) unknown()          {}
+func (noMatter) late(Reply, error) {}
+func (noMatter) left(*line)        {}
+func (noMatter) bound(*line)       {}
 
 // A call is a question on a line.
 type call struct {
@@ -123,27 +133,13 @@ func (c *call) arrive(reply Reply, err error) {
 		c.reply, c.err = reply, err
 		close(c.done)
 	} else if err == nil || codeOf(err) != "" {
-		c.fate.late()
+		c.fate.late(reply, err)
 	}
 }
 
 // wait waits for the answer until then. What was not answered is the matter of the fate.
 func (c *call) wait(h halt, limit moment, on *line) (Reply, error) {
-	t := newTimer(limit.left())
-	defer t.free()
-	err := errSilent
-	select {
-	case <-c.done:
-	case <-t.C:
-		c.state.CompareAndSwap(isOpen, isGivenUp)
-	case <-h.ctx.Done():
-		c.state.CompareAndSwap(isOpen, isGivenUp)
-		err = h.err()
-	case <-h.closed:
-		c.state.CompareAndSwap(isOpen, isGivenUp)
-		err = h.err()
-	}
-	if c.state.Load() == isGivenUp {
+	if err := h.wait(c.done, limit); err != nil && c.state.CompareAndSwap(isOpen, isGivenUp) {
 		c.fate.left(on)
 		return nil, err
 	}

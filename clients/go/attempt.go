@@ -1,6 +1,7 @@
 package leasehold
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -68,28 +69,23 @@ func (a *attempt) queued() {
 	a.wasQueued = true
 	a.mu.Unlock()
 	if isFirst {
-		a.tell(Event{Step: Queued})
+		a.tell(Event{Step: StepQueued})
 	}
 }
 
 func (a *attempt) giveUp() {
 	a.mu.Lock()
 	a.isOver = true
-	mayHold, wasCut, unheard, claim := a.mayHold, a.wasCut, a.unheard, a.claim
-	a.unheard = nil
+	mayHold, wasCut, claim := a.mayHold, a.wasCut, a.claim
 	a.mu.Unlock()
 	if !mayHold {
 		return
 	}
 	// Where a server has not read the request yet, the release comes behind it.
-	for _, l := range unheard {
-		if l.lastWord(sinkFunc(ignore), claim.words(question{asks: asksRelease})...) != nil {
-			wasCut = true
-		}
-	}
+	areSaid := a.lastWords()
 	a.locks.giveBack(claim, a.wanted, 0)
 	// The server may read what was said on another connection after it has read this, and grant the lock in between.
-	if wasCut || claim.isBound {
+	if wasCut || !areSaid || claim.isBound {
 		a.locks.giveBack(claim, a.wanted, stray)
 	}
 }
@@ -102,15 +98,31 @@ func (a *attempt) over() {
 }
 
 // lastWords are said behind requests that a silent server may still read: not before the release was answered, or it would
-// find nothing to release.
-func (a *attempt) lastWords() {
+// find nothing to release. Close waits for their answers. false: a connection is closed by now.
+func (a *attempt) lastWords() (areSaid bool) {
 	a.mu.Lock()
 	unheard, claim := a.unheard, a.claim
 	a.unheard = nil
 	a.mu.Unlock()
+	areSaid = true
 	for _, l := range unheard {
-		_ = l.lastWord(sinkFunc(ignore), claim.words(question{asks: asksRelease})...)
+		done := a.locks.expects(a.name, now().add(a.ttl))
+		answered := func(_ Reply, err error) {
+			// A line that has fallen silent may still answer. Whatever else comes, nothing comes behind it.
+			if err != errRetired {
+				done(nil)
+			}
+		}
+		words, err := a.locks.remote.wording(claim, question{asks: asksRelease})
+		if err == nil {
+			err = l.lastWord(sinkFunc(answered), words...)
+		}
+		if err != nil {
+			areSaid = false
+			done(nil)
+		}
 	}
+	return areSaid
 }
 
 // unknown: it may have been heard, or was. Then it is granted, or has a place.
@@ -121,7 +133,7 @@ func (a *attempt) unknown() {
 }
 
 // late: also if it was not granted. Then it may have a place in the queue.
-func (a *attempt) late() {
+func (a *attempt) late(Reply, error) {
 	a.mu.Lock()
 	isOver, claim := a.isOver, a.claim
 	a.mu.Unlock()
@@ -133,12 +145,9 @@ func (a *attempt) late() {
 func (a *attempt) left(on *line) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, known := range a.unheard {
-		if known == on {
-			return
-		}
+	if !slices.Contains(a.unheard, on) {
+		a.unheard = append(a.unheard, on)
 	}
-	a.unheard = append(a.unheard, on)
 }
 
 func (a *attempt) bound(to *line) {

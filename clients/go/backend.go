@@ -22,8 +22,7 @@ type Backend interface {
 
 // An Endpoint is a server, and who a program is there.
 type Endpoint struct {
-	Dial  func(ctx context.Context) (net.Conn, error)
-	IsTLS bool
+	Dial func(ctx context.Context) (net.Conn, error)
 	// Credentials returns the name of the user, which may be empty, and the password, which is empty if there is none.
 	Credentials func(ctx context.Context) (username, password string, err error)
 	DB          int

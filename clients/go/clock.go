@@ -65,6 +65,16 @@ func (m moment) left() time.Duration {
 	return max(0, m.sub(now()))
 }
 
+// A spell is a time in which something holds.
+type spell struct{ end atomic.Int64 }
+
+func (s *spell) begin(d time.Duration) { s.end.Store(int64(now().add(d))) }
+func (s *spell) stop()                 { s.end.Store(0) }
+func (s *spell) isOn() bool {
+	end := s.end.Load()
+	return end != 0 && now() < moment(end)
+}
+
 // A rest between tries grows with them. Half of it is left to chance, so that many do not try at once.
 type rest struct{ first, longest time.Duration }
 

@@ -2,6 +2,7 @@ package leasehold
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ type Detached struct {
 
 var (
 	detachedPattern = regexp.MustCompile(`^leasehold:([^:]*):([^:]+):(\d{1,16})$`)
-	escapedPattern  = regexp.MustCompile(`^([\w\-.~]|%[0-9a-fA-F]{2})*$`)
+	escapedPattern  = regexp.MustCompile(`^[\w\-.~%]*$`)
 )
 
 // ParseDetached reads the text of a lock that was left held, written by a program of any language.
@@ -34,10 +35,11 @@ func ParseDetached(text string) (Detached, error) {
 	}
 	held := Detached{Fence: fence}
 	for _, word := range append(strings.Split(parts[1], ","), parts[2]) {
-		if !escapedPattern.MatchString(word) {
+		key, err := url.PathUnescape(word)
+		if err != nil || !escapedPattern.MatchString(word) {
 			return Detached{}, wrong
 		}
-		held.Keys = append(held.Keys, unescaped(word))
+		held.Keys = append(held.Keys, key)
 	}
 	last := len(held.Keys) - 1
 	held.Keys, held.Owner = held.Keys[:last], held.Keys[last]
@@ -62,31 +64,4 @@ func (d *Detached) UnmarshalText(text []byte) error {
 	return err
 }
 
-func escaped(word string) string {
-	var out strings.Builder
-	for at := range len(word) {
-		each := word[at]
-		isPlain := each >= '0' && each <= '9' || each >= 'A' && each <= 'Z' || each >= 'a' && each <= 'z' ||
-			strings.IndexByte("-._~", each) >= 0
-		if isPlain {
-			out.WriteByte(each)
-		} else {
-			fmt.Fprintf(&out, "%%%02X", each)
-		}
-	}
-	return out.String()
-}
-
-func unescaped(word string) string {
-	var out strings.Builder
-	for at := 0; at < len(word); at++ {
-		if word[at] == '%' {
-			number, _ := strconv.ParseUint(word[at+1:at+3], 16, 8)
-			out.WriteByte(byte(number))
-			at += 2
-		} else {
-			out.WriteByte(word[at])
-		}
-	}
-	return out.String()
-}
+func escaped(word string) string { return strings.ReplaceAll(url.QueryEscape(word), "+", "%20") }

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -71,10 +70,10 @@ func leaderOf(info *Info) *Leader {
 // nobody leads. It ends when tell returns false, and with an error when the context ends or the [Locks] are closed.
 //
 // Where the server has key events (notify-keyspace-events with K and A) and tells them to this user, it looks when there is
-// one; else every second, and terms shorter than that may be missed. While no server answers it says nothing.
+// one; else every second, which is logged, and terms shorter than that may be missed. While no server answers it says nothing.
 func (e *Election) Observe(ctx context.Context, tell func(*Leader) bool) error {
-	l := e.locks
-	h := halt{ctx, l.closed}
+	l, h := e.locks, halt{ctx, e.locks.closed}
+	key := l.settings.Prefix + e.name
 	heard := make(chan struct{}, 1)
 	hear := func() {
 		select {
@@ -97,14 +96,19 @@ func (e *Election) Observe(ctx context.Context, tell func(*Leader) bool) error {
 		if events != nil && events.isClosed() {
 			events, mayListen = nil, true
 		}
-		if mayListen && l.remote != nil {
-			events = l.remote.keyEvents(h, l.settings.Prefix+e.name, hear)
-			mayListen = false
+		if events == nil && mayListen {
+			var err error
+			events, err = l.remote.keyEvents(h, key, hear)
+			if means := judge(err); err != nil && (means == refused || means == unknownCommand) {
+				mayListen = false
+				l.settings.Logger.Info("leasehold: an election is observed by looking every second", "election", e.name, "error", err)
+			}
 		}
-		info, err := l.Info(ctx, e.name)
-		if err != nil {
-			mayListen = events == nil
-		} else {
+		info, err := l.info(h, key)
+		switch {
+		case isFinal(err):
+			return err
+		case err == nil:
 			var leader *Leader
 			if info != nil {
 				leader = leaderOf(info)
@@ -122,61 +126,54 @@ func (e *Election) Observe(ctx context.Context, tell func(*Leader) bool) error {
 				resting = min(info.TTL, looksAtLeast)
 			}
 		}
-		t := newTimer(resting + time.Millisecond)
-		select {
-		case <-heard:
-		case <-t.C:
-		case <-ctx.Done():
-		case <-l.closed:
-		}
-		t.free()
+		_ = h.wait(heard, now().add(resting+time.Millisecond))
 	}
 }
 
 var dbPattern = regexp.MustCompile(`\bdb=(\d+)`)
 
-// keyEvents has the server tell of changes by its own key events. nil: they are off, or this user may not hear of them.
-func (r *remote) keyEvents(h halt, key string, hear func()) *line {
+// keyEvents has the server tell of changes by its own key events. The error says why it does not.
+func (r *remote) keyEvents(h halt, key string, hear func()) (*line, error) {
 	reply, err := r.read(h, key, "CONFIG", "GET", "notify-keyspace-events")
-	found, other := fields(reply)
+	if err != nil {
+		return nil, err
+	}
+	found, err := fields(reply)
+	if err != nil {
+		return nil, err
+	}
 	flags := text(found["notify-keyspace-events"])
-	isOn := strings.Contains(flags, "K") && (strings.Contains(flags, "A") || containsAll(flags, "d$gx"))
-	if err != nil || other != nil || !isOn {
-		return nil
+	has := func(all string) bool {
+		return !strings.ContainsFunc(all, func(flag rune) bool { return !strings.ContainsRune(flags, flag) })
+	}
+	if !has("KA") && !has("Kd$gx") {
+		return nil, &SettingError{"notify-keyspace-events", "the server does not have K and A"}
 	}
 	reply, err = r.read(h, key, "CLIENT", "INFO")
+	if err != nil {
+		return nil, err
+	}
 	db := dbPattern.FindStringSubmatch(text(reply))
-	if err != nil || db == nil {
-		return nil
+	if db == nil {
+		return nil, errSurprise
 	}
 	limit := now().add(r.settings.Within)
 	place, err := r.place(h, limit, key)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	l, err := r.dial(place, func(*line, []Reply) { hear() }, true)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	l.whenEnded(hear)
-	var isRefused atomic.Bool
 	c := newCall(noMatter{})
-	if l.send(c, "SUBSCRIBE", "__keyspace@"+db[1]+"__:"+key) == nil {
+	if err = l.send(c, "SUBSCRIBE", "__keyspace@"+db[1]+"__:"+key); err == nil {
 		_, err = c.wait(h, limit, l)
-		isRefused.Store(err != nil)
 	}
-	if isRefused.Load() {
+	if err != nil {
 		l.close(errHungUp)
-		return nil
+		return nil, err
 	}
-	return l
-}
-
-func containsAll(text, letters string) bool {
-	for _, letter := range letters {
-		if !strings.ContainsRune(text, letter) {
-			return false
-		}
-	}
-	return true
+	return l, nil
 }

@@ -52,21 +52,21 @@ var errSurprise = fmt.Errorf("%w: a reply of an unexpected type", ErrRefused)
 type Loss string
 
 const (
-	// Expired: the lease has run out, or could have, before it was renewed.
-	Expired Loss = "expired"
-	// Taken: the server says that it is not this lease's. It was deleted, or somebody else has it.
-	Taken Loss = "taken"
-	// Given: the program has released it, or detached it.
-	Given Loss = "released"
-	// Shut: the [Locks] were closed, and gave the lock back.
-	Shut Loss = "closed"
+	// LossExpired: the lease has run out, or could have, before it was renewed.
+	LossExpired Loss = "expired"
+	// LossTaken: the server says that it is not this lease's. It was deleted, or somebody else has it.
+	LossTaken Loss = "taken"
+	// LossReleased: the program has released it, or detached it.
+	LossReleased Loss = "released"
+	// LossClosed: the [Locks] were closed, and gave the lock back.
+	LossClosed Loss = "closed"
 )
 
 var why = map[Loss]string{
-	Expired: "its lease could have ended",
-	Taken:   "the server says that it is not held",
-	Given:   "it was released",
-	Shut:    "the client was closed",
+	LossExpired:  "its lease could have ended",
+	LossTaken:    "the server says that it is not held",
+	LossReleased: "it was released",
+	LossClosed:   "the client was closed",
 }
 
 // LostError is an [ErrLost].
@@ -87,7 +87,7 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Unwrap() error { return e.Err }
 func (e *LostError) Is(target error) bool {
-	return target == ErrLost || target == ErrClosed && e.Loss == Shut
+	return target == ErrLost || target == ErrClosed && e.Loss == LossClosed
 }
 
 // BusyError is an [ErrBusy].

@@ -9,20 +9,20 @@ import (
 type Step string
 
 const (
-	// Asked: a lock is asked for.
-	Asked Step = "asked"
-	// Queued: it is waited for in the server's queue.
-	Queued Step = "queued"
-	// Granted: it is held.
-	Granted Step = "granted"
-	// Refused: nobody has it for this. Others do, or Err says why.
-	Refused Step = "refused"
-	// Renewed: its lease was extended.
-	Renewed Step = "renewed"
-	// Lost: it is held no more, and nobody has given it up.
-	Lost Step = "lost"
-	// Freed: it was given up, with the Outcome, or left to its lease as Err says.
-	Freed Step = "released"
+	// StepAsked: a lock is asked for.
+	StepAsked Step = "asked"
+	// StepQueued: it is waited for in the server's queue.
+	StepQueued Step = "queued"
+	// StepGranted: it is held.
+	StepGranted Step = "granted"
+	// StepRefused: nobody has it for this. Others do, or Err says why.
+	StepRefused Step = "refused"
+	// StepRenewed: its lease was extended.
+	StepRenewed Step = "renewed"
+	// StepLost: it is held no more, and nobody has given it up.
+	StepLost Step = "lost"
+	// StepReleased: it was given up, with the Outcome, or left to its lease as Err says.
+	StepReleased Step = "released"
 )
 
 // An Event is one step of one lock.

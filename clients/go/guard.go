@@ -32,12 +32,13 @@ func (l *Lease) Guard(ctx context.Context, command ...any) (Reply, error) {
 		}
 		words = append(words, text)
 	}
-	halt, response := l.halt(ctx), h.locks.settings.Response
+	halt, response := halt{ctx: ctx}, h.locks.settings.Response
 	for tries := 0; ; tries++ {
 		if err := l.Err(); err != nil {
 			return nil, err
 		}
-		words[3] = strconv.FormatInt(h.fenceNow(), 10)
+		fence := h.fenceNow()
+		words[3] = strconv.FormatInt(fence, 10)
 		asked := now()
 		// It is not known to have been sent before there is a line.
 		if _, err := r.lineFor(halt, asked.add(response), claim.key); err != nil {
@@ -55,7 +56,14 @@ func (l *Lease) Guard(ctx context.Context, command ...any) (Reply, error) {
 			return nil, &wrapped{ErrUnanswered, err, fmt.Sprintf("%v, and the command may have been run: %v", ErrUnanswered, err)}
 		}
 		if codeOf(err) == "NOTHOLDER" {
-			h.lose(Taken)
+			isOther, err := h.hasOther(halt, fence)
+			if err != nil {
+				return nil, err
+			}
+			if isOther && tries < mostTurns {
+				continue
+			}
+			h.lose(LossTaken)
 		}
 		if err := l.Err(); err != nil {
 			return nil, err
@@ -102,19 +110,12 @@ func (r *remote) acknowledged(a *attempt, g *grant, by *replicas) (*grant, error
 	if by.isDurable {
 		wait = []string{"WAITAOF", "1", strconv.Itoa(by.count), millis(by.within)}
 	}
-	script := []string(nil)
-	q := question{asks: asksExtend, ttl: a.ttl, fence: g.fence}
-	if r.isPlain() {
-		s, keys, args, err := a.claim.plainly(q)
-		if err != nil {
-			return nil, err
-		}
-		script = append(append([]string{"EVAL", s.text, strconv.Itoa(len(keys))}, keys...), args...)
-	} else {
-		script = a.claim.words(q)
+	extend, err := r.wording(a.claim, question{asks: asksExtend, ttl: a.ttl, fence: g.fence})
+	if err != nil {
+		return nil, err
 	}
 	extended, waited := newCall(noMatter{}), newCall(noMatter{})
-	if err := l.sendBoth(extended, script, waited, wait); err != nil {
+	if err := l.sendBoth(extended, extend, waited, wait); err != nil {
 		return nil, r.told(err)
 	}
 	reply, err := extended.wait(a.halt, limit, l)
@@ -122,7 +123,7 @@ func (r *remote) acknowledged(a *attempt, g *grant, by *replicas) (*grant, error
 		return nil, r.told(err)
 	}
 	if held, _, err := number(reply); err != nil || held != 1 {
-		return nil, &LostError{Lock: a.name, Loss: Taken}
+		return nil, &LostError{Lock: a.name, Loss: LossTaken}
 	}
 	if reply, err = waited.wait(a.halt, limit, l); err != nil {
 		return nil, r.told(err)

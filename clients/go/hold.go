@@ -14,12 +14,12 @@ import (
 type Outcome string
 
 const (
-	// Released: it was held until now, and is free or the next one's.
-	Released Outcome = "released"
-	// Late: it was lost before. Somebody else may have had it while the work was going on.
-	Late Outcome = "late"
-	// Later: it was held until now, and the server frees it when the time of [HoldAtLeast] is over.
-	Later Outcome = "later"
+	// OutcomeReleased: it was held until now, and is free or the next one's.
+	OutcomeReleased Outcome = "released"
+	// OutcomeLate: it was lost before. Somebody else may have had it while the work was going on.
+	OutcomeLate Outcome = "late"
+	// OutcomeLater: it was held until now, and the server frees it when the time of [HoldAtLeast] is over.
+	OutcomeLater Outcome = "later"
 )
 
 // settlesWithin: most are released before, and cost less for it.
@@ -43,8 +43,10 @@ type hold struct {
 	renewAt     moment
 	// isUnclaimed: the server does not know yet that somebody has heard of the grant.
 	isUnclaimed bool
-	// isUnsure: an upgrade is not answered, and the server may have it by another fence.
-	isUnsure   bool
+	// isUnbound: it is bound to a connection that has ended.
+	isUnbound bool
+	// upgrading is how many upgrades are not answered: the server may have it by another fence.
+	upgrading  int
 	asking     int
 	extensions extensions
 	failure    error
@@ -127,7 +129,7 @@ func (h *hold) look() bool {
 	isOver := isHeld && now() >= h.validUntil
 	h.mu.Unlock()
 	if isOver {
-		h.lose(Expired)
+		h.lose(LossExpired)
 	}
 	return isHeld && !isOver
 }
@@ -177,10 +179,11 @@ func (h *hold) extend(halt halt, ttl time.Duration) error {
 	if errors.Is(err, ErrRefused) && h.ttl == ttl {
 		h.ttl = h.agreed
 	}
+	ttlNow := h.ttl
 	h.mu.Unlock()
 	// It is held on, and may have little time left.
 	if now() < h.terms.renewUntil {
-		go h.renew()
+		go h.renew(ttlNow)
 	}
 	return err
 }
@@ -188,22 +191,18 @@ func (h *hold) extend(halt halt, ttl time.Duration) error {
 // doExtend asks until then. A lost lease is an ErrLost.
 func (h *hold) doExtend(halt halt, ttl time.Duration, until moment, how asks) error {
 	h.mu.Lock()
-	number := h.extensions.begin(ttl)
-	fence := h.fence
-	if h.isUnsure {
-		fence = 0
+	q := question{asks: how, ttl: ttl, fence: h.fence}
+	if how == asksAcquire || h.upgrading > 0 {
+		q.fence = 0
 	}
+	e := h.extensions.begin(h, q)
 	h.asking++
 	h.mu.Unlock()
 	h.expect(validUntil(now(), ttl))
-	q := question{asks: how, ttl: ttl, fence: fence}
-	f := fate(noMatter{})
-	if how == asksAcquire {
-		q.fence, f = 0, h.at
-	}
-	came, err := ask(h.locks.server, halt, h.limits(until, ttl), h.claim(), q, f)
+	came, err := ask(h.locks.server, halt, h.locks.limits(ttl, until), h.claim(), q, e)
 	h.mu.Lock()
 	h.asking--
+	h.extensions.end(e)
 	h.mu.Unlock()
 	if !h.look() {
 		return h.lostError()
@@ -211,60 +210,82 @@ func (h *hold) doExtend(halt halt, ttl time.Duration, until moment, how asks) er
 	if err != nil {
 		return err
 	}
+	isOther, err := h.extended(e, came)
+	if isOther {
+		return h.doExtend(halt, ttl, until, asksExtend)
+	}
+	return err
+}
+
+// extended: a server has answered. isOther: it has another fence by now, or may have.
+func (h *hold) extended(e *extension, came answer) (isOther bool, err error) {
+	acquires := e.asks == asksAcquire
 	h.mu.Lock()
-	// It has another fence by now, or may have.
-	isOther := how == asksExtend && (h.isUnsure || fence != h.fence)
+	isOther = e.fence != 0 && (h.upgrading > 0 || e.fence != h.fence)
 	wants := int64(1)
-	if how == asksAcquire {
+	if acquires {
 		wants = h.fence
 	}
 	h.mu.Unlock()
-	if came.number == 0 && !came.isNil && isOther && fence != 0 {
-		return h.doExtend(halt, ttl, until, asksExtend)
-	}
 	if came.isNil || came.number != wants {
-		h.lose(Taken)
-		// A later grant of the same owner is nobody's.
-		if how == asksAcquire {
-			h.at.late()
+		if !came.isNil && isOther {
+			return true, nil
 		}
-		return h.lostError()
+		h.lose(LossTaken)
+		// A later grant of the same owner is nobody's.
+		if acquires {
+			h.at.late(nil, nil)
+		}
+		return false, h.lostError()
 	}
 	h.mu.Lock()
-	h.agreed, h.isUnclaimed, h.failure = ttl, false, nil
-	if counted, counts := h.extensions.counted(number, came, ttl); counts {
-		h.validUntil = validUntil(came.asked, counted)
+	h.isUnclaimed, h.failure = false, nil
+	counted, counts := h.extensions.counted(e)
+	if counts {
+		// A later try may have been answered before. A shorter one was expected when it was asked for.
+		h.agreed, h.validUntil = e.ttl, max(h.validUntil, validUntil(came.asked, counted))
 	}
 	// It may count for less than its ttl, and is renewed in time for that.
 	next := min(renewAt(came.asked, h.ttl), renewAt(now(), h.validUntil.left()))
 	h.mu.Unlock()
 	if !h.look() {
-		return h.lostError()
+		return false, h.lostError()
 	}
 	h.schedule(next)
-	h.tell(Event{Step: Renewed})
-	return nil
-}
-
-func (h *hold) limits(until moment, ttl time.Duration) limits {
-	return limits{patienceForAnswer(h.locks.settings.Response, ttl), until}
+	if counts {
+		h.tell(Event{Step: StepRenewed})
+	}
+	return false, nil
 }
 
 // background goes on until the hold is over.
 func (h *hold) background() halt { return halt{ctx: h.locks.background, closed: nil} }
 
-func (h *hold) renew() {
+// renew asks until it is answered. Who is bound to no connection asks for that, too; and if that is refused, the lock is held on
+// without, and the next renewal asks for it again.
+func (h *hold) renew(ttl time.Duration) {
 	h.mu.Lock()
-	ttl := h.ttl
+	was := h.ttl
 	h.mu.Unlock()
 	for tries := 0; h.look(); tries++ {
 		h.mu.Lock()
-		isOther, until := ttl != h.ttl, h.validUntil
+		isOther, until, isUnbound := was != h.ttl, h.validUntil, h.isUnbound
 		h.mu.Unlock()
 		if isOther {
 			return
 		}
-		err := h.doExtend(h.background(), ttl, until, asksExtend)
+		how := asksExtend
+		if isUnbound {
+			how = asksAcquire
+		}
+		err := h.doExtend(h.background(), ttl, until, how)
+		if err == nil && isUnbound {
+			h.bind()
+		}
+		if isUnbound && errors.Is(err, ErrRefused) {
+			h.warn("leasehold: a lock is not bound to another connection yet", err)
+			err = h.doExtend(h.background(), ttl, until, asksExtend)
+		}
 		if err == nil || errors.Is(err, ErrLost) {
 			return
 		}
@@ -276,7 +297,7 @@ func (h *hold) renew() {
 			h.warn("leasehold: a renewal was refused", err)
 			return
 		}
-		time.Sleep(min(retry.after(tries), h.validFor()))
+		_ = h.background().sleep(min(retry.after(tries), h.validFor()))
 	}
 }
 
@@ -335,7 +356,7 @@ func (h *hold) due() {
 	}
 	lease := h.young
 	h.young = nil
-	isDue := now() >= h.renewAt
+	isDue, ttl := now() >= h.renewAt, h.ttl
 	next := min(h.renewAt, h.validUntil)
 	h.mu.Unlock()
 	// To watch each of them costs more than all the rest of a lease that is released in a moment.
@@ -344,7 +365,7 @@ func (h *hold) due() {
 	}
 	if isDue {
 		h.watch()
-		go h.renew()
+		go h.renew(ttl)
 	} else {
 		h.locks.deadlines.set(h, next)
 	}
@@ -355,10 +376,10 @@ func (h *hold) lose(loss Loss) {
 	h.mu.Lock()
 	failure := h.failure
 	// It may be under way, and nobody has answered.
-	if failure == nil && h.asking > 0 && loss == Expired {
+	if failure == nil && h.asking > 0 && loss == LossExpired {
 		failure = h.locks.server.told(errSilent)
 	}
-	if loss != Expired {
+	if loss != LossExpired {
 		failure = nil
 	}
 	isUnclaimed := h.isUnclaimed
@@ -374,7 +395,7 @@ func (h *hold) lose(loss Loss) {
 		h.at.over()
 		h.at.lastWords()
 	}
-	h.tell(Event{Step: Lost, Outcome: string(loss), Err: err})
+	h.tell(Event{Step: StepLost, Outcome: string(loss), Err: err})
 	h.warn("leasehold: a lock was lost", err)
 }
 
@@ -398,71 +419,27 @@ func (h *hold) end(loss Loss, reason error) bool {
 	return true
 }
 
-// share has another share of it: by a new fence if that is tighter. nil: there are too many others for that.
-func (h *hold) share(halt halt, to share) (isHeld bool, err error) {
-	if !h.look() {
-		return false, h.lostError()
-	}
-	was := h.claim()
-	if was.share == to {
-		return true, nil
-	}
-	as := *was
-	as.share = to
-	isUpgrade := to == exclusive
-	h.mu.Lock()
-	h.isUnsure = h.isUnsure || isUpgrade
-	ttl, until := h.ttl, min(h.validUntil, now().add(h.locks.settings.Within))
-	h.mu.Unlock()
-	came, err := ask(h.locks.server, halt, h.limits(until, ttl), &as, question{asks: asksAcquire, ttl: ttl}, h.at)
-	if !h.look() {
-		return false, h.lostError()
-	}
-	if err != nil {
-		return false, err
-	}
-	h.mu.Lock()
-	h.isUnsure = false
-	isOther := came.isNil || !isUpgrade && came.number != h.fence
-	h.mu.Unlock()
-	if came.isNil && isUpgrade {
-		return false, nil
-	}
-	if isOther {
-		h.lose(Taken)
-		h.at.late()
-		return false, h.lostError()
-	}
-	h.mu.Lock()
-	h.fence, h.isUnclaimed = came.number, false
-	h.mu.Unlock()
-	h.at.mu.Lock()
-	h.at.claim = &as
-	h.at.mu.Unlock()
-	return true, nil
-}
-
 // leave stops the renewal, and leaves the lock to its lease.
 func (h *hold) leave() {
 	if !h.look() {
 		return
 	}
 	if h.isReleased.CompareAndSwap(false, true) {
-		h.outcome = Later
+		h.outcome = OutcomeLater
 		close(h.released)
 	}
-	h.tell(Event{Step: Freed, Outcome: string(Later)})
+	h.tell(Event{Step: StepReleased, Outcome: string(OutcomeLater)})
 	h.mu.Lock()
 	isUnclaimed, ttl, end, fence := h.isUnclaimed, h.ttl, h.validUntil, h.fence
 	h.mu.Unlock()
-	h.end(Given, nil)
+	h.end(LossReleased, nil)
 	h.locks.drop(h)
 	if !isUnclaimed {
 		return
 	}
 	// Otherwise it would not stay for its ttl.
 	h.locks.await(h.name(), end, func() error {
-		lim := h.limits(now().add(h.locks.settings.Within), ttl)
+		lim := h.locks.limits(ttl, now().add(h.locks.settings.Within))
 		q := question{asks: asksExtend, ttl: ttl, fence: fence}
 		_, err := ask(h.locks.server, h.background(), lim, h.claim(), q, noMatter{})
 		return err
@@ -478,16 +455,12 @@ func (h *hold) giveBack(halt halt) (Outcome, error) {
 	}
 	select {
 	case <-h.released:
-		return h.outcome, h.err
 	default:
+		if err := halt.wait(h.released, never); err != nil {
+			return "", err
+		}
 	}
-	select {
-	case <-h.released:
-		return h.outcome, h.err
-	case <-halt.ctx.Done():
-	case <-halt.closed:
-	}
-	return "", halt.err()
+	return h.outcome, h.err
 }
 
 // doRelease returns an error only if it was stopped: then it goes on in the background.
@@ -497,38 +470,38 @@ func (h *hold) doRelease(caller halt) error {
 	h.mu.Lock()
 	end, fence := h.validUntil, h.fence
 	// A message may have been forged: then the owner has a place in the queue, which only this gives back.
-	if h.isUnclaimed || h.isUnsure {
+	if h.isUnclaimed || h.upgrading > 0 {
 		fence = 0
 	}
 	ttl := h.ttl
 	h.mu.Unlock()
-	h.end(Given, nil)
+	h.end(LossReleased, nil)
 	h.mu.Lock()
 	loss := h.loss
 	h.mu.Unlock()
 	claim := h.claim()
 	// The server has said so: of one of them, if there are several.
-	if loss == Taken && len(claim.also) == 0 {
-		h.settle(Late, nil)
+	if loss == LossTaken && len(claim.also) == 0 {
+		h.settle(OutcomeLate, nil)
 		return nil
 	}
-	wasLost := loss == Expired || loss == Taken
+	wasLost := loss == LossExpired || loss == LossTaken
 	if wasLost {
 		h.locks.keep(h)
 	}
 	defer h.locks.drop(h)
-	all, outcome, q := int64(len(claim.also)+1), Released, question{asks: asksRelease, fence: fence}
+	all, outcome, q := int64(len(claim.also)+1), OutcomeReleased, question{asks: asksRelease, fence: fence}
 	if h.terms.holdUntil > begun && !wasLost {
-		all, outcome, q.asks = 1, Later, asksExtend
+		all, outcome, q.asks = 1, OutcomeLater, asksExtend
 	} else {
 		h.at.over()
 	}
 	try := func(by halt, from moment) (answer, error) {
-		if outcome == Later {
+		if outcome == OutcomeLater {
 			q.ttl = max(time.Millisecond, h.terms.holdUntil.left())
 		}
-		came, err := ask(h.locks.server, by, h.limits(from.add(h.locks.settings.Within), ttl), claim, q, noMatter{})
-		if outcome == Released {
+		came, err := ask(h.locks.server, by, h.locks.limits(ttl, from.add(h.locks.settings.Within)), claim, q, noMatter{})
+		if outcome == OutcomeReleased {
 			h.at.lastWords()
 		}
 		return came, err
@@ -544,7 +517,7 @@ func (h *hold) doRelease(caller halt) error {
 				h.warn("leasehold: a release failed, and the lock stays until its lease ends", err)
 			}
 		case wasLost || !isInTime:
-			h.settle(Late, nil)
+			h.settle(OutcomeLate, nil)
 		default:
 			h.settle(outcome, nil)
 		}
@@ -568,13 +541,13 @@ func (h *hold) doRelease(caller halt) error {
 func (h *hold) settle(outcome Outcome, err error) {
 	defer close(h.released)
 	h.outcome, h.err = outcome, err
-	h.tell(Event{Step: Freed, Outcome: string(outcome), Err: err})
+	h.tell(Event{Step: StepReleased, Outcome: string(outcome), Err: err})
 }
 
 // shut gives it back, because the Locks were closed.
 func (h *hold) shut() {
 	if h.look() {
-		h.end(Shut, &LostError{Lock: h.name(), Loss: Shut})
+		h.end(LossClosed, &LostError{Lock: h.name(), Loss: LossClosed})
 	}
 	go func() { _, _ = h.giveBack(h.background()) }()
 }
@@ -595,6 +568,9 @@ func (h *hold) bind() {
 	if bond == nil || !claim.isBound {
 		return
 	}
+	h.mu.Lock()
+	h.isUnbound = false
+	h.mu.Unlock()
 	unbind := bond.whenEnded(func() { go h.bindAgain(claim.grace) })
 	h.mu.Lock()
 	former := h.unbind
@@ -605,32 +581,17 @@ func (h *hold) bind() {
 	}
 }
 
-// bindAgain asks within the grace, which binds it to another connection. One that is not renewed lasts no longer for that.
+// bindAgain asks for it within the grace, which binds it to another connection. One that is not renewed lasts no longer for that.
 func (h *hold) bindAgain(grace time.Duration) {
-	if !h.look() {
-		return
-	}
 	h.mu.Lock()
-	ttl := h.ttl
+	h.isUnbound = true
+	ttl, end := h.ttl, h.validUntil
 	h.mu.Unlock()
-	if now() >= h.terms.renewUntil {
-		ttl = h.validFor()
-	}
 	h.expect(validUntil(now(), grace))
-	if !h.look() {
-		return
+	if now() >= h.terms.renewUntil {
+		ttl = max(time.Millisecond, end.left())
 	}
-	h.mu.Lock()
-	until := h.validUntil
-	h.mu.Unlock()
-	err := h.doExtend(h.background(), ttl, until, asksAcquire)
-	if err == nil && h.look() {
-		h.bind()
-	} else if err != nil {
-		h.mu.Lock()
-		h.failure = err
-		h.mu.Unlock()
-	}
+	h.renew(ttl)
 }
 
 func (h *hold) tell(event Event) {
@@ -650,58 +611,4 @@ func (l *Locks) warn(what, name, owner string, err error) {
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	l.settings.Logger.Warn(what, attrs...)
-}
-
-// Extensions that the server may carry out after others.
-//
-//	EXTEND 1 s  ──► no answer, given up
-//	EXTEND 60 s ───────────────────────────► answered
-//	                    EXTEND 1 s ─────────────► carried out late: the lease ends a second from then
-//
-// So an extension counts for no more than a shorter one that was given up and may still be on its way; and one that was asked
-// for earlier counts for nothing after a later one was answered.
-type extensions struct {
-	next, answered int
-	open           []extension
-}
-
-type extension struct {
-	number int
-	ttl    time.Duration
-	since  moment
-}
-
-// longestWay is how long a request may be on its way after it was given up.
-const longestWay = time.Minute
-
-func (e *extensions) begin(ttl time.Duration) int {
-	e.next++
-	open := e.open[:0]
-	for _, one := range e.open {
-		if now().sub(one.since) <= longestWay {
-			open = append(open, one)
-		}
-	}
-	e.open = append(open, extension{e.next, ttl, now()})
-	return e.next
-}
-
-// counted is for how much of its ttl it counts from when it was asked for, if no later one was answered.
-func (e *extensions) counted(number int, came answer, ttl time.Duration) (time.Duration, bool) {
-	open := e.open[:0]
-	for _, one := range e.open {
-		// An earlier try of it that was not answered may still be carried out.
-		if one.number != number || came.isRepeated {
-			open = append(open, one)
-		}
-	}
-	e.open = open
-	if number < e.answered {
-		return 0, false
-	}
-	e.answered = number
-	for _, one := range open {
-		ttl = min(ttl, one.ttl)
-	}
-	return ttl, true
 }

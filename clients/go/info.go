@@ -3,7 +3,6 @@ package leasehold
 import (
 	"context"
 	"errors"
-	"regexp"
 	"strconv"
 	"time"
 )
@@ -68,21 +67,22 @@ type LogEntry struct {
 
 // Info returns who holds the lock at this moment, and how many wait for it: nil if it is free.
 func (l *Locks) Info(ctx context.Context, name string) (*Info, error) {
-	r, h := l.remote, halt{ctx, l.closed}
-	key := l.settings.Prefix + name
-	if r == nil {
-		return nil, errNoServer
-	}
+	return l.info(halt{ctx, l.closed}, l.settings.Prefix+name)
+}
+
+func (l *Locks) info(h halt, key string) (*Info, error) {
+	r := l.remote
 	if !r.isPlain() {
 		reply, err := r.read(h, key, "LOCK.INFO", key)
 		if err == nil && reply == nil {
 			return nil, nil
 		}
 		if err == nil {
-			row, err := rowOf(reply)
+			found, err := fields(reply)
 			if err != nil {
 				return nil, err
 			}
+			row := row(found)
 			return &Info{row.holder(), max(1, int(row.int("holders"))), int(row.int("waiters"))}, nil
 		}
 		if judge(err) != unknownCommand {
@@ -92,12 +92,8 @@ func (l *Locks) Info(ctx context.Context, name string) (*Info, error) {
 	return r.look(h, key)
 }
 
-var errNoServer = &SettingError{"info", "there is no one server that could tell"}
-
 // mostGlances is how often a server without the module is asked at most while the lock changes hands.
 const mostGlances = 5
-
-var valuePattern = regexp.MustCompile(`(?s)^(\d{16}):(.*)$`)
 
 // look reads a lock on a server without the module.
 func (r *remote) look(h halt, key string) (*Info, error) {
@@ -119,9 +115,9 @@ func (r *remote) look(h halt, key string) (*Info, error) {
 			continue
 		}
 		holder := Holder{Owner: held, TTL: lasting(left), Share: 1}
-		if parts := valuePattern.FindStringSubmatch(held); parts != nil {
-			holder.Fence, _ = strconv.ParseInt(parts[1], 10, 64)
-			holder.Owner = parts[2]
+		if written.MatchString(held) {
+			holder.Fence, _ = strconv.ParseInt(held[:16], 10, 64)
+			holder.Owner = held[17:]
 		}
 		return &Info{holder, 1, -1}, nil
 	}
@@ -151,9 +147,6 @@ func (l *Locks) Log(ctx context.Context, count int, at string) ([]LogEntry, erro
 }
 
 func list[T any](ctx context.Context, l *Locks, key string, read func(row) T, command ...string) ([]T, error) {
-	if l.remote == nil {
-		return nil, errNoServer
-	}
 	reply, err := l.remote.read(halt{ctx, l.closed}, key, command...)
 	if judge(err) == unknownCommand {
 		return nil, needsModule(command[0])
@@ -167,22 +160,17 @@ func list[T any](ctx context.Context, l *Locks, key string, read func(row) T, co
 	}
 	all := make([]T, 0, len(rows))
 	for _, each := range rows {
-		row, err := rowOf(each)
+		found, err := fields(each)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, read(row))
+		all = append(all, read(found))
 	}
 	return all, nil
 }
 
 // A row is fields by their names: later versions of the module have more of them.
 type row map[string]Reply
-
-func rowOf(reply Reply) (row, error) {
-	found, err := fields(reply)
-	return found, err
-}
 
 func (r row) text(field string) string { return text(r[field]) }
 

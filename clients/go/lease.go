@@ -88,12 +88,10 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 	return lease, isOne
 }
 
-func (l *Lease) halt(ctx context.Context) halt { return halt{ctx: ctx} }
-
 // Extend has the lease end so long from now, and renews it by as much from now on. An [ErrLost] says that the lock is lost.
 // After another error the lease is as it was, or extended: it counts for the shorter of the two.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	return l.hold.extend(l.halt(ctx), ttl)
+	return l.hold.extend(halt{ctx: ctx}, ttl)
 }
 
 // ExtendBy adds to what is left of the lease, and renews it by the sum from now on: see Extend.
@@ -111,7 +109,7 @@ func (l *Lease) ExtendBy(ctx context.Context, more time.Duration) error {
 // nothing has changed. Nobody waits for that: two who did would wait for each other.
 func (l *Lease) Upgrade(ctx context.Context) error {
 	begun := now()
-	isHeld, err := l.hold.share(l.halt(ctx), exclusive)
+	isHeld, err := l.hold.share(halt{ctx: ctx}, exclusive)
 	if err == nil && !isHeld {
 		return &BusyError{l.Name(), now().sub(begun)}
 	}
@@ -120,13 +118,13 @@ func (l *Lease) Upgrade(ctx context.Context) error {
 
 // Downgrade lets those in who share the lock: as before an upgrade, or else other readers. The fence stays.
 func (l *Lease) Downgrade(ctx context.Context) error {
-	_, err := l.hold.share(l.halt(ctx), l.shared)
+	_, err := l.hold.share(halt{ctx: ctx}, l.shared)
 	return err
 }
 
 // Release gives the lock back. It takes no longer than Within of the [Settings]. If the context ends first, the lock is given
 // back in the background.
-func (l *Lease) Release(ctx context.Context) (Outcome, error) { return l.hold.giveBack(l.halt(ctx)) }
+func (l *Lease) Release(ctx context.Context) (Outcome, error) { return l.hold.giveBack(halt{ctx: ctx}) }
 
 // Detach stops the renewal, and leaves the lock held until its lease ends: for work that is to be done once in a while by one
 // of many. Whoever is given the text of what this returns can adopt the lock, to renew and to release it. An [Ephemeral] one

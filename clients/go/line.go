@@ -31,7 +31,9 @@ type line struct {
 	conn     net.Conn
 	place    string
 	protocol int
-	isTLS    bool
+	// isSocket: whoever asks writes by himself, for some time. A connection of another kind may not know limits, or ends when a
+	// write is given up, as an encrypted one does.
+	isSocket bool
 	// ear is that of this line, or of the one beside it that hears of grants. places owns it.
 	ear *ear
 	// tells is called with what comes unasked. isEar: nothing else comes, and in RESP2 it looks like answers.
@@ -70,19 +72,22 @@ func dial(ctx context.Context, place string, at Endpoint, tells func(*line, []Re
 	if err != nil {
 		return nil, err
 	}
-	// Whatever happens meanwhile ends the connection.
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	l := &line{conn: conn, place: place, protocol: 3, isTLS: at.IsTLS, tells: tells, isEar: isEar}
+	// Whatever happens meanwhile ends the connection. What a dialer of the program has made may not know of deadlines.
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	l := &line{conn: conn, place: place, protocol: 3, tells: tells, isEar: isEar}
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		l.isSocket = true
+	}
 	reader := bufio.NewReaderSize(conn, 16<<10)
-	if err := l.greet(ctx, reader, at); err != nil {
+	err = l.greet(ctx, reader, at)
+	if !stop() {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	if !stop() {
-		_ = conn.Close()
-		return nil, context.Cause(ctx)
-	}
-	_ = conn.SetDeadline(time.Time{})
 	go l.read(reader)
 	return l, nil
 }
@@ -160,6 +165,14 @@ func (l *line) lastWord(to sink, words ...string) error {
 	return l.say(to, words)
 }
 
+// sendAsking asks a node that the key is on its way to, which has to be told so each time; or another one.
+func (l *line) sendAsking(isAsking bool, to sink, words []string) error {
+	if isAsking {
+		return l.sendBoth(sinkFunc(ignore), []string{"ASKING"}, to, words)
+	}
+	return l.send(to, words...)
+}
+
 // sendBoth asks two things with nothing in between.
 func (l *line) sendBoth(first sink, one []string, second sink, other []string) error {
 	l.mu.Lock()
@@ -206,8 +219,7 @@ func (l *line) together(send func()) {
 
 // write is called with the lock by whoever has said that it writes, and gives both back.
 func (l *line) write() {
-	if l.isTLS {
-		// A write that was given up is the end of an encrypted connection.
+	if !l.isSocket {
 		l.mu.Unlock()
 		go l.flush(nil)
 		return
@@ -238,8 +250,10 @@ func (l *line) write() {
 
 // flush writes without anybody waiting for it.
 func (l *line) flush(rest []byte) {
-	l.limited = time.Time{}
-	_ = l.conn.SetWriteDeadline(time.Time{})
+	if l.isSocket {
+		l.limited = time.Time{}
+		_ = l.conn.SetWriteDeadline(time.Time{})
+	}
 	for {
 		if len(rest) > 0 {
 			if _, err := l.conn.Write(rest); err != nil {
@@ -352,7 +366,7 @@ func (l *line) onClose(tell func()) {
 // retire has nobody ask on the line any more.
 func (l *line) retire() {
 	l.end(errRetired, false)
-	time.AfterFunc(lastWords, func() { l.close(errRetired) })
+	time.AfterFunc(lastWords, func() { l.close(errSilent) })
 }
 
 func (l *line) close(why error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -206,7 +207,7 @@ func (k Lock) ask(ctx context.Context, o *options, opts []Option) (*Lease, error
 		wanted: &wanted{name, o.ttl, o.wait, o.confirm},
 		locks:  l, claim: c, halt: h, begun: begun, since: begun,
 	}
-	a.tell(Event{Step: Asked})
+	a.tell(Event{Step: StepAsked})
 	granted, err := l.server.acquire(a)
 	if err == nil && granted != nil && o.replicas != nil {
 		granted, err = l.remote.acknowledged(a, granted, o.replicas)
@@ -217,12 +218,12 @@ func (k Lock) ask(ctx context.Context, o *options, opts []Option) (*Lease, error
 	}
 	if err == nil && granted == nil {
 		a.giveUp()
-		a.tell(Event{Step: Refused})
+		a.tell(Event{Step: StepRefused})
 		return nil, &BusyError{a.name, now().sub(begun)}
 	}
 	if err != nil {
 		a.giveUp()
-		a.tell(Event{Step: Refused, Err: err})
+		a.tell(Event{Step: StepRefused, Err: err})
 		return nil, err
 	}
 	t := terms{renewUntil: never, holdUntil: always}
@@ -232,7 +233,7 @@ func (k Lock) ask(ctx context.Context, o *options, opts []Option) (*Lease, error
 	if o.holdAtLeast > 0 {
 		t.holdUntil = now().add(o.holdAtLeast)
 	}
-	a.tell(Event{Step: Granted, Fence: granted.fence})
+	a.tell(Event{Step: StepGranted, Fence: granted.fence})
 	return l.lease(ctx, a, granted, t)
 }
 
@@ -257,16 +258,15 @@ func (l *Locks) Adopt(ctx context.Context, text string) (*Lease, error) {
 	}
 	w := &wanted{name: strings.Join(held.Keys, ", "), ttl: l.settings.TTL}
 	begun := now()
-	lim := limits{patienceForAnswer(l.settings.Response, w.ttl), begun.add(l.settings.Within)}
-	came, err := ask(l.server, h, lim, c, question{asks: asksExtend, ttl: w.ttl, fence: held.Fence}, noMatter{})
+	came, err := ask(l.server, h, l.limits(w.ttl, begun.add(l.settings.Within)), c, question{asks: asksExtend, ttl: w.ttl, fence: held.Fence}, noMatter{})
 	if err != nil {
 		return nil, err
 	}
 	if came.number != 1 {
-		return nil, &LostError{Lock: w.name, Loss: Taken}
+		return nil, &LostError{Lock: w.name, Loss: LossTaken}
 	}
 	a := &attempt{wanted: w, locks: l, claim: c, halt: h, begun: begun, since: begun}
-	a.tell(Event{Step: Granted, Fence: held.Fence})
+	a.tell(Event{Step: StepGranted, Fence: held.Fence})
 	granted := &grant{fence: held.Fence, asked: came.asked, lasts: w.ttl}
 	return l.lease(ctx, a, granted, terms{renewUntil: never, holdUntil: always})
 }
@@ -308,10 +308,7 @@ func (l *Locks) close(ctx context.Context) error {
 	}
 	close(l.closed)
 	l.mu.Lock()
-	holds := make([]*hold, 0, len(l.holds))
-	for h := range l.holds {
-		holds = append(holds, h)
-	}
+	holds := slices.Collect(maps.Keys(l.holds))
 	l.mu.Unlock()
 	for _, h := range holds {
 		h.shut()
@@ -339,11 +336,7 @@ func (l *Locks) close(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	left := &HeldError{}
-	for name := range names {
-		left.Locks = append(left.Locks, name)
-	}
-	return left
+	return &HeldError{slices.Sorted(maps.Keys(names))}
 }
 
 // isIdle waits until nothing is under way, or something has changed.
@@ -355,10 +348,7 @@ func (l *Locks) isIdle(ctx context.Context) bool {
 	}
 	change := l.change()
 	l.mu.Unlock()
-	select {
-	case <-change:
-	case <-ctx.Done():
-	}
+	_ = halt{ctx: ctx}.wait(change, never)
 	return false
 }
 
@@ -369,14 +359,7 @@ func (l *Locks) settle(h halt, until moment, of placeName) error {
 	for l.returning[of] > 0 && until.left() > 0 {
 		change := l.change()
 		l.mu.Unlock()
-		t := newTimer(until.left())
-		select {
-		case <-change:
-		case <-t.C:
-		case <-h.ctx.Done():
-		case <-h.closed:
-		}
-		t.free()
+		_ = h.wait(change, until)
 		l.mu.Lock()
 		if err := h.err(); err != nil {
 			return err
@@ -399,6 +382,10 @@ func (l *Locks) changed() {
 		close(l.isQuiet)
 		l.isQuiet = nil
 	}
+}
+
+func (l *Locks) limits(ttl time.Duration, until moment) limits {
+	return limits{patienceForAnswer(l.settings.Response, ttl), until}
 }
 
 func (l *Locks) keep(h *hold) {
@@ -424,8 +411,7 @@ func (l *Locks) giveBack(c *claim, w *wanted, after time.Duration) {
 				return err
 			}
 		}
-		lim := limits{patienceForAnswer(l.settings.Response, w.ttl), now().add(l.settings.Within)}
-		_, err := ask(l.server, h, lim, c, question{asks: asksRelease}, noMatter{})
+		_, err := ask(l.server, h, l.limits(w.ttl, now().add(l.settings.Within)), c, question{asks: asksRelease}, noMatter{})
 		if err != nil && !errors.Is(err, errStopped) {
 			l.warn("leasehold: a release failed, and the lock stays until its lease ends", w.name, c.owner, err)
 		}
@@ -452,13 +438,18 @@ func (l *Locks) returns(c *claim, w *wanted, request func() error) {
 	})
 }
 
-// await has Close wait for a request about a lock, and name the lock if that takes too long, or has failed.
+// await has Close wait for a request about a lock.
 func (l *Locks) await(name string, end moment, request func() error) {
+	done := l.expects(name, end)
+	go func() { done(request()) }()
+}
+
+// expects has Close wait until a request about a lock is done, and name the lock if that takes too long, or has failed.
+func (l *Locks) expects(name string, end moment) (done func(err error)) {
 	l.mu.Lock()
 	l.givingBack[name]++
 	l.mu.Unlock()
-	go func() {
-		err := request()
+	return func(err error) {
 		if err != nil && !errors.Is(err, errSurprise) {
 			l.stays(name, end)
 		}
@@ -468,7 +459,7 @@ func (l *Locks) await(name string, end moment, request func() error) {
 		}
 		l.changed()
 		l.mu.Unlock()
-	}()
+	}
 }
 
 // stays: a release has failed, and the lock is there until then.

@@ -25,7 +25,7 @@ func acquired(s *scene, lease *leasehold.Lease, err error) *leasehold.Lease {
 
 func released(s *scene, lease *leasehold.Lease) {
 	s.Helper()
-	if outcome, err := lease.Release(s.ctx); outcome != leasehold.Released || err != nil {
+	if outcome, err := lease.Release(s.ctx); outcome != leasehold.OutcomeReleased || err != nil {
 		s.Fatalf("%s, %v", outcome, err)
 	}
 }
@@ -161,13 +161,13 @@ func TestALossEndsTheContextWithItsCause(t *testing.T) {
 	s.must(s.redis.Del(s.ctx, "x").Err())
 	<-child.Done()
 	var lost *leasehold.LostError
-	if !errors.As(context.Cause(child), &lost) || lost.Loss != leasehold.Taken || lost.Lock != "x" {
+	if !errors.As(context.Cause(child), &lost) || lost.Loss != leasehold.LossTaken || lost.Lock != "x" {
 		t.Fatal(context.Cause(child))
 	}
 	if err := lease.Extend(s.ctx, time.Second); !errors.Is(err, leasehold.ErrLost) || lease.ValidFor() != 0 {
 		t.Fatal(err)
 	}
-	if outcome, err := lease.Release(s.ctx); outcome != leasehold.Late || err != nil {
+	if outcome, err := lease.Release(s.ctx); outcome != leasehold.OutcomeLate || err != nil {
 		t.Fatal(outcome, err)
 	}
 	s.eventually("it is logged", func() bool { return log.has(`"leasehold: a lock was lost" lock=x`) })
@@ -305,7 +305,7 @@ func TestWhoeverReleasesWaitsAsLongAsItWants(t *testing.T) {
 func TestAnObserverThatPanicsDoesNotHoldUpARelease(t *testing.T) {
 	s := newScene(t)
 	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
-		if event.Step == leasehold.Freed {
+		if event.Step == leasehold.StepReleased {
 			panic("observer")
 		}
 	}})
@@ -328,7 +328,7 @@ func TestALockIsHeldAtLeastThoughTheContextHasEnded(t *testing.T) {
 	if _, err := lease.Release(ended); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if outcome, err := lease.Release(s.ctx); outcome != leasehold.Later || err != nil {
+	if outcome, err := lease.Release(s.ctx); outcome != leasehold.OutcomeLater || err != nil {
 		t.Fatal(outcome, err)
 	}
 	if left := s.redis.PTTL(s.ctx, "x").Val(); left < 50*time.Second {
@@ -340,7 +340,7 @@ func TestWhatIsGrantedDuringCloseIsGivenBack(t *testing.T) {
 	s := newScene(t)
 	granted, goesOn := make(chan bool), make(chan bool)
 	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
-		if event.Step == leasehold.Granted {
+		if event.Step == leasehold.StepGranted {
 			close(granted)
 			<-goesOn
 		}
@@ -363,7 +363,7 @@ func TestASlowObserverHoldsUpNobodyElse(t *testing.T) {
 	goesOn := make(chan bool)
 	t.Cleanup(func() { close(goesOn) })
 	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
-		if event.Step == leasehold.Lost {
+		if event.Step == leasehold.StepLost {
 			<-goesOn
 		}
 	}})
@@ -756,7 +756,7 @@ func TestARefusalSaysWhy(t *testing.T) {
 	if errors.Is(err, leasehold.ErrPermission) {
 		t.Fatal(err)
 	}
-	s.server.stop()
+	s.server.kill()
 	if _, err := locks.TryAcquire(s.ctx, "x"); !errors.Is(err, leasehold.ErrUnreachable) || !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatal(err)
 	}

@@ -4,7 +4,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,8 +32,8 @@ type places struct {
 	// Nobody else knows it.
 	channel string
 	blocked atomic.Int32
-	// muteUntil: this user is told of no grants, as far as is known.
-	muteUntil atomic.Int64
+	// mute: this user is told of no grants, as far as is known.
+	mute spell
 	// noTickets: the module is older than tickets.
 	noTickets atomic.Bool
 	// longest is for how long the server keeps a place at the most, as far as it has said.
@@ -38,20 +41,20 @@ type places struct {
 
 	mu   sync.Mutex
 	all  map[placeName]*place
-	ears map[string]*ear
 	look *time.Timer
 }
 
 // One owner may wait for several locks at a time.
 type placeName struct{ key, owner string }
 
-// An ear is a subscription to the grants that one server makes, until it is lost.
+// An ear is a subscription to the grants that are asked for on one line, until it is lost, or that line is. Another line may be
+// to another server of the same name, after a failover.
 type ear struct {
-	isUp   atomic.Bool
-	line   *line
-	opened chan struct{}
-	begun  moment
-	err    error
+	of, line *line
+	isUp     atomic.Bool
+	opened   chan struct{}
+	begun    moment
+	err      error
 }
 
 const (
@@ -66,7 +69,7 @@ const (
 )
 
 func newPlaces(r *remote) *places {
-	ps := &places{r: r, channel: "leasehold:" + randomName(), all: map[placeName]*place{}, ears: map[string]*ear{}}
+	ps := &places{r: r, channel: "leasehold:" + randomName(), all: map[placeName]*place{}}
 	ps.longest.Store(math.MaxInt64)
 	return ps
 }
@@ -88,13 +91,8 @@ func (ps *places) kept() time.Duration {
 	return min(time.Duration(ps.longest.Load()), max(keptLeast, kept))
 }
 
-func (ps *places) isMute() bool {
-	until := ps.muteUntil.Load()
-	return until != 0 && now() < moment(until)
-}
-
 func (ps *places) question(ttl, kept time.Duration) question {
-	isMute := ps.isMute()
+	isMute := ps.mute.isOn()
 	switch {
 	case isMute && ps.noTickets.Load():
 		return question{asks: asksAcquire, ttl: ttl}
@@ -110,12 +108,12 @@ func (ps *places) learns(err error) bool {
 	if !errors.As(err, &said) {
 		return false
 	}
-	const tooLong = "ERR TICKET must be an integer from 1 to "
-	switch text := string(said); {
-	case strings.HasPrefix(text, tooLong):
-		digits, _, _ := strings.Cut(text[len(tooLong):], " ")
-		millis, err := strconv.ParseInt(strings.TrimRight(digits, ".,;"), 10, 64)
-		isNews := err == nil && millis < ps.longest.Load()/int64(time.Millisecond)
+	text := string(said)
+	var millis int64
+	isTooLong, _ := fmt.Sscanf(text, "ERR TICKET must be an integer from 1 to %d", &millis)
+	switch {
+	case isTooLong == 1:
+		isNews := millis < ps.longest.Load()/int64(time.Millisecond)
 		if isNews {
 			ps.longest.Store(millis * int64(time.Millisecond))
 		}
@@ -127,11 +125,9 @@ func (ps *places) learns(err error) bool {
 	default:
 		return false
 	}
-	ps.mute()
+	ps.mute.begin(refusedFor)
 	return true
 }
-
-func (ps *places) mute() { ps.muteUntil.Store(int64(now().add(refusedFor))) }
 
 func (ps *places) enter(p *place) {
 	ps.mu.Lock()
@@ -157,25 +153,19 @@ func (ps *places) close() {
 
 // earOf returns what tells of the grants that are asked for on this line. nil: there is no such thing at the moment.
 func (ps *places) earOf(l *line) *ear {
-	if ps.isMute() {
+	if ps.mute.isOn() {
 		return nil
 	}
 	ps.mu.Lock()
-	if l.protocol == 2 {
-		defer ps.mu.Unlock()
-		if e := ps.ears[l.place]; e != nil && e.isUp.Load() {
+	e := l.ear
+	if e != nil || l.protocol == 2 {
+		ps.mu.Unlock()
+		if e != nil && e.isUp.Load() {
 			return e
 		}
 		return nil
 	}
-	if l.ear != nil {
-		defer ps.mu.Unlock()
-		if l.ear.isUp.Load() {
-			return l.ear
-		}
-		return nil
-	}
-	e := &ear{line: l}
+	e = &ear{of: l, line: l}
 	l.ear = e
 	ps.mu.Unlock()
 	e.isUp.Store(true)
@@ -183,8 +173,7 @@ func (ps *places) earOf(l *line) *ear {
 	// What is asked behind that is told of.
 	subscribed := func(_ Reply, err error) {
 		if codeOf(err) != "" {
-			ps.noTickets.Store(false)
-			ps.mute()
+			ps.refused()
 			ps.cut(e)
 		}
 	}
@@ -197,51 +186,35 @@ func (ps *places) earOf(l *line) *ear {
 // listen sees to it that grants are told of, where that takes a connection of its own.
 func (ps *places) listen(h halt, limit time.Duration, l *line) error {
 	ps.mu.Lock()
-	e := ps.ears[l.place]
+	e := l.ear
 	if e == nil {
-		e = &ear{opened: make(chan struct{}), begun: now()}
-		ps.ears[l.place] = e
-		go ps.openEar(e, l.place)
+		e = &ear{of: l, opened: make(chan struct{}), begun: now()}
+		l.ear = e
+		go ps.openEar(e)
 	}
 	ps.mu.Unlock()
 	// Where nobody answers, those who come later do not wait for it again.
-	t := newTimer(e.begun.add(limit).left())
-	defer t.free()
-	select {
-	case <-e.opened:
-		return e.err
-	case <-t.C:
-		return errSilent
-	case <-h.ctx.Done():
-	case <-h.closed:
+	if err := h.wait(e.opened, e.begun.add(limit)); err != nil {
+		return err
 	}
-	return h.err()
+	return e.err
 }
 
-func (ps *places) openEar(e *ear, place string) {
-	subscribed := make(chan error, 1)
-	e.line, e.err = ps.r.dial(place, ps.hear, true)
+func (ps *places) openEar(e *ear) {
+	e.line, e.err = ps.r.dial(e.of.place, ps.hear, true)
 	if e.err == nil {
+		ps.mu.Lock()
 		e.line.ear = e
-		e.err = e.line.send(sinkFunc(func(_ Reply, err error) {
-			select {
-			case subscribed <- err:
-			default:
-			}
-		}), "SUBSCRIBE", ps.channel)
-	}
-	if e.err == nil {
-		t := newTimer(dialsWithin)
-		select {
-		case e.err = <-subscribed:
-		case <-t.C:
-			e.err = errSilent
+		ps.mu.Unlock()
+		c := newCall(noMatter{})
+		if e.err = e.line.send(c, "SUBSCRIBE", ps.channel); e.err == nil {
+			_, e.err = c.wait(halt{ctx: ps.r.ctx}, now().add(dialsWithin), e.line)
 		}
-		t.free()
 	}
 	if e.err == nil {
 		e.isUp.Store(true)
 		e.line.whenEnded(func() { ps.cut(e) })
+		e.of.whenEnded(func() { e.line.close(errHungUp) })
 	} else {
 		if e.line != nil {
 			e.line.close(errHungUp)
@@ -259,19 +232,20 @@ func (ps *places) openEar(e *ear, place string) {
 func (ps *places) cut(e *ear) {
 	e.isUp.Store(false)
 	ps.mu.Lock()
-	for place, other := range ps.ears {
-		if other == e {
-			delete(ps.ears, place)
-		}
+	if e.of.ear == e {
+		e.of.ear = nil
 	}
-	all := make([]*place, 0, len(ps.all))
-	for _, p := range ps.all {
-		all = append(all, p)
-	}
+	all := slices.Collect(maps.Values(ps.all))
 	ps.mu.Unlock()
 	for _, p := range all {
 		p.cut(e)
 	}
+}
+
+// refused: this user may not subscribe.
+func (ps *places) refused() {
+	ps.noTickets.Store(false)
+	ps.mute.begin(refusedFor)
 }
 
 // hear is told of everything that comes unasked.
@@ -316,10 +290,7 @@ func (ps *places) watch() {
 func (ps *places) lookAfter() {
 	ps.mu.Lock()
 	ps.look = nil
-	all := make([]*place, 0, len(ps.all))
-	for _, p := range ps.all {
-		all = append(all, p)
-	}
+	all := slices.Collect(maps.Values(ps.all))
 	ps.mu.Unlock()
 	if len(all) == 0 {
 		return

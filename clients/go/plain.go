@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -152,9 +153,21 @@ func beside(key string) string {
 	return "{" + key + "}:fence"
 }
 
+// wording spells a question in full, for a server with the module or without it.
+func (r *remote) wording(c *claim, q question) ([]string, error) {
+	if !r.isPlain() {
+		return c.words(q), nil
+	}
+	script, keys, args, err := c.plainly(q)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]string{"EVAL", script.text, strconv.Itoa(len(keys))}, keys, args), nil
+}
+
 func (r *remote) askPlainly(h halt, asked moment, lim limits, c *claim, q question, f fate) (Reply, error) {
 	bare := &bare{r, h, asked, lim, c, f}
-	if until := r.bareUntil.Load(); until != 0 && now() < moment(until) {
+	if r.bare.isOn() {
 		return bare.ask(q)
 	}
 	reply, err := r.run(h, asked, lim, c, q, f)
@@ -165,7 +178,7 @@ func (r *remote) askPlainly(h halt, asked moment, lim limits, c *claim, q questi
 	if _, probed := bare.send("SET", beside(c.key), "0", "IFEQ", "none", "PX", "1"); probed != nil {
 		return nil, err
 	}
-	r.bareUntil.Store(int64(now().add(plainFor)))
+	r.bare.begin(plainFor)
 	return bare.ask(q)
 }
 
@@ -176,13 +189,12 @@ func (r *remote) run(h halt, asked moment, lim limits, c *claim, q question, f f
 	if err != nil {
 		return nil, err
 	}
-	words := []string{"EVAL", script.text}
+	by := []string{"EVAL", script.text, strconv.Itoa(len(keys))}
 	_, isKnown := r.known.Load(script)
 	if isKnown {
-		words = []string{"EVALSHA", script.digest}
+		by[0], by[1] = "EVALSHA", script.digest
 	}
-	words = append(append(append(words, strconv.Itoa(len(keys))), keys...), args...)
-	reply, _, err := r.do(h, asked, lim, c.key, f, words...)
+	reply, _, err := r.do(h, asked, lim, c.key, f, slices.Concat(by, keys, args)...)
 	if err == nil && !isKnown {
 		r.known.Store(script, true)
 	}

@@ -125,7 +125,7 @@ func (m *majority) close() {
 }
 
 // once answers 1 if most did it, and 0 if too many said that it is not held.
-func (m *majority) once(h halt, _ moment, _ limits, c *claim, q question, _ fate) (Reply, error) {
+func (m *majority) once(h halt, _ moment, _ limits, c *claim, q question, f fate) (Reply, error) {
 	isRelease := q.asks == asksRelease
 	if !isRelease && q.asks != asksExtend {
 		return nil, &SettingError{"share", "a quorum has exclusive locks"}
@@ -144,6 +144,7 @@ func (m *majority) once(h halt, _ moment, _ limits, c *claim, q question, _ fate
 	case !isHeldByMost:
 		return int64(0), nil
 	}
+	f.left(nil)
 	if err := h.err(); err != nil {
 		return nil, err
 	}
@@ -325,8 +326,7 @@ type peerFate struct {
 	release func()
 }
 
-func (f peerFate) late()      { go f.release() }
-func (f peerFate) left(*line) {}
+func (f peerFate) late(Reply, error) { go f.release() }
 
 func (m *majority) askOne(peer *remote, c *claim, q question, asked moment, each time.Duration) said {
 	h := halt{ctx: peer.ctx}

@@ -60,24 +60,19 @@ func (c cluster) Place(ctx context.Context, key string) (string, error) {
 
 func (c cluster) Endpoint(_ context.Context, addr string) (Endpoint, error) {
 	from := c.Options()
+	options := &redis.Options{
+		Network: "tcp", Addr: addr, Dialer: from.Dialer, Protocol: from.Protocol, Username: from.Username, Password: from.Password,
+		CredentialsProvider: from.CredentialsProvider, CredentialsProviderContext: from.CredentialsProviderContext,
+		StreamingCredentialsProvider: from.StreamingCredentialsProvider, ClientName: from.ClientName,
+		DialTimeout: from.DialTimeout, TLSConfig: from.TLSConfig, MaxRetries: -1, PoolSize: 1,
+	}
 	// As the library makes a client for each node.
 	if from.NewClient != nil {
-		node := from.NewClient(&redis.Options{
-			Addr: addr, Dialer: from.Dialer, Protocol: from.Protocol, Username: from.Username, Password: from.Password,
-			CredentialsProvider: from.CredentialsProvider, CredentialsProviderContext: from.CredentialsProviderContext,
-			StreamingCredentialsProvider: from.StreamingCredentialsProvider, ClientName: from.ClientName,
-			DialTimeout: from.DialTimeout, TLSConfig: from.TLSConfig, MaxRetries: -1, PoolSize: 1,
-		})
+		node := from.NewClient(options)
 		defer func() { _ = node.Close() }()
-		return endpointOf(node.Options(), addr), nil
+		options = node.Options()
 	}
-	return endpointOf(&redis.Options{
-		Network: "tcp", Addr: addr, Dialer: from.Dialer, Protocol: from.Protocol, Username: from.Username,
-		Password: from.Password, CredentialsProvider: from.CredentialsProvider,
-		CredentialsProviderContext:   from.CredentialsProviderContext,
-		StreamingCredentialsProvider: from.StreamingCredentialsProvider, ClientName: from.ClientName,
-		DialTimeout: from.DialTimeout, TLSConfig: from.TLSConfig,
-	}, addr), nil
+	return endpointOf(options, addr), nil
 }
 
 func (c cluster) Moved(ctx context.Context) { c.ReloadState(ctx) }
@@ -88,8 +83,7 @@ func endpointOf(from *redis.Options, addr string) Endpoint {
 		dial = redis.NewDialer(from)
 	}
 	return Endpoint{
-		Dial:  func(ctx context.Context) (net.Conn, error) { return dial(ctx, from.Network, addr) },
-		IsTLS: from.TLSConfig != nil,
+		Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, from.Network, addr) },
 		Credentials: func(ctx context.Context) (username, password string, err error) {
 			switch {
 			case from.StreamingCredentialsProvider != nil:

@@ -3,9 +3,10 @@ package leasehold
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -38,7 +39,8 @@ type remote struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	plainUntil, bareUntil atomic.Int64
+	// plain: no module, as far as is known; bare: no scripts for this user either.
+	plain, bare spell
 	// known are the scripts that the server has run.
 	known sync.Map
 }
@@ -72,17 +74,14 @@ func newRemote(backend Backend, settings *Settings) *remote {
 	return r
 }
 
-func (r *remote) isPlain() bool {
-	until := r.plainUntil.Load()
-	return until != 0 && now() < moment(until)
-}
+func (r *remote) isPlain() bool { return r.plain.isOn() }
 
 func (r *remote) learns(err error) bool {
 	switch judge(err) {
 	case unknownCommand:
-		r.plainUntil.Store(int64(now().add(plainFor)))
+		r.plain.begin(plainFor)
 	case hasModule:
-		r.plainUntil.Store(0)
+		r.plain.stop()
 	case unknownScript:
 		r.known.Clear()
 	default:
@@ -161,17 +160,10 @@ func (r *remote) lineTo(h halt, limit moment, place string) (*line, error) {
 		go r.dialLine(place, at, opens)
 	}
 	r.mu.Unlock()
-	t := newTimer(limit.left())
-	defer t.free()
-	select {
-	case <-opens.done:
-		return opens.line, opens.err
-	case <-t.C:
-		return nil, errSilent
-	case <-h.ctx.Done():
-	case <-h.closed:
+	if err := h.wait(opens.done, limit); err != nil {
+		return nil, err
 	}
-	return nil, h.err()
+	return opens.line, opens.err
 }
 
 func (r *remote) dialLine(place string, at *spot, opens *opening) {
@@ -272,12 +264,7 @@ func (r *remote) do(h halt, asked moment, lim limits, key string, f fate, words 
 			return nil, nil, &unsent{err}
 		}
 		c := newCall(f)
-		if isAsking {
-			err = l.sendBoth(sinkFunc(ignore), []string{"ASKING"}, c, words)
-		} else {
-			err = l.send(c, words...)
-		}
-		if err != nil {
+		if err := l.sendAsking(isAsking, c, words); err != nil {
 			return nil, nil, &unsent{err}
 		}
 		reply, err := c.wait(h, limit, l)
@@ -356,17 +343,8 @@ func (r *remote) dedicated(h halt, limit moment, key string) (*line, error) {
 		opens.line, opens.err = r.dial(place, nil, false)
 		close(opens.done)
 	}()
-	t := newTimer(limit.left())
-	defer t.free()
-	err = errSilent
-	select {
-	case <-opens.done:
+	if err = h.wait(opens.done, limit); err == nil {
 		return opens.line, opens.err
-	case <-t.C:
-	case <-h.ctx.Done():
-		err = h.err()
-	case <-h.closed:
-		err = h.err()
 	}
 	go func() {
 		if <-opens.done; opens.line != nil {
@@ -379,10 +357,7 @@ func (r *remote) dedicated(h halt, limit moment, key string) (*line, error) {
 func (r *remote) close() {
 	r.mu.Lock()
 	r.isClosed = true
-	lines := make([]*line, 0, len(r.open))
-	for l := range r.open {
-		lines = append(lines, l)
-	}
+	lines := slices.Collect(maps.Keys(r.open))
 	r.mu.Unlock()
 	r.cancel()
 	r.places.close()

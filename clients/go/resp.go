@@ -158,28 +158,9 @@ func readText(r *bufio.Reader, length int64) (string, error) {
 }
 
 func parseInt(digits []byte) (int64, error) {
-	// Most are short, and this reserves nothing.
-	var number int64
-	isNegative := len(digits) > 0 && digits[0] == '-'
-	rest := digits
-	if isNegative {
-		rest = digits[1:]
-	}
-	if len(rest) == 0 || len(rest) > 18 {
-		number, err := strconv.ParseInt(string(digits), 10, 64)
-		if err != nil {
-			return 0, errProtocol
-		}
-		return number, nil
-	}
-	for _, digit := range rest {
-		if digit < '0' || digit > '9' {
-			return 0, errProtocol
-		}
-		number = number*10 + int64(digit-'0')
-	}
-	if isNegative {
-		number = -number
+	number, err := strconv.ParseInt(string(digits), 10, 64)
+	if err != nil {
+		return 0, errProtocol
 	}
 	return number, nil
 }

@@ -5,11 +5,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -57,14 +55,9 @@ func start(words ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &server{addr: listener.Addr().String(), dir: dir}
-	_ = listener.Close()
-	_, port, _ := net.SplitHostPort(s.addr)
-	s.words = append([]string{"--port", port, "--dir", dir, "--save", "", "--logfile", filepath.Join(dir, "log")}, words...)
+	// A socket in a directory of its own: a port that is free now may be another's in a moment.
+	s := &server{addr: filepath.Join(dir, "socket"), dir: dir}
+	s.words = append([]string{"--port", "0", "--unixsocket", s.addr, "--dir", dir, "--save", "", "--logfile", filepath.Join(dir, "log")}, words...)
 	return s, s.run()
 }
 
@@ -87,9 +80,13 @@ func (s *server) run() error {
 	}
 }
 
-func (s *server) stop() {
+func (s *server) kill() {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
+}
+
+func (s *server) stop() {
+	s.kill()
 	_ = os.RemoveAll(s.dir)
 }
 
@@ -119,7 +116,12 @@ func sceneOf(t *testing.T, words ...string) *scene {
 
 func (s *scene) locks(settings *leasehold.Settings) *leasehold.Locks {
 	s.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.server.addr})
+	return s.locksOn(&redis.Options{Addr: s.server.addr}, settings)
+}
+
+func (s *scene) locksOn(options *redis.Options, settings *leasehold.Settings) *leasehold.Locks {
+	s.Helper()
+	client := redis.NewClient(options)
 	locks, err := leasehold.New(client, settings)
 	if err != nil {
 		s.Fatal(err)
@@ -135,8 +137,7 @@ func (s *scene) eventually(what string, is func() bool) {
 	s.Helper()
 	for end := time.Now().Add(patience); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			stacks := make([]byte, 1<<16)
-			s.Fatalf("it has not come: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
+			s.Fatal("it has not come: " + what)
 		}
 	}
 }

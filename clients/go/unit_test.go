@@ -144,16 +144,21 @@ func TestTheClockDoesNotStepBack(t *testing.T) {
 
 func TestAShortExtensionThatMayStillComeLimitsALongerOne(t *testing.T) {
 	var all extensions
-	all.begin(time.Second)
-	long := all.begin(time.Minute)
-	if counted, counts := all.counted(long, answer{}, time.Minute); counted != time.Second || !counts {
+	begin := func(ttl time.Duration) *extension { return all.begin(&hold{}, question{asks: asksExtend, ttl: ttl}) }
+	short, long := begin(time.Second), begin(time.Minute)
+	short.left(nil)
+	all.end(short)
+	all.end(long)
+	if counted, counts := all.counted(long); counted != time.Second || !counts {
 		t.Fatal(counted, counts)
 	}
-	if _, counts := all.counted(1, answer{}, time.Second); counts {
+	short.late(nil, errSurprise)
+	if _, counts := all.counted(short); counts {
 		t.Fatal("an earlier one counts")
 	}
-	next := all.begin(time.Minute)
-	if counted, _ := all.counted(next, answer{}, time.Minute); counted != time.Minute {
+	next := begin(time.Minute)
+	all.end(next)
+	if counted, _ := all.counted(next); counted != time.Minute {
 		t.Fatal(counted)
 	}
 }
@@ -218,7 +223,7 @@ func TestAContextEndsWithTheHoldThoughNobodyHasToldIt(t *testing.T) {
 		t.Fatal(ctx.Err())
 	}
 	lease.hold.mu.Lock()
-	lease.hold.loss, lease.hold.reason = Taken, reason
+	lease.hold.loss, lease.hold.reason = LossTaken, reason
 	lease.hold.mu.Unlock()
 	if ctx.Err() == nil || context.Cause(ctx) != reason {
 		t.Fatal(ctx.Err(), context.Cause(ctx))

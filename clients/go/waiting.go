@@ -137,7 +137,7 @@ func (p *place) wait() (granted *grant, isQueued bool, err error) {
 			p.mu.Lock()
 			p.dueAt = never
 			p.mu.Unlock()
-			if ps.isMute() {
+			if ps.mute.isOn() {
 				hasWaited, err := p.waitsOnConnection()
 				if err != nil {
 					return nil, true, err
@@ -226,13 +226,7 @@ func (p *place) request(asked moment, l *line, isRenewal bool) (*ticket, questio
 	p.ear, p.current, p.line = ear, t, l
 	isAsking := p.isAsking
 	p.mu.Unlock()
-	var err error
-	if words := p.at.claim.words(q); isAsking {
-		err = l.sendBoth(sinkFunc(ignore), []string{"ASKING"}, t, words)
-	} else {
-		err = l.send(t, words...)
-	}
-	if err != nil {
+	if err := l.sendAsking(isAsking, t, p.at.claim.words(q)); err != nil {
 		t.arrive(nil, &unsent{err})
 	}
 	return t, q
@@ -246,7 +240,7 @@ func (t *ticket) arrive(reply Reply, err error) {
 	if p.current != t {
 		p.mu.Unlock()
 		if isHeard {
-			p.at.late()
+			p.at.late(reply, err)
 		}
 		return
 	}
@@ -513,7 +507,7 @@ func (p *place) listens() bool {
 	p.mu.Lock()
 	l := p.line
 	p.mu.Unlock()
-	if ps.isMute() || l == nil || !l.isUsable() {
+	if ps.mute.isOn() || l == nil || !l.isUsable() {
 		return false
 	}
 	if l.protocol != 2 {
@@ -522,8 +516,7 @@ func (p *place) listens() bool {
 	// There has to be time to ask.
 	err := ps.listen(p.at.halt, min(p.limits.each, p.limits.until.left())/2, l)
 	if err != nil && judge(err) == refused && !errors.Is(err, errStopped) {
-		ps.noTickets.Store(false)
-		ps.mute()
+		ps.refused()
 	}
 	return err == nil
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,18 +16,12 @@ import (
 )
 
 func open(t *testing.T) *redis.Client {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	_ = listener.Close()
-	_, port, _ := net.SplitHostPort(addr)
+	socket := filepath.Join(t.TempDir(), "socket")
 	program := os.Getenv("LEASEHOLD_SERVER")
 	if program == "" {
 		program = "redis-server"
 	}
-	server := exec.Command(program, "--port", port, "--save", "", "--dir", t.TempDir(), "--loadmodule", os.Getenv("LEASEHOLD_MODULE"))
+	server := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", t.TempDir(), "--loadmodule", os.Getenv("LEASEHOLD_MODULE"))
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +29,7 @@ func open(t *testing.T) *redis.Client {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
-	client := redis.NewClient(&redis.Options{Addr: addr})
+	client := redis.NewClient(&redis.Options{Addr: socket})
 	t.Cleanup(func() { _ = client.Close() })
 	for end := time.Now().Add(20 * time.Second); client.Ping(t.Context()).Err() != nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -73,24 +73,24 @@ func (o *Observer) Tell(event leasehold.Event) {
 	}
 	outcome := attribute.String("leasehold.outcome", outcomeOf(event))
 	switch event.Step {
-	case leasehold.Asked:
+	case leasehold.StepAsked:
 		o.begin(event, "leasehold.wait")
-	case leasehold.Queued:
+	case leasehold.StepQueued:
 		o.note(event)
-	case leasehold.Granted:
+	case leasehold.StepGranted:
 		o.waits.Record(ctx, event.After.Seconds(), with(outcome))
 		o.held.Add(ctx, 1, with())
 		o.end(event)
 		o.begin(event, "leasehold.hold")
-	case leasehold.Refused:
+	case leasehold.StepRefused:
 		o.waits.Record(ctx, event.After.Seconds(), with(outcome))
 		o.end(event)
-	case leasehold.Renewed:
+	case leasehold.StepRenewed:
 		o.note(event)
-	case leasehold.Lost:
+	case leasehold.StepLost:
 		o.lost.Add(ctx, 1, with(outcome))
 		o.over(event, with(outcome), with())
-	case leasehold.Freed:
+	case leasehold.StepReleased:
 		o.over(event, with(outcome), with())
 	}
 }
@@ -142,7 +142,7 @@ func outcomeOf(event leasehold.Event) string {
 	switch {
 	case event.Outcome != "":
 		return event.Outcome
-	case event.Step == leasehold.Refused && event.Err == nil:
+	case event.Step == leasehold.StepRefused && event.Err == nil:
 		return "busy"
 	case event.Err != nil:
 		return "error"

@@ -29,13 +29,13 @@ func TestWaitsAndHoldsAreToldOf(t *testing.T) {
 	tell := func(owner string, step leasehold.Step, outcome string, err error) {
 		observer.Tell(leasehold.Event{Context: t.Context(), Step: step, Name: "seat:12A", Owner: owner, After: time.Second, Outcome: outcome, Err: err})
 	}
-	tell("a", leasehold.Asked, "", nil)
-	tell("a", leasehold.Queued, "", nil)
-	tell("a", leasehold.Granted, "", nil)
-	tell("a", leasehold.Lost, "taken", errors.New("lost"))
-	tell("a", leasehold.Freed, "late", nil)
-	tell("b", leasehold.Asked, "", nil)
-	tell("b", leasehold.Refused, "", nil)
+	tell("a", leasehold.StepAsked, "", nil)
+	tell("a", leasehold.StepQueued, "", nil)
+	tell("a", leasehold.StepGranted, "", nil)
+	tell("a", leasehold.StepLost, "taken", errors.New("lost"))
+	tell("a", leasehold.StepReleased, "late", nil)
+	tell("b", leasehold.StepAsked, "", nil)
+	tell("b", leasehold.StepRefused, "", nil)
 	var names []string
 	for _, span := range spans.Ended() {
 		names = append(names, span.Name())

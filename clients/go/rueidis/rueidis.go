@@ -128,7 +128,6 @@ func (b *backend) Endpoint(_ context.Context, addr string) (leasehold.Endpoint, 
 			}
 			return dialer.DialContext(ctx, "tcp", addr)
 		},
-		IsTLS: o.TLSConfig != nil,
 		Credentials: func(context.Context) (username, password string, err error) {
 			if o.AuthCredentialsFn == nil {
 				return o.Username, o.Password, nil

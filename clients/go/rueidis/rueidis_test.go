@@ -2,9 +2,9 @@ package rueidis_test
 
 import (
 	"context"
-	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,18 +13,12 @@ import (
 )
 
 func TestLocksOverRueidis(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	_ = listener.Close()
-	_, port, _ := net.SplitHostPort(addr)
+	socket := filepath.Join(t.TempDir(), "socket")
 	program := os.Getenv("LEASEHOLD_SERVER")
 	if program == "" {
 		program = "redis-server"
 	}
-	server := exec.Command(program, "--port", port, "--save", "", "--dir", t.TempDir(), "--loadmodule", os.Getenv("LEASEHOLD_MODULE"),
+	server := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", t.TempDir(), "--loadmodule", os.Getenv("LEASEHOLD_MODULE"),
 		"--requirepass", "secret")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -33,7 +27,11 @@ func TestLocksOverRueidis(t *testing.T) {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
-	option := rueidis.ClientOption{InitAddress: []string{addr}, Password: "secret", SelectDB: 3, ForceSingleClient: true}
+	option, err := rueidis.ParseURL("unix://" + socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	option.Password, option.SelectDB, option.ForceSingleClient = "secret", 3, true
 	var client rueidis.Client
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if client, err = rueidis.NewClient(option); err == nil || time.Now().After(end) {
