@@ -1,0 +1,5 @@
+/** Leasehold for ShedLock: see {@link org.example.leasehold.shedlock.LeaseholdLockProvider}. */
+@NullMarked
+package org.example.leasehold.shedlock;
+
+import org.jspecify.annotations.NullMarked;

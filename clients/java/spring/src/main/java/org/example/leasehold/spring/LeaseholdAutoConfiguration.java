@@ -1,0 +1,72 @@
+package org.example.leasehold.spring;
+
+import io.lettuce.core.RedisClient;
+import org.example.leasehold.Leasehold;
+import org.example.leasehold.Settings;
+import org.springframework.boot.autoconfigure.AutoConfiguration;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnSingleCandidate;
+import org.springframework.boot.context.properties.EnableConfigurationProperties;
+import org.springframework.boot.data.redis.autoconfigure.DataRedisConnectionDetails;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.data.redis.connection.RedisConfiguration;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
+
+/**
+ * Has a program of Spring Boot find a {@link Leasehold}: on the server that {@code spring.data.redis.*} names, or on that of a
+ * {@link RedisClient} if the program defines one. {@link LeaseholdProperties} are the settings, unless the program defines
+ * {@link Settings}. It is closed after the requests of a web server have ended.
+ */
+@AutoConfiguration(afterName = "org.springframework.boot.data.redis.autoconfigure.DataRedisAutoConfiguration")
+@EnableConfigurationProperties(LeaseholdProperties.class)
+public final class LeaseholdAutoConfiguration {
+    /** For Spring. */
+    public LeaseholdAutoConfiguration() {}
+
+    @Bean
+    @ConditionalOnMissingBean
+    Settings leaseholdSettings(LeaseholdProperties properties) {
+        return properties.settings();
+    }
+
+    @Bean
+    @ConditionalOnBean(RedisClient.class)
+    @ConditionalOnMissingBean
+    Leasehold leasehold(RedisClient client, Settings settings) {
+        return Leasehold.over(client, settings);
+    }
+
+    /** Has locks use the server of Spring Data. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass({LettuceConnectionFactory.class, DataRedisConnectionDetails.class})
+    @ConditionalOnSingleCandidate(LettuceConnectionFactory.class)
+    @ConditionalOnMissingBean({RedisClient.class, Leasehold.class})
+    static final class Client {
+        /**
+         * A client like the factory's, since the factory shuts its own down when the context is stopped: before beans are
+         * destroyed that may still hold locks, and for good.
+         */
+        @Bean(destroyMethod = "shutdown")
+        RedisClient leaseholdClient(LettuceConnectionFactory factory, DataRedisConnectionDetails details) {
+            if (factory.isClusterAware() || details.getMasterReplica() != null) {
+                throw new IllegalStateException(
+                        "Leasehold has its locks on one server, which Sentinels may name, and not in a cluster or on listed replicas: define a RedisClient");
+            }
+            LettuceConnectionFactory own = new LettuceConnectionFactory(place(factory), factory.getClientConfiguration());
+            own.start();
+            return (RedisClient) own.getRequiredNativeClient();
+        }
+
+        private static RedisConfiguration place(LettuceConnectionFactory factory) {
+            RedisConfiguration sentinels = factory.getSentinelConfiguration();
+            if (sentinels != null) {
+                return sentinels;
+            }
+            RedisConfiguration socket = factory.getSocketConfiguration();
+            return socket != null ? socket : factory.getStandaloneConfiguration();
+        }
+    }
+}
