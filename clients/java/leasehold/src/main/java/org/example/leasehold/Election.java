@@ -263,6 +263,7 @@ public final class Election {
         /** A subscription to the key events of the lock, until it is cut. */
         private final class Events extends RedisPubSubAdapter<byte[], byte[]> implements RedisConnectionStateListener {
             private final StatefulRedisPubSubConnection<byte[], byte[]> connection;
+            private boolean isCut;
 
             private Events(StatefulRedisPubSubConnection<byte[], byte[]> connection) {
                 this.connection = connection;
@@ -279,7 +280,10 @@ public final class Election {
             }
 
             void end() {
-                core.turn.after(connection::closeAsync);
+                if (!isCut) {
+                    isCut = true;
+                    core.turn.after(connection::closeAsync);
+                }
                 if (events == this) {
                     events = null;
                     mayListen = true;
