@@ -331,6 +331,11 @@ final class Link implements Grantor {
             Object mine = new Object();
             opening = mine;
             openingSince = Clock.now();
+            turn.at(openingSince + OPENS_WITHIN, () -> {
+                if (opening == mine && !unsent.isEmpty()) {
+                    open();
+                }
+            });
             background(
                     () -> connector.connect(node),
                     connection -> turn.take(() -> opened(mine, new Line(node, connection))),
