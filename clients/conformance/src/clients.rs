@@ -45,6 +45,11 @@ pub(crate) fn ours() -> Vec<Client> {
     let missing =
         (!adapter.exists()).then(|| "the adapter is not built: make test-clients builds it".into());
     clients.push(client("go", vec![adapter.to_str().unwrap().into()], missing));
+    let jar = path("adapters/java/target/adapter.jar");
+    let missing = java_lacks(&jar);
+    // It lives for seconds, so it is not worth while to compile it well.
+    let quick = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar"].map(String::from);
+    clients.push(client("java", [&quick[..], &[jar]].concat(), missing));
     clients
 }
 
@@ -73,6 +78,14 @@ fn node_lacks() -> Option<String> {
     let parts = ["dist/esm/index.js", "node_modules/ioredis", "node_modules/redis"];
     let is_built = parts.iter().all(|part| package.join(part).exists());
     (!is_built).then(|| "the package is not built: npm install in clients/node".into())
+}
+
+fn java_lacks(jar: &str) -> Option<String> {
+    if !succeeds("java", &["-version"]) {
+        return Some("Java 17 or newer is not installed".into());
+    }
+    let is_built = Path::new(jar).exists();
+    (!is_built).then(|| "the adapter is not built: mvn package in clients/java".into())
 }
 
 /// The one of `make test-clients`, which has what the package needs, unless another one is named.

@@ -1,10 +1,14 @@
 package org.example.leasehold;
 
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -13,7 +17,7 @@ import org.jspecify.annotations.Nullable;
  * <p>Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no place
  * in the queue and no lock stays behind.
  */
-final class Attempt {
+final class Attempt implements Grantor.Fate {
     /** What an attempt does at the moment. */
     interface Activity {
         void start();
@@ -36,17 +40,25 @@ final class Attempt {
 
     final Core core;
     final String name;
-    final Claim claim;
+    Claim claim;
     final long ttl;
     final boolean confirm;
     final long until;
     final long each;
     /** The lease; null if the lock was busy. */
     final CompletableFuture<@Nullable Lease> result = new CompletableFuture<>();
+    /** The connection on which it was last asked for, if the hold is bound to that. */
+    Link.@Nullable Line bond;
+    /** A connection was closed while a request waited on it. */
+    boolean wasCut;
 
     private final Options options;
     private final boolean waits;
     private final long begun = Clock.now();
+    /** From when events are counted: the request, and later the grant. */
+    private long since = begun;
+
+    private boolean wasQueued;
     private final Set<Link.Line> unheard = new LinkedHashSet<>();
     private @Nullable Activity activity;
     private Turn.@Nullable Deadline resting;
@@ -79,15 +91,39 @@ final class Attempt {
             return;
         }
         core.attempts.add(this);
+        tell(LockEvent.Step.ASKED, 0, null, null);
         next();
     }
 
+    void tell(LockEvent.Step step, long fence, @Nullable Enum<?> outcome, @Nullable LeaseholdException error) {
+        Consumer<LockEvent> tells = core.settings.onEvent;
+        if (tells != null) {
+            String owner = new String(claim.owner(), StandardCharsets.UTF_8);
+            Duration after = Duration.ofNanos(Clock.now() - since);
+            String came = outcome == null ? null : outcome.name().toLowerCase(Locale.ROOT);
+            LockEvent event = new LockEvent(step, name, owner, fence, after, came, error);
+            core.turn.after(() -> tells.accept(event));
+        }
+    }
+
+    /** It has a place in the queue. */
+    void queued() {
+        if (!wasQueued) {
+            wasQueued = true;
+            tell(LockEvent.Step.QUEUED, 0, null, null);
+        }
+    }
+
     private void next() {
-        if (waits && !core.link.isPlain()) {
-            begin(new Place(this));
+        if (core.server instanceof Majority || waits && !core.server.isPlain()) {
+            begin(core.server.acquire(this));
         } else {
             ask();
         }
+    }
+
+    boolean waits() {
+        return waits;
     }
 
     private void begin(Activity next) {
@@ -100,7 +136,7 @@ final class Attempt {
         // It was busy when the server had time to answer.
         boolean isLast = tries > 0 && Clock.left(until) < each;
         long limit = Math.min(until, Clock.add(Clock.now(), core.settings.unreachableAfter));
-        begin(new Request(core, claim, Claim.Question.acquire(ttl), each, limit, this, (answer, error) -> {
+        begin(Request.about(core.turn, core.server, claim, Claim.Question.acquire(ttl), each, limit, this, (answer, error) -> {
             if (answer == null) {
                 if (isLast && error instanceof LeaseholdException.Unreachable) {
                     granted(null);
@@ -123,7 +159,7 @@ final class Attempt {
         }
         if (grant != null) {
             if (Clock.now() < Clock.validUntil(grant.asked, grant.lasts)) {
-                succeed(grant);
+                acknowledge(grant);
             } else if (Clock.left(until) == 0) {
                 fail(new LeaseholdException.TooLate());
             } else {
@@ -132,7 +168,7 @@ final class Attempt {
             }
         } else if (!waits || Clock.left(until) == 0) {
             busy();
-        } else if (core.link.isPlain()) {
+        } else if (core.server.isPlain()) {
             rest(Clock.Rest.POLL);
         } else {
             next();
@@ -151,7 +187,15 @@ final class Attempt {
         });
     }
 
-    private void succeed(Grant grant) {
+    private void acknowledge(Grant grant) {
+        if (options.replicas == null) {
+            succeed(grant);
+        } else {
+            begin(new Acknowledged(this, grant, options.replicas));
+        }
+    }
+
+    void succeed(Grant grant) {
         if (isDone) {
             return;
         }
@@ -159,15 +203,42 @@ final class Attempt {
         long holdUntil = options.holdAtLeast > 0 ? Clock.add(Clock.now(), options.holdAtLeast) : 0;
         Hold hold = new Hold(this, grant, renewUntil, holdUntil);
         done();
+        tell(LockEvent.Step.GRANTED, grant.fence, null, null);
+        since = Clock.now();
         hold.start();
         Lease lease = new Lease(hold);
         core.turn.after(() -> result.complete(lease));
+    }
+
+    /** It was held before, by this fence, and goes on. */
+    CompletableFuture<Lease> adopt(long fence) {
+        CompletableFuture<Lease> adopted = new CompletableFuture<>();
+        if (core.isClosed()) {
+            core.turn.after(() -> adopted.completeExceptionally(new LeaseholdException.Closed()));
+            return adopted;
+        }
+        Request.about(core.turn, core.server, claim, Claim.Question.extend(ttl, fence), each, until, Grantor.NO_MATTER, (answer, error) -> {
+                    boolean isHeld = answer != null && answer.number() == 1;
+                    if (!isHeld) {
+                        LeaseholdException because = answer == null ? error : new LeaseholdException.Lost(name, Loss.TAKEN, null);
+                        core.turn.after(() -> adopted.completeExceptionally(because));
+                        return;
+                    }
+                    Hold hold = new Hold(this, new Grant(fence, answer.asked(), ttl, false), Clock.NEVER, 0);
+                    tell(LockEvent.Step.GRANTED, fence, null, null);
+                    hold.start();
+                    Lease lease = new Lease(hold);
+                    core.turn.after(() -> adopted.complete(lease));
+                })
+                .start();
+        return adopted;
     }
 
     private void busy() {
         if (!isDone) {
             done();
             giveUp();
+            tell(LockEvent.Step.REFUSED, 0, null, null);
             core.turn.after(() -> result.complete(null));
         }
     }
@@ -176,6 +247,7 @@ final class Attempt {
         if (!isDone) {
             done();
             giveUp();
+            tell(LockEvent.Step.REFUSED, 0, null, error);
             core.turn.after(() -> result.completeExceptionally(error));
         }
     }
@@ -205,10 +277,10 @@ final class Attempt {
         if (!mayHold) {
             return;
         }
-        boolean wasCut = lastWords();
+        wasCut |= lastWords();
         core.giveBack(name, claim, ttl, 0);
         // The server may read what was said on another connection after it has read this, and grant the lock in between.
-        if (wasCut) {
+        if (wasCut || claim.grace() >= 0) {
             core.giveBack(name, claim, ttl, STRAY);
         }
     }
@@ -226,29 +298,34 @@ final class Attempt {
 
     /** Where a server has not read the request yet, the release comes behind it. Returns whether a connection was cut. */
     boolean lastWords() {
-        boolean wasCut = false;
+        boolean isCut = false;
         List<Link.Line> lines = new ArrayList<>(unheard);
         unheard.clear();
         for (Link.Line line : lines) {
-            wasCut |= !line.send(core.link.new Call(claim.words(Claim.Question.release(0)), null, (reply, error) -> {}));
+            isCut |= !line.say(claim.key(), claim.words(Claim.Question.release(0)), (reply, error) -> {}).isSent();
         }
-        return wasCut;
+        return isCut;
     }
 
-    /** It may have been heard, or was. Then it is granted, or has a place. */
-    void mayHold() {
+    @Override
+    public void mayHold() {
         mayHold = true;
     }
 
-    /** An answer came that nobody waits for: the lock may be granted, or have a place in the queue. */
-    void late() {
+    @Override
+    public void late() {
         if (isOver) {
             core.giveBack(name, claim, ttl, 0);
         }
     }
 
-    /** It was asked on this line, and not answered. */
-    void left(Link.Line line) {
+    @Override
+    public void left(Link.Line line) {
         unheard.add(line);
+    }
+
+    @Override
+    public void bound(Link.Line line) {
+        bond = line;
     }
 }

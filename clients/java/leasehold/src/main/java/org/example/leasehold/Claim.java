@@ -11,8 +11,9 @@ import java.util.List;
  *
  * @param keys the lock, and what is wanted with it: all or nothing
  * @param share how many holders at a time this one tolerates, itself included; 0: any number
+ * @param grace held as long as a connection, and so many nanoseconds longer; -1: it is not bound
  */
-record Claim(List<byte[]> keys, byte[] owner, int share) {
+record Claim(List<byte[]> keys, byte[] owner, int share, long grace) {
     static final int ANY_NUMBER = 0;
     static final int EXCLUSIVE = 1;
 
@@ -20,7 +21,11 @@ record Claim(List<byte[]> keys, byte[] owner, int share) {
         ACQUIRE,
         /** Keeps a place in the queue for so long. The grant is told on the channel, if there is one. */
         TICKET,
+        /** Waits in the queue on a connection of its own, for so long. */
+        WAIT,
         EXTEND,
+        /** Has it by a larger fence: where several servers are to have one. */
+        RAISE,
         /** Without a fence: whatever the owner was granted, and its place in the queue. */
         RELEASE
     }
@@ -37,6 +42,14 @@ record Claim(List<byte[]> keys, byte[] owner, int share) {
             return new Question(Asks.TICKET, ttl, kept, isTold ? channel : NOBODY, 0);
         }
 
+        static Question await(long ttl, long patience) {
+            return new Question(Asks.WAIT, ttl, patience, NOBODY, 0);
+        }
+
+        static Question raise(long fence) {
+            return new Question(Asks.RAISE, 0, 0, NOBODY, fence);
+        }
+
         static Question extend(long ttl, long fence) {
             return new Question(Asks.EXTEND, ttl, 0, NOBODY, fence);
         }
@@ -46,8 +59,16 @@ record Claim(List<byte[]> keys, byte[] owner, int share) {
         }
 
         boolean acquires() {
-            return asks == Asks.ACQUIRE || asks == Asks.TICKET;
+            return asks == Asks.ACQUIRE || asks == Asks.TICKET || asks == Asks.WAIT;
         }
+    }
+
+    Claim as(byte[] owner) {
+        return new Claim(keys, owner, share, grace);
+    }
+
+    Claim sharing(int share) {
+        return new Claim(keys, owner, share, grace);
     }
 
     byte[] key() {
@@ -59,8 +80,12 @@ record Claim(List<byte[]> keys, byte[] owner, int share) {
         List<byte[]> words = new ArrayList<>(12);
         words.add(key());
         words.add(owner);
-        if (question.asks != Asks.RELEASE) {
+        if (question.ttl > 0) {
             words.add(millis(question.ttl));
+        }
+        if (question.asks == Asks.WAIT) {
+            words.add(BLOCK);
+            words.add(millis(question.kept));
         }
         if (question.asks == Asks.TICKET) {
             words.add(TICKET);
@@ -77,6 +102,11 @@ record Claim(List<byte[]> keys, byte[] owner, int share) {
             words.add(SHARE);
             words.add(ascii(share));
         }
+        // A connection that waits is closed after that.
+        if (question.acquires() && grace >= 0 && question.asks != Asks.WAIT) {
+            words.add(EPHEMERAL);
+            words.add(grace == 0 ? ascii(0) : millis(grace));
+        }
         if (keys.size() > 1) {
             words.add(ALSO);
             words.add(ascii(keys.size() - 1));
@@ -85,14 +115,17 @@ record Claim(List<byte[]> keys, byte[] owner, int share) {
         return new Words(commandOf(question.asks), words);
     }
 
-    private static Words.Name commandOf(Asks asks) {
+    private static String commandOf(Asks asks) {
         return switch (asks) {
-            case ACQUIRE, TICKET -> Words.Name.ACQUIRE;
-            case EXTEND -> Words.Name.EXTEND;
-            case RELEASE -> Words.Name.RELEASE;
+            case ACQUIRE, TICKET, WAIT -> "LOCK.ACQUIRE";
+            case EXTEND -> "LOCK.EXTEND";
+            case RAISE -> "LOCK.RAISE";
+            case RELEASE -> "LOCK.RELEASE";
         };
     }
 
+    private static final byte[] BLOCK = "BLOCK".getBytes(US_ASCII);
+    private static final byte[] EPHEMERAL = "EPHEMERAL".getBytes(US_ASCII);
     private static final byte[] TICKET = "TICKET".getBytes(US_ASCII);
     private static final byte[] NOTIFY = "NOTIFY".getBytes(US_ASCII);
     private static final byte[] SHARE = "SHARE".getBytes(US_ASCII);

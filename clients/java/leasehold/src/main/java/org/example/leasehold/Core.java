@@ -21,8 +21,7 @@ final class Core {
 
     final Turn turn = new Turn();
     final Settings settings;
-    final Link link;
-    final Queue queue;
+    final Grantor server;
     final Set<Attempt> attempts = new LinkedHashSet<>();
 
     /** Those that are held, or whose release is under way. */
@@ -32,15 +31,32 @@ final class Core {
     /** The names of the locks whose release has failed, and until when they stay. */
     private final Map<String, Long> staying = new HashMap<>();
 
+    /** What ends with this. */
+    final Set<Runnable> closes = new LinkedHashSet<>();
+
     private boolean looks;
     private @Nullable CompletableFuture<List<String>> closing;
     private boolean hasClosed;
 
-    Core(Link.Connector connector, Settings settings) {
+    Core(Connector connector, Settings settings) {
         this.settings = settings;
-        this.link = new Link(turn, connector);
-        this.queue = new Queue(this);
-        link.whenMoved(queue::moved);
+        this.server = new Link(this, connector);
+    }
+
+    /** Most of several servers. */
+    Core(List<Connector> connectors, Settings settings) {
+        this.settings = settings;
+        List<Link> peers = new ArrayList<>();
+        connectors.forEach(each -> peers.add(new Link(this, each)));
+        this.server = new Majority(this, peers);
+    }
+
+    /** For what needs one server that has the lock. */
+    Link link() {
+        if (server instanceof Link link) {
+            return link;
+        }
+        throw new IllegalArgumentException("a quorum has no one server for this");
     }
 
     static byte[] newOwner() {
@@ -83,9 +99,19 @@ final class Core {
     }
 
     private void giveBack(String name, Claim claim, long ttl) {
+        tell(name, claim, Claim.Question.release(0), ttl);
+    }
+
+    /** Sees a request through that nobody waits for, except close. */
+    void finish(String name, Claim claim, Claim.Question question, long ttl) {
+        givingBack.merge(name, 1, Integer::sum);
+        tell(name, claim, question, ttl);
+    }
+
+    private void tell(String name, Claim claim, Claim.Question question, long ttl) {
         long end = Clock.add(Clock.now(), ttl);
         long each = Clock.patienceForAnswer(settings.response, ttl);
-        new Request(this, claim, Claim.Question.release(0), each, Clock.add(Clock.now(), settings.within), null, (answer, error) -> {
+        Request.about(turn, server, claim, question, each, Clock.add(Clock.now(), settings.within), Grantor.NO_MATTER, (answer, error) -> {
             if (error != null) {
                 stays(name, end);
                 turn.after(() -> LOGGER.log(
@@ -136,8 +162,8 @@ final class Core {
         Set<String> names = new TreeSet<>(staying.keySet());
         names.addAll(givingBack.keySet());
         holds.forEach(hold -> names.add(hold.attempt.name));
-        queue.close();
-        link.close();
+        closes.forEach(Runnable::run);
+        server.close();
         turn.close();
         turn.after(() -> left.complete(new ArrayList<>(names)));
     }

@@ -8,7 +8,7 @@ final class Hold {
     private static final System.Logger LOGGER = System.getLogger(Leasehold.class.getName());
 
     final Attempt attempt;
-    final long fence;
+    volatile long fence;
     final CompletableFuture<LeaseholdException.Lost> lost = new CompletableFuture<>();
 
     private final Core core;
@@ -24,6 +24,10 @@ final class Hold {
     private long renewAt = Clock.NEVER;
 
     private boolean isUnclaimed;
+    /** An upgrade is not answered: the server may have it by another fence. */
+    private boolean isUnsure;
+
+    private Runnable unbind = () -> {};
     private int asking;
     private boolean isReleased;
     private @Nullable LeaseholdException failure;
@@ -48,11 +52,8 @@ final class Hold {
 
     void start() {
         core.hold(this);
+        bind();
         watch();
-    }
-
-    long validUntil() {
-        return validUntil;
     }
 
     /** A lease is renewed after a third of it. */
@@ -108,7 +109,7 @@ final class Hold {
 
     private void renew() {
         long by = ttl;
-        extend(by, validUntil, error -> {
+        extend(by, validUntil, false, error -> {
             if (error == null || !look()) {
                 return;
             }
@@ -135,7 +136,7 @@ final class Hold {
         }
         ttl = by;
         renewAt = Clock.NEVER;
-        extend(by, Math.min(validUntil, Clock.add(Clock.now(), core.settings.within)), error -> {
+        extend(by, Math.min(validUntil, Clock.add(Clock.now(), core.settings.within)), false, error -> {
             if (error == null) {
                 core.turn.after(() -> done.complete(null));
                 return;
@@ -157,27 +158,134 @@ final class Hold {
         return done;
     }
 
-    /** Asks until then. */
-    private void extend(long by, long until, Then then) {
+    private long sureFence() {
+        return isUnsure ? 0 : fence;
+    }
+
+    /** Asks until then. To bind it again is to acquire it again. */
+    private void extend(long by, long until, boolean binds, Then then) {
         int number = extensions.begin(by);
+        long asked = sureFence();
         asking++;
         // The server may have it end as early as that from now on, whether or not that is heard of.
-        validUntil = Math.min(validUntil, Clock.validUntil(Clock.now(), by));
-        watch();
-        new Request(core, attempt.claim, Claim.Question.extend(by, fence), each(by), until, null, (answer, error) -> {
+        expect(by);
+        Claim.Question question = binds ? Claim.Question.acquire(by) : Claim.Question.extend(by, asked);
+        request(attempt.claim, question, until, binds, (answer, error) -> {
             asking--;
+            // It has another fence by now, or may have.
+            boolean isOther = !binds && (isUnsure || asked != fence);
             if (!look()) {
                 then.came(lost());
             } else if (answer == null) {
                 then.came(error);
-            } else if (answer.number() != 1) {
+            } else if (answer.number() == 0 && isOther && asked != 0) {
+                extend(by, until, false, then);
+            } else if (answer.isNil() || answer.number() != (binds ? fence : 1)) {
                 lose(Loss.TAKEN);
+                // A later grant of the same owner is nobody's.
+                if (binds) {
+                    attempt.late();
+                }
                 then.came(lost());
             } else {
                 extended(number, answer, by);
                 then.came(look() ? null : lost());
             }
-        }).start();
+        });
+    }
+
+    private void expect(long by) {
+        validUntil = Math.min(validUntil, Clock.validUntil(Clock.now(), by));
+        watch();
+    }
+
+    private void request(Claim claim, Claim.Question question, long until, boolean acquires, Request.Then then) {
+        Grantor.Fate told = acquires ? attempt : Grantor.NO_MATTER;
+        Request.about(core.turn, core.server, claim, question, each(question.ttl() > 0 ? question.ttl() : ttl), until, told, then).start();
+    }
+
+    CompletableFuture<Void> extendBy(long nanos) {
+        return extend(Clock.add(validFor() + Clock.drift(ttl), nanos));
+    }
+
+    /** Has another share of it: by a new fence if that is tighter. False: there are too many others for that. */
+    CompletableFuture<Boolean> share(int share) {
+        CompletableFuture<Boolean> done = new CompletableFuture<>();
+        if (!look()) {
+            core.turn.after(() -> done.completeExceptionally(lost()));
+            return done;
+        }
+        if (share == attempt.claim.share()) {
+            core.turn.after(() -> done.complete(true));
+            return done;
+        }
+        boolean isUpgrade = share == Claim.EXCLUSIVE;
+        isUnsure |= isUpgrade;
+        Claim as = attempt.claim.sharing(share);
+        long until = Math.min(validUntil, Clock.add(Clock.now(), core.settings.within));
+        request(as, Claim.Question.acquire(ttl), until, true, (answer, error) -> {
+            if (answer != null && look()) {
+                isUnsure = false;
+                if (answer.isNil() && isUpgrade) {
+                    core.turn.after(() -> done.complete(false));
+                    return;
+                }
+                if (answer.isNil() || !isUpgrade && answer.number() != fence) {
+                    lose(Loss.TAKEN);
+                    attempt.late();
+                } else {
+                    fence = answer.number();
+                    attempt.claim = as;
+                    isUnclaimed = false;
+                    core.turn.after(() -> done.complete(true));
+                    return;
+                }
+            }
+            LeaseholdException because = look() ? error : lost();
+            core.turn.after(() -> done.completeExceptionally(because));
+        });
+        return done;
+    }
+
+    private void bind() {
+        unbind.run();
+        if (attempt.bond != null && attempt.claim.grace() >= 0) {
+            unbind = attempt.bond.whenEnded(this::bindAgain);
+        }
+    }
+
+    /** Asked for within the grace, it is bound to another connection. One that is not renewed lasts no longer for that. */
+    private void bindAgain() {
+        if (!look()) {
+            return;
+        }
+        long by = Clock.now() < renewUntil ? ttl : validFor();
+        expect(attempt.claim.grace());
+        if (look()) {
+            extend(by, validUntil, true, error -> {
+                if (error == null) {
+                    bind();
+                } else {
+                    failure = error;
+                }
+            });
+        }
+    }
+
+    /** Stops the renewal, and leaves the lock to its lease. */
+    void leave() {
+        if (!look()) {
+            return;
+        }
+        isReleased = true;
+        Claim.Question claimed = Claim.Question.extend(ttl, fence);
+        if (isUnclaimed) {
+            // Otherwise it would not stay for its ttl.
+            core.finish(attempt.name, attempt.claim, claimed, ttl);
+        }
+        settle(Outcome.LATER, null);
+        end(new LeaseholdException.Lost(attempt.name, Loss.RELEASED, null));
+        core.drop(this);
     }
 
     private void extended(int number, Request.Answer answer, long by) {
@@ -188,15 +296,18 @@ final class Hold {
         if (counted >= 0) {
             validUntil = Clock.validUntil(answer.asked(), counted);
         }
-        renewAt = renewal(answer.asked(), ttl);
+        long left = Math.max(0, validUntil - Clock.now());
+        // It may count for less than its ttl, and is renewed in time for that.
+        renewAt = Math.min(renewal(answer.asked(), ttl), renewal(Clock.now(), left));
         watch();
+        attempt.tell(LockEvent.Step.RENEWED, fence, null, null);
     }
 
     /** It is not held any more, and nobody has given it up. */
-    private void lose(Loss loss) {
+    void lose(Loss loss) {
         LeaseholdException because = loss == Loss.EXPIRED ? failure : null;
         if (because == null && asking > 0 && loss == Loss.EXPIRED) {
-            because = core.link.told(Verdict.SILENT);
+            because = core.server.told(Verdict.SILENT);
         }
         LeaseholdException.Lost error = new LeaseholdException.Lost(attempt.name, loss, because);
         if (!end(error)) {
@@ -209,6 +320,7 @@ final class Hold {
             attempt.over();
             attempt.lastWords();
         }
+        attempt.tell(LockEvent.Step.LOST, fence, loss, error);
         warn("a lock was lost", error);
     }
 
@@ -220,6 +332,7 @@ final class Hold {
         if (deadline != null) {
             deadline.cancel();
         }
+        unbind.run();
         core.turn.after(() -> lost.complete(because));
         return true;
     }
@@ -243,13 +356,13 @@ final class Hold {
         boolean isSingle = attempt.claim.keys().size() == 1;
         if (loss == Loss.TAKEN && isSingle) {
             // The server has said so.
-            core.turn.after(() -> released.complete(Outcome.LATE));
+            settle(Outcome.LATE, null);
             return released;
         }
         boolean wasLost = loss == Loss.EXPIRED || loss == Loss.TAKEN;
         core.hold(this);
         // A message may have been forged: then the owner has a place in the queue, which only this gives back.
-        long known = isUnclaimed ? 0 : fence;
+        long known = isUnclaimed ? 0 : sureFence();
         boolean isKept = holdUntil > begun && !wasLost;
         Claim.Question question = isKept ? Claim.Question.extend(holdUntil - begun, known == 0 ? fence : known) : Claim.Question.release(known);
         if (!isKept) {
@@ -257,7 +370,7 @@ final class Hold {
         }
         long all = isKept ? 1 : attempt.claim.keys().size();
         long until = Clock.add(begun, core.settings.within);
-        new Request(core, attempt.claim, question, each(ttl), until, null, (answer, error) -> {
+        request(attempt.claim, question, until, false, (answer, error) -> {
             if (!isKept) {
                 attempt.lastWords();
             }
@@ -265,15 +378,20 @@ final class Hold {
             if (answer == null) {
                 warn("a release failed, and the lock stays until its lease ends", error);
                 core.stays(attempt.name, end);
-                core.turn.after(() -> released.completeExceptionally(error));
+                settle(null, error);
                 return;
             }
             // An earlier try may have been heard and its answer lost. Before the end of the lease nobody else had the lock.
             boolean isInTime = answer.number() == all || answer.isRepeated() && answer.asked() < end;
             Outcome outcome = wasLost || !isInTime ? Outcome.LATE : isKept ? Outcome.LATER : Outcome.RELEASED;
-            core.turn.after(() -> released.complete(outcome));
-        }).start();
+            settle(outcome, null);
+        });
         return released;
+    }
+
+    private void settle(@Nullable Outcome outcome, @Nullable LeaseholdException error) {
+        attempt.tell(LockEvent.Step.RELEASED, fence, outcome, error);
+        core.turn.after(() -> Futures.<@Nullable Outcome>complete(released, outcome, error));
     }
 
     private void warn(String what, LeaseholdException error) {

@@ -9,16 +9,20 @@ import org.jspecify.annotations.Nullable;
 /** A lock that is held. It renews itself until it is released or lost. It may be used by many threads at a time. */
 public final class Lease implements AutoCloseable {
     private final Hold hold;
+    /** How it is shared after a downgrade. */
+    private final int shared;
 
     Lease(Hold hold) {
         this.hold = hold;
+        int share = hold.attempt.claim.share();
+        this.shared = share == Claim.EXCLUSIVE ? Claim.ANY_NUMBER : share;
     }
 
     private Turn turn() {
         return hold.attempt.core.turn;
     }
 
-    private <T> CompletableFuture<T> outside(CompletableFuture<T> inside) {
+    private <T extends @Nullable Object> CompletableFuture<T> outside(CompletableFuture<T> inside) {
         return Futures.outside(inside, hold.attempt.core.settings.executor);
     }
 
@@ -119,6 +123,127 @@ public final class Lease implements AutoCloseable {
     private CompletableFuture<Void> extension(Duration ttl) {
         long by = Settings.checkedTtl(ttl);
         return turn().get(() -> hold.extend(by));
+    }
+
+    /**
+     * Adds so much to what is left of the lease, and renews it by the sum from now on: see {@link #extend}.
+     *
+     * @param by how much
+     * @throws InterruptedException if the thread is interrupted; the lease may be extended
+     */
+    public void extendBy(Duration by) throws InterruptedException {
+        Futures.await(addition(by));
+    }
+
+    /**
+     * Adds to the lease without blocking: see {@link #extendBy}.
+     *
+     * @param by how much
+     * @return is completed when it is extended
+     */
+    public CompletableFuture<Void> extendByAsync(Duration by) {
+        return outside(addition(by));
+    }
+
+    private CompletableFuture<Void> addition(Duration by) {
+        long nanos = Settings.checked("by", by, Duration.ZERO);
+        return turn().get(() -> hold.extendBy(nanos));
+    }
+
+    /**
+     * Has a lock that was shared alone from now on, by a new fence. Nobody waits for that: two who did would wait for each other.
+     *
+     * @return false, and nothing has changed, if others hold it, too
+     * @throws InterruptedException if the thread is interrupted; it may be held alone
+     */
+    public boolean upgrade() throws InterruptedException {
+        return Futures.await(turn().get(() -> hold.share(Claim.EXCLUSIVE)));
+    }
+
+    /**
+     * Has the lock alone, without blocking: see {@link #upgrade}.
+     *
+     * @return false, and nothing has changed, if others hold it, too
+     */
+    public CompletableFuture<Boolean> upgradeAsync() {
+        return outside(turn().get(() -> hold.share(Claim.EXCLUSIVE)));
+    }
+
+    /**
+     * Lets those in who share the lock: as before an upgrade, or else other readers. The fence stays.
+     *
+     * @throws InterruptedException if the thread is interrupted; it may be shared
+     */
+    public void downgrade() throws InterruptedException {
+        Futures.await(sharing());
+    }
+
+    /**
+     * Shares the lock without blocking: see {@link #downgrade}.
+     *
+     * @return is completed when it is shared
+     */
+    public CompletableFuture<Void> downgradeAsync() {
+        return outside(sharing());
+    }
+
+    private CompletableFuture<Void> sharing() {
+        hold.attempt.core.link();
+        return turn().get(() -> hold.share(shared)).thenAccept(is -> {});
+    }
+
+    /**
+     * Has the server run a command of its own, such as {@code "SET", key, value}, if this lease holds the lock at that moment;
+     * if not, this is {@link LeaseholdException.Lost}, and nothing was run. It is sent once: after
+     * {@link LeaseholdException.Unanswered} it may have been run. Of several locks the server checks the first alone. It needs
+     * the module.
+     *
+     * @param command its words: strings, bytes or numbers
+     * @return a number, text, null, or a list of these
+     * @throws InterruptedException if the thread is interrupted; the command may be run
+     */
+    public @Nullable Object guard(Object... command) throws InterruptedException {
+        return Guarded.asText(Futures.<@Nullable Object>await(guarded(command)));
+    }
+
+    /**
+     * Has the server run a command without blocking: see {@link #guard}.
+     *
+     * @param command its words: strings, bytes or numbers
+     * @return a number, text, null, or a list of these
+     */
+    public CompletableFuture<@Nullable Object> guardAsync(Object... command) {
+        return this.<@Nullable Object>outside(guarded(command).<@Nullable Object>thenApply(Guarded::asText));
+    }
+
+    /**
+     * Has the server run a command without blocking: see {@link #guard}. Texts are bytes.
+     *
+     * @param command its words: strings, bytes or numbers
+     * @return a number, bytes, null, or a list of these
+     */
+    public CompletableFuture<@Nullable Object> guardBytesAsync(Object... command) {
+        return this.<@Nullable Object>outside(guarded(command));
+    }
+
+    private CompletableFuture<@Nullable Object> guarded(Object... command) {
+        Guarded guarded = new Guarded(hold, command);
+        turn().take(guarded::start);
+        return guarded.result;
+    }
+
+    /**
+     * Stops the renewal, and leaves the lock held until its lease ends: for work that is to be done once in a while by one of
+     * many. Whoever is given what this returns can {@linkplain Leasehold#adopt adopt} the lock, to renew and to release it. An
+     * ephemeral one still ends with the connection of this program.
+     *
+     * @return the lock, for somebody else
+     */
+    public Detached detach() {
+        return turn().get(() -> {
+            hold.leave();
+            return new Detached(hold.attempt.claim.keys(), hold.attempt.claim.owner(), hold.fence);
+        });
     }
 
     /**

@@ -2,14 +2,17 @@ package org.example.leasehold;
 
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
-import io.lettuce.core.api.StatefulRedisConnection;
-import io.lettuce.core.codec.ByteArrayCodec;
-import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import io.lettuce.core.cluster.RedisClusterClient;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.Lock;
+import java.util.concurrent.locks.ReadWriteLock;
+import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,15 +31,13 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Leasehold implements AutoCloseable {
     private static final Duration CLOSES_WITHIN = Duration.ofSeconds(5);
-    /** As many holders as a server takes. */
-    private static final int MOST = 99_999;
     /** A server takes 128 beside the first one. */
     private static final int MOST_NAMES = 129;
 
     private final Core core;
 
-    private Leasehold(Link.Connector connector, Settings settings) {
-        core = new Core(connector, settings);
+    private Leasehold(Core core) {
+        this.core = core;
     }
 
     /**
@@ -57,17 +58,7 @@ public final class Leasehold implements AutoCloseable {
      * @return the locks
      */
     public static Leasehold over(RedisClient client, Settings settings) {
-        return new Leasehold(new Link.Connector() {
-            @Override
-            public StatefulRedisConnection<byte[], byte[]> connect() {
-                return client.connect(ByteArrayCodec.INSTANCE);
-            }
-
-            @Override
-            public StatefulRedisPubSubConnection<byte[], byte[]> listen() {
-                return client.connectPubSub(ByteArrayCodec.INSTANCE);
-            }
-        }, settings);
+        return new Leasehold(new Core(new Connector.Single(client, null), settings));
     }
 
     /**
@@ -79,17 +70,53 @@ public final class Leasehold implements AutoCloseable {
      * @return the locks
      */
     public static Leasehold over(RedisClient client, RedisURI uri, Settings settings) {
-        return new Leasehold(new Link.Connector() {
-            @Override
-            public StatefulRedisConnection<byte[], byte[]> connect() {
-                return client.connect(ByteArrayCodec.INSTANCE, uri);
-            }
+        return new Leasehold(new Core(new Connector.Single(client, uri), settings));
+    }
 
-            @Override
-            public StatefulRedisPubSubConnection<byte[], byte[]> listen() {
-                return client.connectPubSub(ByteArrayCodec.INSTANCE, uri);
-            }
-        }, settings);
+    /**
+     * Returns locks in a cluster. Each is on the node that has its slot, and goes along when the slot moves.
+     *
+     * @param client stays open when this is closed; its options at this moment are those of all connections
+     * @param settings the settings
+     * @return the locks
+     */
+    public static Leasehold over(RedisClusterClient client, Settings settings) {
+        return new Leasehold(new Core(new Connector.Cluster(client), settings));
+    }
+
+    /**
+     * Returns locks on most of several independent servers, three or five: such a lock outlives the loss of a few of them. It
+     * has one fence, larger than that of every earlier grant. Whoever waits asks again and again: there is no queue. Each client
+     * is of another server, and none of these is a replica of another: {@code docs/redlock.md} of the project says what that
+     * rests on. Locks are exclusive, and have no owners that are chosen; what needs one server is refused by an
+     * {@link IllegalArgumentException}.
+     *
+     * @param clients stay open when this is closed; each has an address of its own
+     * @param settings the settings
+     * @return the locks
+     */
+    public static Leasehold quorum(List<RedisClient> clients, Settings settings) {
+        if (clients.isEmpty()) {
+            throw new IllegalArgumentException("clients must be at least one");
+        }
+        List<Connector> connectors = new ArrayList<>();
+        clients.forEach(client -> connectors.add(new Connector.Single(client, null)));
+        return new Leasehold(new Core(connectors, settings));
+    }
+
+    private byte[] key(byte[] name) {
+        byte[] prefix = Claim.bytes(core.settings.prefix);
+        byte[] key = Arrays.copyOf(prefix, prefix.length + name.length);
+        System.arraycopy(name, 0, key, prefix.length, name.length);
+        return key;
+    }
+
+    private byte[] key(String name) {
+        return key(Claim.bytes(name));
+    }
+
+    private NamedLock lock(String name, int share) {
+        return new NamedLock(core, name, List.of(key(name)), share);
     }
 
     /**
@@ -99,7 +126,17 @@ public final class Leasehold implements AutoCloseable {
      * @return the lock
      */
     public NamedLock write(String name) {
-        return new NamedLock(core, List.of(name), Claim.EXCLUSIVE);
+        return lock(name, Claim.EXCLUSIVE);
+    }
+
+    /**
+     * Returns a lock to be held alone, whose name need not be text.
+     *
+     * @param name its name
+     * @return the lock
+     */
+    public NamedLock write(byte[] name) {
+        return new NamedLock(core, new String(name, StandardCharsets.UTF_8), List.of(key(name)), Claim.EXCLUSIVE);
     }
 
     /**
@@ -109,7 +146,7 @@ public final class Leasehold implements AutoCloseable {
      * @return the lock
      */
     public NamedLock read(String name) {
-        return new NamedLock(core, List.of(name), Claim.ANY_NUMBER);
+        return lock(name, Claim.ANY_NUMBER);
     }
 
     /**
@@ -120,10 +157,7 @@ public final class Leasehold implements AutoCloseable {
      * @return the lock
      */
     public NamedLock semaphore(String name, int permits) {
-        if (permits < 1 || permits > MOST) {
-            throw new IllegalArgumentException("permits must be at least 1 and at most " + MOST);
-        }
-        return new NamedLock(core, List.of(name), permits);
+        return lock(name, Settings.checked("permits", permits));
     }
 
     /**
@@ -134,12 +168,12 @@ public final class Leasehold implements AutoCloseable {
      */
     public NamedLock several(String... names) {
         if (names.length == 0 || names.length > MOST_NAMES) {
-            throw new IllegalArgumentException("there must be 1 to " + MOST_NAMES + " names");
+            throw new IllegalArgumentException("names must be at least 1 and at most " + MOST_NAMES);
         }
         if (new HashSet<>(List.of(names)).size() < names.length) {
-            throw new IllegalArgumentException("each name must be given once");
+            throw new IllegalArgumentException("names must differ");
         }
-        return new NamedLock(core, List.of(names), Claim.EXCLUSIVE);
+        return new NamedLock(core, String.join(", ", names), Arrays.stream(names).map(this::key).toList(), Claim.EXCLUSIVE);
     }
 
     /**
@@ -205,7 +239,130 @@ public final class Leasehold implements AutoCloseable {
      * @return the lock, to be kept
      */
     public Lock asLock(String name) {
-        return new LeaseLock(write(name));
+        return new LeaseLocks(write(name), write(name)).writeLock();
+    }
+
+    /**
+     * Returns a lock for readers and a writer as the JDK has them. As {@link #asLock} it counts for each thread, by the same
+     * object. A thread that writes may also read, and lets other readers in once it writes no more; one that reads and wants to
+     * write is refused by an {@link IllegalMonitorStateException}. It needs the module.
+     *
+     * @param name its name
+     * @return the locks, to be kept
+     */
+    public ReadWriteLock asReadWriteLock(String name) {
+        return new LeaseLocks(read(name), write(name));
+    }
+
+    /**
+     * Goes on with a lock that was left held: renews it by the ttl of the settings. {@link LeaseholdException.Lost}: it is not
+     * held any more.
+     *
+     * @param detached what {@link Lease#detach} returned
+     * @return the lease
+     * @throws InterruptedException if the thread is interrupted; the lock stays until its lease ends
+     */
+    public Lease adopt(Detached detached) throws InterruptedException {
+        return Futures.await(adopting(detached));
+    }
+
+    /**
+     * Goes on with a lock without blocking: see {@link #adopt}.
+     *
+     * @param detached what {@link Lease#detach} returned
+     * @return the lease
+     */
+    public CompletableFuture<Lease> adoptAsync(Detached detached) {
+        return Futures.outside(adopting(detached), core.settings.executor);
+    }
+
+    private CompletableFuture<Lease> adopting(Detached detached) {
+        String name = String.join(", ", detached.keys.stream().map(key -> new String(key, StandardCharsets.UTF_8)).toList());
+        Claim claim = new Claim(detached.keys, detached.owner, Claim.EXCLUSIVE, -1);
+        return core.turn.get(() -> new Attempt(core, name, claim, Options.none(), false).adopt(detached.fence()));
+    }
+
+    /**
+     * Returns an election of this name, in which this program goes by the name of the candidate.
+     *
+     * @param name its name
+     * @param candidate the candidate
+     * @return the election
+     */
+    public Election election(String name, String candidate) {
+        core.link();
+        return new Election(core, write(name), key(name), candidate);
+    }
+
+    private Look look(String name) {
+        return new Look(core, key(name));
+    }
+
+    /**
+     * Tells who holds a lock at this moment, and how many wait for it.
+     *
+     * @param name its name
+     * @return null if it is free
+     */
+    public CompletableFuture<@Nullable LockInfo> infoAsync(String name) {
+        return Futures.<@Nullable LockInfo>outside(core.turn.get(() -> look(name).info()), core.settings.executor);
+    }
+
+    /**
+     * Tells who holds a lock at this moment, and how many wait for it.
+     *
+     * @param name its name
+     * @return null if it is free
+     * @throws InterruptedException if the thread is interrupted
+     */
+    public @Nullable LockInfo info(String name) throws InterruptedException {
+        return Futures.<@Nullable LockInfo>await(infoAsync(name));
+    }
+
+    private <T> CompletableFuture<List<T>> list(String name, Function<Look.Row, T> read, String command, Object... words) {
+        return Futures.outside(core.turn.get(() -> look(name).list(read, command, words)), core.settings.executor);
+    }
+
+    /**
+     * Tells who holds a lock, the oldest grant first. It needs the module, as all that follow.
+     *
+     * @param name its name
+     * @return the holders
+     */
+    public CompletableFuture<List<HolderInfo>> holdersAsync(String name) {
+        return list(name, Look.Row::holder, "LOCK.HOLDERS", key(name), "COUNT", -1);
+    }
+
+    /**
+     * Tells who waits for a lock, the next one first.
+     *
+     * @param name its name
+     * @return the waiters
+     */
+    public CompletableFuture<List<WaiterInfo>> waitersAsync(String name) {
+        return list(name, Look.Row::waiter, "LOCK.WAITERS", key(name), "COUNT", -1);
+    }
+
+    /**
+     * Tells of the locks that are most waited for on the server; in a cluster, on the node that has the lock {@code at}.
+     *
+     * @param count how many at the most
+     * @param at the name of a lock
+     * @return the locks
+     */
+    public CompletableFuture<List<Contention>> topAsync(int count, String at) {
+        return list(at, Look.Row::contention, "LOCK.TOP", Settings.checked("count", count));
+    }
+
+    /**
+     * Tells what went wrong with locks on the server; in a cluster, on the node that has the lock {@code at}: the latest first.
+     *
+     * @param count how many at the most
+     * @param at the name of a lock
+     * @return the entries
+     */
+    public CompletableFuture<List<LogEntry>> logAsync(int count, String at) {
+        return list(at, Look.Row::entry, "LOCK.LOG", Settings.checked("count", count));
     }
 
     /**

@@ -69,6 +69,24 @@ public abstract sealed class LeaseholdException extends RuntimeException {
         }
     }
 
+    /** The grant was to be acknowledged by more replicas than have done so in time. The lock is given back. */
+    public static final class TooFewReplicas extends LeaseholdException {
+        private static final long serialVersionUID = 1;
+
+        TooFewReplicas(String name, int count, int wanted) {
+            super("the grant of the lock " + name + " was acknowledged by " + count + " replicas of " + wanted, null);
+        }
+    }
+
+    /** Nobody has answered a guarded command: it may have been run, or be run while the lock is held. */
+    public static final class Unanswered extends LeaseholdException {
+        private static final long serialVersionUID = 1;
+
+        Unanswered(Throwable cause) {
+            super("nobody has answered, and the command may have been run: " + cause.getMessage(), cause);
+        }
+    }
+
     /** The {@link Leasehold} was closed. */
     public static final class Closed extends LeaseholdException {
         private static final long serialVersionUID = 1;

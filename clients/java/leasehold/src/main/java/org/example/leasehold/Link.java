@@ -3,84 +3,77 @@ package org.example.leasehold;
 import io.lettuce.core.RedisChannelHandler;
 import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.cluster.SlotHash;
 import io.lettuce.core.protocol.AsyncCommand;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.EnumSet;
+import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The connection to the server of the locks, which is opened when it is needed. All is done in turn.
+ * The connections to the servers of the locks, one to each, which are opened when they are needed. All is done in turn.
  *
  * <p>Lettuce connects again by itself, and sends again what was not answered. Here a connection ends when it is cut: what was
  * not answered is asked for again by those who still want it.
  */
-final class Link {
-    /** How to connect. Both calls block. */
-    interface Connector {
-        StatefulRedisConnection<byte[], byte[]> connect();
-
-        StatefulRedisPubSubConnection<byte[], byte[]> listen();
-    }
-
+final class Link implements Grantor {
     /** For how long a server that had no module is taken to have none. It may have been replaced. */
     private static final long PLAIN_FOR = 10_000_000_000L;
     /** Longer than any server needs that is there. */
     private static final long OPENS_WITHIN = 5_000_000_000L;
-    /** How many silent connections stay open at a time, to hear late answers. */
+    /** For how long what a node has said of a slot counts more than what the client of the program knows. */
+    private static final long MOVED_FOR = 5_000_000_000L;
+    /** How many silent connections to a server stay open at a time, to hear late answers. */
     private static final int MOST_LINGERING = 4;
+    /** How often a command follows its key to another node at once. */
+    private static final int MOST_MOVES = 5;
 
+    private static final String ASK = "ASK";
+
+    final Queue queue;
     private final Turn turn;
     private final Connector connector;
-    private final Deque<Line> lingering = new ArrayDeque<>();
-    private final List<Call> unsent = new ArrayList<>();
+    private final Map<String, Spot> spots = new HashMap<>();
+    private final Map<Integer, Move> moves = new HashMap<>();
+    /** What waits until it is known which node has which slot. */
+    private final List<Call> lost = new ArrayList<>();
+    /** Those that are open. */
+    private final Set<Line> lines = new LinkedHashSet<>();
+
     private final Set<Script> known = EnumSet.noneOf(Script.class);
-    /** Told when the server is not the one that grants locks. */
-    private Runnable moved = () -> {};
-    private @Nullable Line current;
-    private @Nullable Object opening;
-    private long openingSince;
+    private long lookingSince = -OPENS_WITHIN;
     private @Nullable Throwable failure;
     private long plainUntil;
+    /** This user may not run scripts, as far as is known. */
+    private long bareUntil;
+
     private boolean isClosed;
 
-    Link(Turn turn, Connector connector) {
-        this.turn = turn;
+    private record Move(String to, long until) {}
+
+    Link(Core core, Connector connector) {
+        this.turn = core.turn;
         this.connector = connector;
+        this.queue = new Queue(core, this);
     }
 
-    void whenMoved(Runnable moved) {
-        this.moved = moved;
-    }
-
-    boolean isPlain() {
+    @Override
+    public boolean isPlain() {
         return plainUntil != 0 && Clock.now() < plainUntil;
     }
 
-    Words words(Claim claim, Claim.Question question) {
-        if (!isPlain()) {
-            return claim.words(question);
-        }
-        Script script = Script.of(question);
-        return script.words(claim, question, known.contains(script));
-    }
-
-    /** Told that a question was answered: the script that it was asked by is known. */
-    void answered(Words words, Claim.Question question) {
-        if (words.name() == Words.Name.EVAL) {
-            known.add(Script.of(question));
-        }
-    }
-
-    /** Whether it is to be asked in other words. */
-    boolean learns(Throwable error) {
+    @Override
+    public boolean learns(Throwable error) {
         switch (Verdict.of(error)) {
             case UNKNOWN_COMMAND -> plainUntil = Clock.now() + PLAIN_FOR;
             case HAS_MODULE -> plainUntil = 0;
@@ -92,63 +85,183 @@ final class Link {
         return true;
     }
 
-    LeaseholdException told(Throwable error) {
+    @Override
+    public LeaseholdException told(Throwable error) {
         return Verdict.told(error, failure);
     }
 
-    /** The server does not grant locks any more: the one that does is looked for. */
-    void moved() {
-        if (current != null) {
-            current.end(Verdict.SILENT);
-        }
-        moved.run();
+    boolean isFailing() {
+        return failure != null;
     }
 
-    void send(Call call) {
-        if (isClosed) {
-            call.arrive(null, new LeaseholdException.Closed());
-        } else if (current != null) {
-            current.send(call);
-        } else {
-            unsent.add(call);
-            if (opening == null || Clock.now() - openingSince > OPENS_WITHIN) {
-                open();
+    @Override
+    public Attempt.Activity acquire(Attempt attempt) {
+        return new Place(attempt, this);
+    }
+
+    @Override
+    public Try ask(Claim claim, Claim.Question question, Fate fate, Answer answer) {
+        if (!isPlain()) {
+            return inCommands(claim, question, fate, answer);
+        }
+        Script script = Script.of(question);
+        boolean isKnown = known.contains(script);
+        Words words = script.words(claim, question, isKnown);
+        if (bareUntil != 0 && Clock.now() < bareUntil) {
+            return new Bare(this, claim, question, fate, answer).start();
+        }
+        return send(new Call(claim.key(), words, fate, (reply, error) -> {
+            if (error == null && !isKnown) {
+                known.add(script);
             }
-        }
-    }
-
-    private void open() {
-        Object mine = new Object();
-        opening = mine;
-        openingSince = Clock.now();
-        background(connector::connect, connection -> turn.take(() -> opened(mine, new Line(connection))), error -> turn.take(() -> {
-            if (opening == mine) {
-                opening = null;
-                failure = error;
-                unsent().forEach(call -> call.arrive(null, error));
+            if (error != null && Bare.isWithoutScripts(error)) {
+                probe(claim, question, fate, answer, error);
+            } else {
+                answer.came(reply, error);
             }
         }));
     }
 
-    private void opened(Object mine, Line line) {
-        if (opening != mine || isClosed) {
-            line.end(Verdict.SILENT);
+    /** Asks in the commands of the module. */
+    Call inCommands(Claim claim, Claim.Question question, Fate fate, Answer answer) {
+        Call call = new Call(claim.key(), claim.words(question), fate, answer);
+        call.binds = claim.grace() >= 0 && question.acquires();
+        return send(call);
+    }
+
+    /** Asks what changes nothing. Where the server does not know IFEQ either, it is the script that counts. */
+    private void probe(Claim claim, Claim.Question question, Fate fate, Answer answer, Throwable refusal) {
+        Words words = Words.of("SET", Script.beside(claim.key()), "0", "IFEQ", "none", "PX", "1");
+        say(claim.key(), words, (reply, error) -> {
+            if (error != null) {
+                answer.came(null, refusal);
+            } else {
+                bareUntil = Clock.now() + PLAIN_FOR;
+                new Bare(this, claim, question, fate, answer).start();
+            }
+        });
+    }
+
+    /** Sends a command to the server that has the key. */
+    Call say(byte[] key, Words words, Answer answer) {
+        return send(new Call(key, words, NO_MATTER, answer));
+    }
+
+    @Override
+    public void moved() {
+        if (connector.isSingle()) {
+            spots.values().forEach(spot -> {
+                if (spot.current != null) {
+                    spot.current.end(Verdict.SILENT);
+                }
+            });
+            queue.moved();
+        } else {
+            look();
+        }
+    }
+
+    /** The node that has a key, as far as is known. */
+    @Nullable String nodeOf(byte[] key) {
+        if (connector.isSingle()) {
+            return "";
+        }
+        int slot = SlotHash.getSlot(key);
+        Move move = moves.get(slot);
+        if (move != null && Clock.now() < move.until) {
+            return move.to;
+        }
+        moves.remove(slot);
+        return connector.nodeOf(slot);
+    }
+
+    Call send(Call call) {
+        String node = call.to != null ? call.to : nodeOf(call.key);
+        if (isClosed) {
+            call.arrive(null, new LeaseholdException.Closed());
+        } else if (node == null) {
+            lost.add(call);
+            look();
+        } else {
+            spots.computeIfAbsent(node, Spot::new).send(call);
+        }
+        return call;
+    }
+
+    /** Finds out which node has which slot. */
+    private void look() {
+        if (connector.isSingle() || isClosed || Clock.now() - lookingSince < OPENS_WITHIN) {
             return;
         }
-        opening = null;
-        failure = null;
-        current = line;
-        unsent().forEach(line::send);
+        lookingSince = Clock.now();
+        Supplier<Boolean> work = () -> {
+            connector.look();
+            return true;
+        };
+        background(work, done -> turn.take(() -> looked(new IllegalStateException("no node has the slot of the lock"))), error -> turn.take(() -> {
+            failure = error;
+            looked(error);
+        }));
     }
 
-    private List<Call> unsent() {
-        List<Call> calls = List.copyOf(unsent);
-        unsent.clear();
-        return calls;
+    private void looked(Throwable error) {
+        lookingSince = -OPENS_WITHIN;
+        List<Call> calls = List.copyOf(lost);
+        lost.clear();
+        for (Call call : calls) {
+            if (nodeOf(call.key) == null) {
+                call.arrive(null, error);
+            } else {
+                send(call);
+            }
+        }
     }
 
-    void listen(Consumer<StatefulRedisPubSubConnection<byte[], byte[]>> opened, Consumer<Throwable> failed) {
-        background(connector::listen, opened, failed);
+    /** Whether a command is sent to another node, where its key is. What was said is remembered. */
+    private boolean follows(Call call, Throwable error) {
+        String code = Verdict.code(error);
+        boolean isMoved = "MOVED".equals(code);
+        if (connector.isSingle() || !call.isOpen || !isMoved && !ASK.equals(code) || call.moves++ == MOST_MOVES || call.line == null) {
+            return false;
+        }
+        String[] words = Verdict.said(error).split(" ");
+        if (words.length != 3) {
+            return false;
+        }
+        String from = call.line.node;
+        // A node that does not know its own address means the one that it was asked at.
+        String to = words[2].startsWith(":") ? from.substring(0, from.lastIndexOf(':')) + words[2] : words[2];
+        if (isMoved) {
+            moves.put(SlotHash.getSlot(call.key), new Move(to, Clock.now() + MOVED_FOR));
+            look();
+        }
+        call.to = to;
+        call.isAsking = !isMoved;
+        call.line = null;
+        send(call);
+        return true;
+    }
+
+    void listen(String node, Consumer<StatefulRedisPubSubConnection<byte[], byte[]>> opened, Consumer<Throwable> failed) {
+        background(() -> connector.listen(node), opened, failed);
+    }
+
+    /** Opens a connection of its own to the server of a key, which ends with this. */
+    CompletableFuture<Line> dedicated(byte[] key) {
+        CompletableFuture<Line> opening = new CompletableFuture<>();
+        String node = nodeOf(key);
+        if (node == null) {
+            look();
+            opening.completeExceptionally(Verdict.SILENT);
+            return opening;
+        }
+        background(() -> connector.connect(node), connection -> turn.take(() -> {
+            Line line = new Line(node, connection);
+            if (isClosed || !opening.complete(line)) {
+                line.end(Verdict.SILENT);
+            }
+        }), error -> turn.take(() -> opening.completeExceptionally(error)));
+        return opening;
     }
 
     /** Connecting blocks for as long as Lettuce likes: so it has a thread for that long. */
@@ -169,45 +282,129 @@ final class Link {
         });
     }
 
-    /** Told of a line on which an answer is overdue. */
-    void silent(@Nullable Line line) {
-        if (line == null || line != current) {
-            return;
-        }
-        current = null;
-        lingering.add(line);
-        if (lingering.size() > MOST_LINGERING) {
-            lingering.remove().end(Verdict.SILENT);
+    @Override
+    public void silent(Try asked) {
+        if (asked instanceof Call call && call.line != null) {
+            spots.computeIfAbsent(call.line.node, Spot::new).silent(call.line);
+            look();
         }
     }
 
-    void close() {
+    @Override
+    public void close() {
         isClosed = true;
-        opening = null;
-        unsent().forEach(call -> call.arrive(null, new LeaseholdException.Closed()));
-        List<Line> lines = new ArrayList<>(lingering);
-        if (current != null) {
-            lines.add(current);
+        queue.close();
+        List<Call> calls = new ArrayList<>(lost);
+        lost.clear();
+        spots.values().forEach(spot -> calls.addAll(spot.close()));
+        calls.forEach(call -> call.arrive(null, new LeaseholdException.Closed()));
+        List.copyOf(lines).forEach(line -> line.end(new LeaseholdException.Closed()));
+        turn.after(connector::close);
+    }
+
+    /** A server, with the connection to it. */
+    private final class Spot {
+        private final String node;
+        private final Deque<Line> lingering = new ArrayDeque<>();
+        private final List<Call> unsent = new ArrayList<>();
+        private @Nullable Line current;
+        private @Nullable Object opening;
+        private long openingSince;
+
+        private Spot(String node) {
+            this.node = node;
         }
-        lines.forEach(line -> line.end(new LeaseholdException.Closed()));
+
+        private void send(Call call) {
+            if (current != null && current.isOpen) {
+                current.send(call);
+                return;
+            }
+            unsent.add(call);
+            call.waitsIn = unsent;
+            if (opening == null || Clock.now() - openingSince > OPENS_WITHIN) {
+                open();
+            }
+        }
+
+        private void open() {
+            Object mine = new Object();
+            opening = mine;
+            openingSince = Clock.now();
+            turn.at(openingSince + OPENS_WITHIN, () -> {
+                if (opening == mine && !unsent.isEmpty()) {
+                    open();
+                }
+            });
+            background(
+                    () -> connector.connect(node),
+                    connection -> turn.take(() -> opened(mine, new Line(node, connection))),
+                    error -> turn.take(() -> {
+                        if (opening == mine) {
+                            opening = null;
+                            failure = error;
+                            moves.values().removeIf(move -> move.to.equals(node));
+                            look();
+                            unsent().forEach(call -> call.arrive(null, error));
+                        }
+                    }));
+        }
+
+        private void opened(Object mine, Line line) {
+            if (opening != mine || isClosed) {
+                line.end(Verdict.SILENT);
+                return;
+            }
+            opening = null;
+            failure = null;
+            current = line;
+            unsent().forEach(line::send);
+        }
+
+        private List<Call> unsent() {
+            List<Call> calls = List.copyOf(unsent);
+            unsent.clear();
+            return calls;
+        }
+
+        private void silent(Line line) {
+            if (line != current) {
+                return;
+            }
+            current = null;
+            lingering.add(line);
+            if (lingering.size() > MOST_LINGERING) {
+                lingering.remove().end(Verdict.SILENT);
+            }
+        }
+
+        private List<Call> close() {
+            opening = null;
+            return unsent();
+        }
     }
 
     /** A command, until it is answered or nobody waits for the answer. */
-    final class Call {
+    final class Call implements Try {
+        private final byte[] key;
         private final Words words;
-        private final @Nullable Attempt attempt;
+        private final Fate fate;
         private final Answer answer;
         private boolean isOpen = true;
+        private @Nullable List<Call> waitsIn;
         private @Nullable Line line;
+        /** Where it is sent, if its key says otherwise. */
+        private @Nullable String to;
 
-        interface Answer {
-            void came(@Nullable Object reply, @Nullable Throwable error);
-        }
+        private boolean isAsking;
+        private int moves;
+        /** Whatever it gets is bound to its connection. */
+        private boolean binds;
 
-        /** The attempt is told what becomes of it when it is not answered in time. */
-        Call(Words words, @Nullable Attempt attempt, Answer answer) {
+        Call(byte[] key, Words words, Fate fate, Answer answer) {
+            this.key = key;
             this.words = words;
-            this.attempt = attempt;
+            this.fate = fate;
             this.answer = answer;
         }
 
@@ -217,26 +414,36 @@ final class Link {
                 isOpen = false;
                 if (!isHeard) {
                     left();
+                } else if (binds && error == null && line != null) {
+                    fate.bound(line);
                 }
                 answer.came(reply, error);
-            } else if (isHeard && attempt != null) {
-                attempt.late();
+            } else if (isHeard) {
+                fate.late();
             }
         }
 
-        /** Nobody waits for the answer any more. */
-        void giveUp() {
+        @Override
+        public void giveUp() {
             if (isOpen) {
                 isOpen = false;
-                unsent.remove(this);
+                lost.remove(this);
+                if (waitsIn != null) {
+                    waitsIn.remove(this);
+                }
                 left();
             }
         }
 
         private void left() {
-            if (attempt != null && line != null) {
-                attempt.left(line);
+            if (line != null) {
+                fate.left(line);
             }
+        }
+
+        @Override
+        public boolean isSent() {
+            return line != null;
         }
 
         @Nullable Line line() {
@@ -246,14 +453,18 @@ final class Link {
 
     /** One connection, until it is cut. */
     final class Line implements RedisConnectionStateListener {
+        final String node;
         private final StatefulRedisConnection<byte[], byte[]> connection;
         private final Set<Pending> pending = new LinkedHashSet<>();
+        private final Set<Runnable> ends = new LinkedHashSet<>();
         private boolean isOpen = true;
 
         private record Pending(Call call, AsyncCommand<byte[], byte[], Object> command) {}
 
-        private Line(StatefulRedisConnection<byte[], byte[]> connection) {
+        private Line(String node, StatefulRedisConnection<byte[], byte[]> connection) {
+            this.node = node;
             this.connection = connection;
+            lines.add(this);
             connection.addListener(this);
         }
 
@@ -266,15 +477,21 @@ final class Link {
             AsyncCommand<byte[], byte[], Object> command = call.words.command();
             Pending asked = new Pending(call, command);
             call.line = this;
+            call.waitsIn = null;
             pending.add(asked);
             command.whenComplete((reply, error) -> turn.take(() -> {
-                if (pending.remove(asked)) {
+                if (pending.remove(asked) && (error == null || !follows(call, error))) {
                     call.arrive(reply, error);
                 }
             }));
+            boolean isAsking = call.isAsking;
             turn.after(() -> {
                 try {
-                    connection.dispatch(command);
+                    if (isAsking) {
+                        connection.dispatch(List.of(Words.of("ASKING").command(), command));
+                    } else {
+                        connection.dispatch(command);
+                    }
                 } catch (RuntimeException e) {
                     command.completeExceptionally(e);
                 }
@@ -282,19 +499,41 @@ final class Link {
             return true;
         }
 
+        /** Sends one on this connection, wherever its key is. */
+        Call say(byte[] key, Words words, Answer answer) {
+            Call call = new Call(key, words, NO_MATTER, answer);
+            call.moves = MOST_MOVES;
+            send(call);
+            return call;
+        }
+
+        /** Done once when it is cut. Returns what takes that back. */
+        Runnable whenEnded(Runnable work) {
+            if (!isOpen) {
+                work.run();
+                return () -> {};
+            }
+            ends.add(work);
+            return () -> ends.remove(work);
+        }
+
         @Override
         public void onRedisDisconnected(RedisChannelHandler<?, ?> handler) {
             turn.take(() -> end(Verdict.SILENT));
         }
 
-        private void end(Throwable error) {
+        void end(Throwable error) {
             if (!isOpen) {
                 return;
             }
             isOpen = false;
-            lingering.remove(this);
-            if (current == this) {
-                current = null;
+            lines.remove(this);
+            Spot spot = spots.get(node);
+            if (spot != null) {
+                spot.lingering.remove(this);
+                if (spot.current == this) {
+                    spot.current = null;
+                }
             }
             List<Pending> missing = List.copyOf(pending);
             pending.clear();
@@ -304,6 +543,9 @@ final class Link {
                 connection.closeAsync();
             });
             missing.forEach(each -> each.call.arrive(null, error));
+            List<Runnable> told = List.copyOf(ends);
+            ends.clear();
+            told.forEach(Runnable::run);
         }
     }
 }

@@ -1,6 +1,5 @@
 package org.example.leasehold;
 
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
@@ -12,12 +11,14 @@ public final class NamedLock {
     private final List<byte[]> keys;
     private final int share;
 
-    NamedLock(Core core, List<String> names, int share) {
+    NamedLock(Core core, String name, List<byte[]> keys, int share) {
+        if (share != Claim.EXCLUSIVE || keys.size() > 1) {
+            core.link();
+        }
         this.core = core;
-        this.name = String.join(", ", names);
-        this.keys = new ArrayList<>(names.size());
+        this.name = name;
+        this.keys = keys;
         this.share = share;
-        names.forEach(each -> keys.add(Claim.bytes(core.settings.prefix + each)));
     }
 
     /**
@@ -42,8 +43,11 @@ public final class NamedLock {
         if (!waits && options.patience >= 0) {
             throw new IllegalArgumentException("patience: tryAcquire does not wait, acquire does");
         }
+        if (options.owner != null || options.grace >= 0 || options.replicas != null) {
+            core.link();
+        }
         byte[] owner = options.owner != null ? options.owner : Core.newOwner();
-        Attempt attempt = new Attempt(core, name, new Claim(keys, owner, share), options, waits);
+        Attempt attempt = new Attempt(core, name, new Claim(keys, owner, share, options.grace), options, waits);
         core.turn.take(attempt::start);
         return attempt;
     }

@@ -20,6 +20,10 @@ public final class Options implements Cloneable {
     long holdAtLeast;
     @Nullable Boolean confirm;
     byte @Nullable [] owner;
+    /** -1: it is not bound to a connection. */
+    long grace = -1;
+
+    Acknowledged.@Nullable Replicas replicas;
 
     private Options() {}
 
@@ -105,5 +109,47 @@ public final class Options implements Cloneable {
             throw new IllegalArgumentException("owner must have 1 to " + LONGEST_OWNER + " bytes");
         }
         return with(copy -> copy.owner = bytes);
+    }
+
+    /**
+     * Has the lock end with the connection of this program: it is free so long after that is closed, as when the program dies.
+     * If the connection alone is lost, and the program comes back within that time, it goes on. It needs the module.
+     *
+     * @param grace how long the lock outlives the connection; zero: it is free at once
+     * @return the options with it
+     */
+    public Options ephemeral(Duration grace) {
+        return with(copy -> copy.grace = Settings.checked("ephemeral", grace, Duration.ZERO));
+    }
+
+    /**
+     * Has replicas acknowledge the grant before it is returned, by {@code WAIT}: or else {@link LeaseholdException.TooFewReplicas}.
+     *
+     * @param count of how many
+     * @param within how long they are waited for
+     * @return the options with it
+     */
+    public Options replicas(int count, Duration within) {
+        return acknowledged(count, within, false);
+    }
+
+    /**
+     * Has the server and replicas have the grant on disk before it is returned, by {@code WAITAOF} of Redis 7.2 and Valkey: or
+     * else {@link LeaseholdException.TooFewReplicas}.
+     *
+     * @param count how many replicas; 0: the server alone
+     * @param within how long they are waited for
+     * @return the options with it
+     */
+    public Options durable(int count, Duration within) {
+        return acknowledged(count, within, true);
+    }
+
+    private Options acknowledged(int count, Duration within, boolean isDurable) {
+        if (count != 0 || !isDurable) {
+            Settings.checked("replicas", count);
+        }
+        long nanos = Settings.checked("within", within, Duration.ofMillis(1));
+        return with(copy -> copy.replicas = new Acknowledged.Replicas(count, nanos, isDurable));
     }
 }

@@ -1,6 +1,6 @@
 package org.example.leasehold;
 
-import java.nio.charset.StandardCharsets;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import org.jspecify.annotations.Nullable;
 
@@ -11,8 +11,11 @@ import org.jspecify.annotations.Nullable;
 final class Place implements Attempt.Activity {
     private final Attempt attempt;
     private final Core core;
+    private final Link link;
     private final Queue queue;
-    private final String owner;
+    /** The length of the owner, the owner and the key, as a message has them. */
+    final String name;
+
     private boolean isOver;
     /** What was asked last, until it is answered. */
     private @Nullable Ticket current;
@@ -42,19 +45,26 @@ final class Place implements Attempt.Activity {
     private @Nullable Throwable refusal;
 
     private boolean isQueued;
+    /** One of the connections that may wait is this one's. */
+    private boolean hasRoom;
+    private Link.@Nullable Line blocked;
+    /** Gives up the request under way. */
+    private @Nullable Runnable giveUp;
 
     private record Ticket(long asked, long kept, Queue.@Nullable Ear heardBy, boolean isRenewal) {}
 
-    Place(Attempt attempt) {
+    Place(Attempt attempt, Link link) {
         this.attempt = attempt;
         this.core = attempt.core;
-        this.queue = core.queue;
-        this.owner = new String(attempt.claim.owner(), StandardCharsets.ISO_8859_1);
+        this.link = link;
+        this.queue = link.queue;
+        byte[] owner = attempt.claim.owner();
+        this.name = owner.length + " " + Script.text(owner) + " " + Script.text(attempt.claim.key());
     }
 
     @Override
     public void start() {
-        queue.enter(owner, this);
+        queue.enter(this);
         ask();
     }
 
@@ -77,11 +87,14 @@ final class Place implements Attempt.Activity {
         if (deadline != null) {
             deadline.cancel();
         }
-        queue.leave(owner, this);
+        queue.leave(this);
+        if (blocked != null) {
+            blocked.end(Verdict.SILENT);
+        }
+        if (hasRoom) {
+            queue.leaveRoom();
+        }
     }
-
-    /** Gives up the request under way. */
-    private @Nullable Runnable giveUp;
 
     private void granted(Attempt.@Nullable Grant grant) {
         end();
@@ -99,7 +112,7 @@ final class Place implements Attempt.Activity {
         if (asked >= attempt.until) {
             // The lock was busy, unless the server had no place.
             if (refusal != null) {
-                failed(core.link.told(refusal));
+                failed(link.told(refusal));
             } else {
                 granted(null);
             }
@@ -124,14 +137,17 @@ final class Place implements Attempt.Activity {
             since = asked;
         }
         Ticket ticket = new Ticket(asked, keeps, heard == 0 ? ear : null, isRenewal);
-        ear = queue.ear();
+        ear = queue.ear(link.nodeOf(attempt.claim.key()));
         current = ticket;
         Claim.Question question = queue.question(attempt.ttl, keeps);
-        Link.Call call = core.link.new Call(attempt.claim.words(question), attempt, (reply, error) -> arrived(ticket, reply, error));
-        long limit = Math.min(Clock.add(asked, attempt.each), attempt.until);
-        deadline = core.turn.at(limit, () -> overdue(ticket, call, limit));
-        giveUp = call::giveUp;
-        core.link.send(call);
+        Link.Call[] sent = new Link.Call[1];
+        Link.Call call = link.inCommands(attempt.claim, question, attempt, (reply, error) -> arrived(ticket, sent[0], reply, error));
+        sent[0] = call;
+        if (current == ticket) {
+            long limit = Math.min(Clock.add(asked, attempt.each), attempt.until);
+            deadline = core.turn.at(limit, () -> overdue(ticket, call, limit));
+            giveUp = call::giveUp;
+        }
     }
 
     private void overdue(Ticket ticket, Link.Call call, long limit) {
@@ -140,18 +156,18 @@ final class Place implements Attempt.Activity {
         }
         // To connect may take longer than an answer.
         long next = Math.min(Clock.add(limit, attempt.each), attempt.until);
-        if (limit < next && call.line() == null && next - ticket.asked < core.settings.unreachableAfter) {
+        if (limit < next && !call.isSent() && next - ticket.asked < core.settings.unreachableAfter) {
             deadline = core.turn.at(next, () -> overdue(ticket, call, next));
             return;
         }
         if (limit < attempt.until) {
-            core.link.silent(call.line());
+            link.silent(call);
         }
         call.giveUp();
-        arrived(ticket, null, Verdict.SILENT);
+        arrived(ticket, call, null, Verdict.SILENT);
     }
 
-    private void arrived(Ticket ticket, @Nullable Object reply, @Nullable Throwable error) {
+    private void arrived(Ticket ticket, Link.@Nullable Call call, @Nullable Object reply, @Nullable Throwable error) {
         if (current != ticket) {
             return;
         }
@@ -180,15 +196,16 @@ final class Place implements Attempt.Activity {
             }
             return;
         }
-        answered(ticket);
+        answered(ticket, call == null || call.line() == null ? null : call.line().node);
     }
 
     /** It has a place. */
-    private void answered(Ticket ticket) {
+    private void answered(Ticket ticket, @Nullable String node) {
         failures = 0;
         silentSince = -1;
         refusal = null;
         isQueued = true;
+        attempt.queued();
         long lasts = Math.min(attempt.ttl, kept);
         long now = Clock.now();
         // A grant that nobody has heard of would still be there.
@@ -199,15 +216,64 @@ final class Place implements Attempt.Activity {
         kept = Math.min(ticket.kept, keeps);
         isNil = true;
         isAsleep = true;
-        if (ear == null || ear != queue.ear()) {
+        if (ear == null || ear != queue.ear(node)) {
             ear = null;
-            queue.listen();
-            sleep(queue.restUnheard());
+            if (node != null) {
+                queue.listen(node);
+            }
+            if (!queue.isMute() || !waitsOnConnection()) {
+                sleep(queue.restUnheard());
+            }
             return;
         }
         long between = ticket.kept / Queue.KEPT_TIMES;
         sleep(between - ThreadLocalRandom.current().nextLong(between / 4 + 1));
         look();
+    }
+
+    /**
+     * Whoever is told of no grants waits on a connection, for a slice at a time: it takes the place over from the ticket, and
+     * the next ticket takes it back. Whatever comes of it, the next request tells.
+     */
+    private boolean waitsOnConnection() {
+        if (!hasRoom && !queue.makesRoom()) {
+            return false;
+        }
+        hasRoom = true;
+        Link.Line former = blocked;
+        blocked = null;
+        CompletableFuture<Link.Line> opening = link.dedicated(attempt.claim.key());
+        sleep(Math.min(core.settings.slice, attempt.each));
+        Turn.Deadline opens = deadline;
+        opening.whenComplete((line, error) -> {
+            if (former != null) {
+                former.end(Verdict.SILENT);
+            }
+            if (line == null) {
+                return;
+            }
+            if (isOver || deadline != opens || current != null) {
+                line.end(Verdict.SILENT);
+                return;
+            }
+            blocked = line;
+            attempt.wasCut = true;
+            sleep(core.settings.slice);
+            Turn.Deadline waits = deadline;
+            Claim.Question question = Claim.Question.await(attempt.ttl, Queue.KEPT_TIMES * core.settings.slice + attempt.each);
+            line.say(attempt.claim.key(), attempt.claim.words(question), (reply, failed) -> {
+                if (isOver || deadline != waits || current != null) {
+                    return;
+                }
+                if (failed == null) {
+                    attempt.wasCut = false;
+                    ask();
+                } else {
+                    sleep(queue.restUnheard());
+                }
+            });
+        });
+        return true;
     }
 
     private void sleep(long nanos) {
@@ -267,8 +333,8 @@ final class Place implements Attempt.Activity {
         if (means == Verdict.BROKEN) {
             attempt.mayHold();
         }
-        if (core.link.learns(error) || queue.learns(error)) {
-            if (core.link.isPlain()) {
+        if (link.learns(error) || queue.learns(error)) {
+            if (link.isPlain()) {
                 end();
                 attempt.ask();
             } else {
@@ -281,11 +347,11 @@ final class Place implements Attempt.Activity {
             return;
         }
         if (means == Verdict.REFUSED) {
-            failed(core.link.told(error));
+            failed(link.told(error));
             return;
         }
         if (means == Verdict.ELSEWHERE) {
-            core.link.moved();
+            link.moved();
         }
         if (means == Verdict.BROKEN) {
             refusal = null;
@@ -295,7 +361,7 @@ final class Place implements Attempt.Activity {
             silentSince = -1;
         }
         if (silentSince >= 0 && Clock.now() - silentSince >= core.settings.unreachableAfter) {
-            failed(core.link.told(error));
+            failed(link.told(error));
             return;
         }
         boolean isFull = "QUEUEFULL".equals(Verdict.code(error));
@@ -308,7 +374,7 @@ final class Place implements Attempt.Activity {
                 // It was busy when the server had time to answer.
                 granted(null);
             } else {
-                failed(core.link.told(error));
+                failed(link.told(error));
             }
         });
     }

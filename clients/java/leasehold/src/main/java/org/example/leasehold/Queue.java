@@ -7,8 +7,10 @@ import io.lettuce.core.pubsub.RedisPubSubListener;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -42,13 +44,19 @@ final class Queue {
     private static final Pattern TOO_LONG = Pattern.compile("^ERR TICKET must be an integer from 1 to (\\d{1,15})\\b");
 
     private final Core core;
+    private final Link link;
     /** Nobody else knows it. */
     private final byte[] channel =
             ("leasehold:" + UUID.randomUUID().toString().replace("-", "")).getBytes(StandardCharsets.US_ASCII);
 
+    /** By what a message says after the fence. */
     private final Map<String, Place> places = new HashMap<>();
-    private @Nullable Ear ear;
-    private boolean isOpening;
+    /** By the nodes. */
+    private final Map<String, Ear> ears = new HashMap<>();
+
+    private final Set<String> opening = new HashSet<>();
+    /** How many wait on connections of their own. */
+    private int blocked;
     /** This user is told of no grants, as far as is known. */
     private long muteUntil;
     /** The module is older than tickets. */
@@ -57,8 +65,9 @@ final class Queue {
     private long longest = Clock.NEVER;
     private boolean isClosed;
 
-    Queue(Core core) {
+    Queue(Core core, Link link) {
         this.core = core;
+        this.link = link;
     }
 
     long kept() {
@@ -74,7 +83,7 @@ final class Queue {
         return (places.size() + 1) * MILLI;
     }
 
-    private boolean isMute() {
+    boolean isMute() {
         return muteUntil != 0 && Clock.now() < muteUntil;
     }
 
@@ -82,17 +91,30 @@ final class Queue {
         return isMute() && noTickets ? Claim.Question.acquire(ttl) : Claim.Question.ticket(ttl, kept, !isMute(), channel);
     }
 
-    /** What tells of the grants that are asked for now; null: there is no such thing at the moment. */
-    @Nullable Ear ear() {
-        return isMute() ? null : ear;
+    /** What tells of the grants that are asked for at a node now; null: there is no such thing at the moment. */
+    @Nullable Ear ear(@Nullable String node) {
+        return isMute() ? null : ears.get(node);
     }
 
-    void enter(String owner, Place place) {
-        places.put(owner, place);
+    void enter(Place place) {
+        places.put(place.name, place);
     }
 
-    void leave(String owner, Place place) {
-        places.remove(owner, place);
+    void leave(Place place) {
+        places.remove(place.name, place);
+    }
+
+    /** Whether one more may wait on a connection of its own. */
+    boolean makesRoom() {
+        if (blocked == core.settings.waitConnections) {
+            return false;
+        }
+        blocked++;
+        return true;
+    }
+
+    void leaveRoom() {
+        blocked--;
     }
 
     /** Whether it is to be asked for in another way. */
@@ -101,7 +123,7 @@ final class Queue {
         if (code == null) {
             return false;
         }
-        String text = String.valueOf(error.getMessage());
+        String text = Verdict.said(error);
         Matcher tooLong = TOO_LONG.matcher(text);
         if (tooLong.find()) {
             long most = Long.parseLong(tooLong.group(1)) * MILLI;
@@ -124,49 +146,47 @@ final class Queue {
         muteUntil = Clock.now() + REFUSED_FOR;
     }
 
-    /** Sees to it that grants are told of. Whoever waits is told when they are. */
-    void listen() {
-        if (ear != null || isOpening || isMute() || isClosed) {
+    /** Sees to it that the grants of a node are told of. Whoever waits is told when they are. */
+    void listen(String node) {
+        if (ears.containsKey(node) || isMute() || isClosed || !opening.add(node)) {
             return;
         }
-        isOpening = true;
-        core.link.listen(
+        link.listen(
+                node,
                 connection -> {
-                    Ear opened = new Ear(connection);
+                    Ear opened = new Ear(node, connection);
                     connection.addListener((RedisConnectionStateListener) opened);
                     connection.addListener((RedisPubSubListener<byte[], byte[]>) opened);
                     connection.async().subscribe(channel).whenComplete((done, error) -> core.turn.take(() -> subscribed(opened, error)));
                 },
-                error -> core.turn.take(() -> unsubscribed(error)));
+                error -> core.turn.take(() -> unsubscribed(node, error)));
     }
 
     private void subscribed(Ear opened, @Nullable Throwable error) {
         if (error != null) {
             opened.end();
-            unsubscribed(error);
+            unsubscribed(opened.node, error);
         } else if (isClosed || opened.isCut) {
             opened.end();
-            isOpening = false;
+            opening.remove(opened.node);
         } else {
-            isOpening = false;
-            ear = opened;
+            opening.remove(opened.node);
+            ears.put(opened.node, opened);
             List.copyOf(places.values()).forEach(Place::isTold);
         }
     }
 
-    private void unsubscribed(Throwable error) {
+    private void unsubscribed(String node, Throwable error) {
         if (Verdict.of(error) == Verdict.REFUSED) {
             mute(false);
         }
         // While the server is down this fails each time: not as fast as it is asked for.
-        core.turn.at(Clock.now() + Clock.Rest.RETRY.after(0), () -> isOpening = false);
+        core.turn.at(Clock.now() + Clock.Rest.RETRY.after(0), () -> opening.remove(node));
     }
 
-    /** The server does not grant locks any more. */
+    /** The servers do not grant locks any more. */
     void moved() {
-        if (ear != null) {
-            ear.end();
-        }
+        List.copyOf(ears.values()).forEach(Ear::end);
     }
 
     void close() {
@@ -174,12 +194,14 @@ final class Queue {
         moved();
     }
 
-    /** A subscription to the grants, until it is cut. */
+    /** A subscription to the grants that a node makes, until it is cut. */
     final class Ear extends RedisPubSubAdapter<byte[], byte[]> implements RedisConnectionStateListener {
+        private final String node;
         private final StatefulRedisPubSubConnection<byte[], byte[]> connection;
         private boolean isCut;
 
-        private Ear(StatefulRedisPubSubConnection<byte[], byte[]> connection) {
+        private Ear(String node, StatefulRedisPubSubConnection<byte[], byte[]> connection) {
+            this.node = node;
             this.connection = connection;
         }
 
@@ -191,15 +213,13 @@ final class Queue {
         /** A message consists of the fence, the length of the owner, the owner and the key. */
         private void hear(String message) {
             int first = message.indexOf(' ');
-            int second = message.indexOf(' ', first + 1);
+            Place place = places.get(message.substring(first + 1));
             try {
-                long fence = Long.parseLong(message.substring(0, first));
-                int size = Integer.parseInt(message.substring(first + 1, second));
-                Place place = places.get(message.substring(second + 1, second + 1 + size));
+                long fence = Long.parseLong(message.substring(0, Math.max(0, first)));
                 if (place != null && fence > 0) {
                     place.hear(fence, this);
                 }
-            } catch (IndexOutOfBoundsException | NumberFormatException e) {
+            } catch (NumberFormatException e) {
                 // It is not one of the server's. Asking again is the truth.
             }
         }
@@ -216,8 +236,7 @@ final class Queue {
             }
             isCut = true;
             core.turn.after(connection::closeAsync);
-            if (ear == this) {
-                ear = null;
+            if (ears.remove(node, this)) {
                 List.copyOf(places.values()).forEach(place -> place.cut(this));
             }
         }

@@ -9,11 +9,17 @@ import org.jspecify.annotations.Nullable;
  */
 final class Request implements Attempt.Activity {
     /**
-     * A number, or nil, and when the try was made that was answered.
+     * A reply, and when the try was made that was answered.
      *
+     * @param number 0 for nil
      * @param isRepeated an earlier try may have been heard too
      */
-    record Answer(long number, boolean isNil, long asked, boolean isRepeated) {}
+    record Answer(@Nullable Object reply, long number, boolean isNil, long asked, boolean isRepeated) {}
+
+    /** Asks once. */
+    interface Asks {
+        Grantor.Try once(Grantor.Answer answer);
+    }
 
     /** Exactly one of the two is given. */
     interface Then {
@@ -23,46 +29,66 @@ final class Request implements Attempt.Activity {
     /** So often it is asked at once in other words. */
     private static final int MOST_WORDS = 2;
 
-    private final Core core;
-    private final Claim claim;
-    private final Claim.Question question;
+    private final Turn turn;
+    private final Grantor server;
+    private final Asks asks;
+    private final boolean isNumber;
     private final long each;
     private final long until;
-    private final @Nullable Attempt attempt;
+    private final Grantor.Fate fate;
     private final Then then;
     private int tries;
     private long asked;
     private boolean isRepeated;
     private boolean isOver;
-    private Link.@Nullable Call call;
+    private Grantor.@Nullable Try current;
     private Turn.@Nullable Deadline deadline;
 
-    /** The attempt, if there is one, is told what may have been heard and was not answered. */
-    Request(Core core, Claim claim, Claim.Question question, long each, long until, @Nullable Attempt attempt, Then then) {
-        this.core = core;
-        this.claim = claim;
-        this.question = question;
+    private Request(Turn turn, Grantor server, Asks asks, boolean isNumber, long each, long until, Grantor.Fate fate, Then then) {
+        this.turn = turn;
+        this.server = server;
+        this.asks = asks;
+        this.isNumber = isNumber;
         this.each = each;
         this.until = until;
-        this.attempt = attempt;
+        this.fate = fate;
         this.then = then;
+    }
+
+    /** The fate is told what may have been heard and was not answered. */
+    static Request about(
+            Turn turn, Grantor server, Claim claim, Claim.Question question, long each, long until, Grantor.Fate fate, Then then) {
+        Asks asks = answer -> server.ask(claim, question, fate, answer);
+        return new Request(turn, server, asks, true, each, until, fate, then);
+    }
+
+    /** Asks for what changes nothing. */
+    static Request read(Core core, Link link, byte[] key, Words words, long each, long until, Then then) {
+        Asks asks = answer -> link.say(key, words, answer);
+        return new Request(core.turn, link, asks, false, each, until, Grantor.NO_MATTER, then);
     }
 
     @Override
     public void start() {
         asked = Clock.now();
         long limit = Math.min(Clock.add(asked, each), until);
-        Words words;
+        deadline = turn.at(limit, () -> overdue(limit));
+        boolean[] isAnswered = new boolean[1];
+        Grantor.Try made;
         try {
-            words = core.link.words(claim, question);
+            made = asks.once((reply, error) -> {
+                isAnswered[0] = true;
+                arrived(reply, error);
+            });
         } catch (LeaseholdException e) {
+            deadline.cancel();
             finish(null, e);
             return;
         }
-        deadline = core.turn.at(limit, () -> overdue(limit));
-        Link.Call mine = core.link.new Call(words, attempt, (reply, error) -> arrived(words, reply, error));
-        call = mine;
-        core.link.send(mine);
+        // It may have been answered at once, and asked again.
+        if (!isAnswered[0]) {
+            current = made;
+        }
     }
 
     @Override
@@ -71,8 +97,8 @@ final class Request implements Attempt.Activity {
             return;
         }
         isOver = true;
-        if (call != null) {
-            call.giveUp();
+        if (current != null) {
+            current.giveUp();
             unknown();
         }
         if (deadline != null) {
@@ -81,28 +107,26 @@ final class Request implements Attempt.Activity {
     }
 
     private void unknown() {
-        if (attempt != null) {
-            attempt.mayHold();
-        }
+        fate.mayHold();
     }
 
     private void overdue(long limit) {
         // To connect may take longer than an answer.
-        if (limit < until && call != null && call.line() == null) {
+        if (limit < until && current != null && !current.isSent()) {
             long next = Math.min(Clock.add(limit, each), until);
-            deadline = core.turn.at(next, () -> overdue(next));
+            deadline = turn.at(next, () -> overdue(next));
             return;
         }
-        if (call != null) {
-            call.giveUp();
+        if (current != null) {
+            current.giveUp();
             if (limit < until) {
-                core.link.silent(call.line());
+                server.silent(current);
             }
         }
         failed(Verdict.SILENT);
     }
 
-    private void arrived(Words words, @Nullable Object reply, @Nullable Throwable error) {
+    private void arrived(@Nullable Object reply, @Nullable Throwable error) {
         if (deadline != null) {
             deadline.cancel();
         }
@@ -113,10 +137,9 @@ final class Request implements Attempt.Activity {
             failed(error);
             return;
         }
-        core.link.answered(words, question);
         try {
-            Long number = number(reply);
-            finish(new Answer(number == null ? 0 : number, number == null, asked, isRepeated), null);
+            Long number = isNumber ? number(reply) : null;
+            finish(new Answer(reply, number == null ? 0 : number, isNumber && number == null, asked, isRepeated), null);
         } catch (LeaseholdException e) {
             unknown();
             finish(null, e);
@@ -124,25 +147,29 @@ final class Request implements Attempt.Activity {
     }
 
     private void failed(Throwable error) {
-        call = null;
+        current = null;
         Verdict means = Verdict.of(error);
         if (means == Verdict.BROKEN) {
             isRepeated = true;
             unknown();
         }
-        if (core.link.learns(error) && tries < MOST_WORDS) {
+        if (!isNumber && means == Verdict.UNKNOWN_COMMAND) {
+            finish(null, server.told(error));
+            return;
+        }
+        if (server.learns(error) && tries < MOST_WORDS) {
             tries++;
             start();
             return;
         }
         if (means == Verdict.ELSEWHERE) {
-            core.link.moved();
+            server.moved();
         }
         long resting = Clock.Rest.RETRY.after(tries++);
         if (means == Verdict.REFUSED || Clock.left(until) <= resting) {
-            finish(null, core.link.told(error));
+            finish(null, server.told(error));
         } else {
-            deadline = core.turn.at(Clock.now() + resting, this::start);
+            deadline = turn.at(Clock.now() + resting, this::start);
         }
     }
 

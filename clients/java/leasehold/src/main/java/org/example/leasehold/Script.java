@@ -69,6 +69,22 @@ enum Script {
             return 1
             """),
 
+    /** KEYS: the lock, its last fence. ARGV: owner, fence, how long to remember it. */
+    RAISE(
+            """
+            local held = redis.call('GET', KEYS[1])
+            if not held or string.sub(held, 17) ~= ':' .. ARGV[1] then return false end
+            local fence = string.sub(held, 1, 16)
+            if fence >= ARGV[2] then return fence end
+            local now = redis.call('TIME')
+            if tonumber(ARGV[2]) > (now[1] + 86400) * 1000000 + now[2] then
+              return redis.error_reply('ERR fence must be at most a day ahead of the clock of this server')
+            end
+            redis.call('SET', KEYS[1], ARGV[2] .. ':' .. ARGV[1], 'KEEPTTL')
+            redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+            return ARGV[2]
+            """),
+
     /** ARGV: the value, and how it may end instead. How many were released. */
     RELEASE(
             """
@@ -80,9 +96,11 @@ enum Script {
             return count
             """);
 
-    private static final byte[] DAY = Claim.ascii(86_400_000);
+    static final byte[] DAY = Claim.ascii(86_400_000);
     /** What the module is set to unless somebody changed it: leasehold.fence-margin. */
-    private static final byte[] MARGIN_MICROS = Claim.ascii(15_000_000);
+    static final long MARGIN = 15_000_000;
+
+    private static final byte[] MARGIN_MICROS = Claim.ascii(MARGIN);
 
     private final byte[] text;
     private final byte[] digest;
@@ -99,19 +117,23 @@ enum Script {
     static Script of(Claim.Question question) {
         return switch (question.asks()) {
             // Nobody waits here. Whoever asks for a place is told of the present.
-            case ACQUIRE, TICKET -> ACQUIRE;
+            case ACQUIRE, TICKET, WAIT -> ACQUIRE;
             case EXTEND -> EXTEND;
+            case RAISE -> RAISE;
             case RELEASE -> RELEASE;
         };
     }
 
     /** Asks by the digest only once the server has run it: a digest that it does not know is an error, which it counts. */
     Words words(Claim claim, Claim.Question question, boolean isKnown) {
+        if (claim.grace() >= 0) {
+            throw LeaseholdException.Refused.needsModule("a lock that ends with a connection");
+        }
         if (claim.share() != Claim.EXCLUSIVE) {
             throw LeaseholdException.Refused.needsModule("a lock with several holders");
         }
         List<byte[]> keys = new ArrayList<>(claim.keys());
-        if (this == ACQUIRE) {
+        if (this == ACQUIRE || this == RAISE) {
             claim.keys().forEach(key -> keys.add(beside(key)));
         }
         List<byte[]> words = new ArrayList<>(keys.size() + 6);
@@ -121,34 +143,35 @@ enum Script {
         String owner = text(claim.owner());
         switch (this) {
             case ACQUIRE -> words.addAll(List.of(claim.owner(), Claim.millis(question.ttl()), DAY, MARGIN_MICROS));
-            case EXTEND -> words.addAll(List.of(value(question.fence(), owner), Claim.millis(question.ttl())));
+            case EXTEND -> words.addAll(List.of(bytes(value(question.fence(), owner)), Claim.millis(question.ttl())));
+            case RAISE -> words.addAll(List.of(claim.owner(), bytes(String.format("%016d", question.fence())), DAY));
             case RELEASE -> {
-                words.add(value(question.fence(), owner));
+                words.add(bytes(value(question.fence(), owner)));
                 if (question.fence() == 0) {
                     words.add(bytes(":" + owner));
                 }
             }
         }
-        return new Words(isKnown ? Words.Name.EVALSHA : Words.Name.EVAL, words);
+        return new Words(isKnown ? "EVALSHA" : "EVAL", words);
     }
 
     /** What the key holds. A fence of 0 is that of a lock that another kind of client wrote. */
-    private static byte[] value(long fence, String owner) {
-        return bytes(fence == 0 ? owner : String.format("%016d:", fence) + owner);
+    static String value(long fence, String owner) {
+        return fence == 0 ? owner : String.format("%016d:", fence) + owner;
     }
 
     /**
      * The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has none there: a
      * cluster refuses it.
      */
-    private static byte[] beside(byte[] key) {
+    static byte[] beside(byte[] key) {
         String name = text(key);
         int open = name.indexOf('{');
         boolean hasTag = open >= 0 && name.indexOf('}', open + 1) > open + 1;
         return bytes(hasTag || name.contains("}") ? name + ":fence" : "{" + name + "}:fence");
     }
 
-    private static String text(byte[] bytes) {
+    static String text(byte[] bytes) {
         return new String(bytes, ISO_8859_1);
     }
 

@@ -4,12 +4,16 @@ import java.time.Duration;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /** What a {@link Leasehold} does unless a request says otherwise. Each method returns a copy that differs in one thing. */
 public final class Settings implements Cloneable {
     static final Duration LONGEST = Duration.ofDays(36_500);
     /** Nothing is left of a shorter lease when the drift is taken off. */
     static final Duration LEAST_TTL = Duration.ofMillis(3);
+
+    /** As many holders as a server takes. */
+    private static final int MOST = 99_999;
 
     private static final Settings DEFAULTS = new Settings();
 
@@ -20,7 +24,9 @@ public final class Settings implements Cloneable {
     long within = Duration.ofSeconds(3).toNanos();
     long unreachableAfter = Duration.ofSeconds(30).toNanos();
     long slice = Duration.ofSeconds(5).toNanos();
+    int waitConnections = 16;
     boolean confirm;
+    @Nullable Consumer<LockEvent> onEvent;
     Executor executor = ForkJoinPool.commonPool();
 
     private Settings() {}
@@ -49,6 +55,13 @@ public final class Settings implements Cloneable {
             throw new IllegalArgumentException(name + " must be at least " + least.toMillis() + " ms and at most a hundred years");
         }
         return duration.toNanos();
+    }
+
+    static int checked(String name, int count) {
+        if (count < 1 || count > MOST) {
+            throw new IllegalArgumentException(name + " must be at least 1 and at most " + MOST);
+        }
+        return count;
     }
 
     /** Servers take whole milliseconds. */
@@ -136,6 +149,27 @@ public final class Settings implements Cloneable {
      */
     public Settings confirm(boolean confirm) {
         return with(copy -> copy.confirm = confirm);
+    }
+
+    /**
+     * Sets how many connections may wait where the server tells this user of no grants: 16. The other waits ask again and again.
+     *
+     * @param count at least 1
+     * @return the settings with it
+     */
+    public Settings waitConnections(int count) {
+        return with(copy -> copy.waitConnections = checked("waitConnections", count));
+    }
+
+    /**
+     * Sets who is told of each step that a lock takes, for traces and measures. It is called on threads of this package and of
+     * Lettuce, so it must not block.
+     *
+     * @param told is told of each step
+     * @return the settings with it
+     */
+    public Settings onEvent(Consumer<LockEvent> told) {
+        return with(copy -> copy.onEvent = told);
     }
 
     /**

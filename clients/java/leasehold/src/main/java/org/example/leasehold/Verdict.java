@@ -38,7 +38,7 @@ enum Verdict {
         if (code == null) {
             return BROKEN;
         }
-        String text = String.valueOf(error.getMessage());
+        String text = said(error);
         return switch (code) {
             case "READONLY", "UNBLOCKED" -> ELSEWHERE;
             case "NOSCRIPT" -> UNKNOWN_SCRIPT;
@@ -59,6 +59,25 @@ enum Verdict {
         return null;
     }
 
+    /** Whether a server does not know the command, as the caller is told. */
+    static boolean isUnknownCommand(@Nullable LeaseholdException error) {
+        return error instanceof LeaseholdException.Refused refused && String.valueOf(refused.getMessage()).contains(" unknown command ");
+    }
+
+    /** Whether a server refused because it is not ready: a later try may succeed. */
+    static boolean mayPass(Throwable error) {
+        return error instanceof LeaseholdException.Refused refused && PASSING.contains(refused.code());
+    }
+
+    /** What the server said. */
+    static String said(Throwable error) {
+        Throwable said = error;
+        while (!(said instanceof RedisCommandExecutionException) && said.getCause() != null) {
+            said = said.getCause();
+        }
+        return String.valueOf(said.getMessage());
+    }
+
     /** Whether a server refused what it would refuse again. */
     static boolean isFinal(Throwable error) {
         return error instanceof LeaseholdException.Refused refused
@@ -73,11 +92,7 @@ enum Verdict {
         }
         String code = code(error);
         if (code != null) {
-            Throwable said = error;
-            while (!(said instanceof RedisCommandExecutionException) && said.getCause() != null) {
-                said = said.getCause();
-            }
-            return new LeaseholdException.Refused(code, String.valueOf(said.getMessage()));
+            return new LeaseholdException.Refused(code, said(error));
         }
         if (trouble != null && trouble != error) {
             LeaseholdException told = told(trouble, null);

@@ -19,9 +19,18 @@ final class Server implements AutoCloseable {
     final RedisClient client;
     private RedisCommands<String, String> commands;
 
-    static Server withModule() {
+    private static String module() {
         String module = System.getenv("LEASEHOLD_MODULE");
-        return new Server("--loadmodule", module != null ? module : Path.of("../../../target/release/libleasehold.so").toAbsolutePath().toString());
+        return module != null ? module : Path.of("../../../target/release/libleasehold.so").toAbsolutePath().toString();
+    }
+
+    static Server withModule() {
+        return new Server("--loadmodule", module());
+    }
+
+    /** A cluster of one, which has no slots yet. */
+    static Server node() {
+        return new Server("--loadmodule", module(), "--cluster-enabled", "yes");
     }
 
     static Server plain() {

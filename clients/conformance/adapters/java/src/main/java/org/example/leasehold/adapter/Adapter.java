@@ -6,11 +6,15 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
+import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
+import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.codec.ByteArrayCodec;
+import io.lettuce.core.resource.ClientResources;
+import io.lettuce.core.resource.DefaultClientResources;
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
@@ -19,6 +23,8 @@ import java.io.PrintStream;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -30,9 +36,13 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
+import org.example.leasehold.Detached;
+import org.example.leasehold.Election;
 import org.example.leasehold.Lease;
 import org.example.leasehold.Leasehold;
 import org.example.leasehold.LeaseholdException;
+import org.example.leasehold.LockEvent;
+import org.example.leasehold.LockInfo;
 import org.example.leasehold.Loss;
 import org.example.leasehold.NamedLock;
 import org.example.leasehold.Options;
@@ -51,8 +61,10 @@ public final class Adapter {
     private final Map<String, Lease> leases = new ConcurrentHashMap<>();
     private final Map<String, CompletableFuture<JsonObject>> works = new ConcurrentHashMap<>();
     private final Map<Long, CompletableFuture<?>> waits = new ConcurrentHashMap<>();
-    private RedisClient client;
+    private final ClientResources resources = DefaultClientResources.create();
+    private AbstractRedisClient client;
     private Leasehold locks;
+    private volatile boolean isTold;
 
     private Adapter() {}
 
@@ -134,8 +146,40 @@ public final class Adapter {
             }
             case "state" -> state(lease);
             case "block" -> block(request, lease);
-            case "extend" -> extend(lease, millis(request, "ttl"));
-            case "release" -> outcome(lease.release().name());
+            case "extend" -> extended(lease.extendAsync(millis(request, "ttl")));
+            case "extend_by" -> extended(lease.extendByAsync(millis(request, "by")));
+            case "release", "resign" -> outcome(lease.release().name());
+            case "upgrade" -> shared(request, lease, lease.upgrade());
+            case "downgrade" -> {
+                lease.downgrade();
+                yield shared(request, lease, true);
+            }
+            case "guard" -> guard(request, lease);
+            case "detach" -> {
+                JsonObject ok = new JsonObject();
+                ok.addProperty("text", lease.detach().toString());
+                yield ok;
+            }
+            case "adopt" -> held(request, locks.adoptAsync(Detached.parse(text(request, "text"))).get());
+            case "info" -> info(locks.info(text(request, "name")));
+            case "holders" -> list(locks.holdersAsync(text(request, "name")), holder -> Map.of("owner", holder.owner(), "fence", fence(holder.fence())));
+            case "waiters" -> list(locks.waitersAsync(text(request, "name")), waiter -> Map.of("owner", waiter.owner()));
+            case "top" -> list(locks.topAsync(10, ""), lock -> Map.of("name", lock.name(), "waits", lock.waits()));
+            case "log" -> list(locks.logAsync(10, ""), entry -> Map.of("event", entry.event(), "name", entry.name()));
+            case "campaign" -> {
+                Election election = locks.election(text(request, "name"), text(request, "candidate"));
+                yield held(request, wait(request, election.campaignAsync(options(request))));
+            }
+            case "leader" -> leader(locks.election(text(request, "name"), "").leader());
+            case "observe" -> {
+                String observer = text(request, "observer");
+                locks.election(text(request, "name"), "").observe(leader -> tellLeader(observer, leader));
+                yield new JsonObject();
+            }
+            case "events" -> {
+                isTold = true;
+                yield new JsonObject();
+            }
             case "close" -> close(millis(request, "limit"));
             default -> throw new UnsupportedOperationException("there is no " + text(request, "do"));
         };
@@ -161,37 +205,66 @@ public final class Adapter {
     }
 
     private JsonElement open(JsonObject request) {
-        if (has(request, "cluster") || has(request, "quorum")) {
-            throw new UnsupportedOperationException("neither clusters nor quorums yet");
-        }
-        RedisURI uri;
-        if (has(request, "sentinel")) {
-            JsonObject sentinel = request.getAsJsonObject("sentinel");
-            RedisURI.Builder builder = RedisURI.builder().withSentinelMasterId(text(sentinel, "service"));
-            for (JsonElement each : sentinel.getAsJsonArray("urls")) {
-                URI place = URI.create(each.getAsString());
-                builder.withSentinel(place.getHost(), place.getPort());
+        if (has(request, "cluster")) {
+            RedisClusterClient cluster = RedisClusterClient.create(uris(request.getAsJsonArray("cluster")));
+            client = cluster;
+            try {
+                cluster.refreshPartitions();
+            } catch (RuntimeException e) {
+                // The first request tells what is wrong.
             }
-            uri = builder.build();
+            warmUp(uris(request.getAsJsonArray("cluster")).get(0));
+            locks = Leasehold.over(cluster, settings(request));
+        } else if (has(request, "quorum")) {
+            List<RedisClient> clients = new ArrayList<>();
+            uris(request.getAsJsonArray("quorum")).forEach(uri -> clients.add(RedisClient.create(resources, uri)));
+            client = clients.get(0);
+            warmUp(uris(request.getAsJsonArray("quorum")).get(0));
+            locks = Leasehold.quorum(clients, settings(request));
         } else {
-            uri = RedisURI.create(text(request, "url"));
-        }
-        client = RedisClient.create(uri);
-        if (has(request, "ca")) {
-            SslOptions.Builder ssl = SslOptions.builder().trustManager(new File(text(request, "ca")));
-            if (has(request, "certificate")) {
-                ssl.keyManager(new File(text(request, "certificate")), new File(text(request, "key")), null);
+            RedisURI uri = has(request, "sentinel") ? sentinels(request.getAsJsonObject("sentinel")) : RedisURI.create(text(request, "url"));
+            RedisClient single = RedisClient.create(resources, uri);
+            client = single;
+            if (has(request, "ca") || has(request, "certificate")) {
+                single.setOptions(ClientOptions.builder().sslOptions(ssl(request)).build());
             }
-            client.setOptions(ClientOptions.builder().sslOptions(ssl.build()).build());
+            warmUp(uri);
+            locks = Leasehold.over(single, settings(request));
         }
-        warmUp(uri);
-        locks = Leasehold.over(client, settings(request));
         return new JsonObject();
+    }
+
+    private static List<RedisURI> uris(JsonArray urls) {
+        List<RedisURI> uris = new ArrayList<>();
+        urls.forEach(url -> uris.add(RedisURI.create(url.getAsString())));
+        return uris;
+    }
+
+    private static RedisURI sentinels(JsonObject sentinel) {
+        RedisURI.Builder builder = RedisURI.builder().withSentinelMasterId(text(sentinel, "service"));
+        for (JsonElement each : sentinel.getAsJsonArray("urls")) {
+            URI place = URI.create(each.getAsString());
+            builder.withSentinel(place.getHost(), place.getPort());
+        }
+        return builder.build();
+    }
+
+    private static SslOptions ssl(JsonObject request) {
+        SslOptions.Builder ssl = SslOptions.builder();
+        if (has(request, "ca")) {
+            ssl.trustManager(new File(text(request, "ca")));
+        }
+        if (has(request, "certificate")) {
+            ssl.keyManager(new File(text(request, "certificate")), new File(text(request, "key")), null);
+        }
+        return ssl.build();
     }
 
     /** The first connection of a JVM loads more than a thousand classes, which takes longer than some scenarios last. */
     private void warmUp(RedisURI uri) {
-        try (var connection = client.connectAsync(ByteArrayCodec.INSTANCE, uri).toCompletableFuture().get(2, TimeUnit.SECONDS)) {
+        RedisClient warm = RedisClient.create(resources);
+        warm.setOptions(client.getOptions());
+        try (var connection = warm.connectAsync(ByteArrayCodec.INSTANCE, uri).toCompletableFuture().get(2, TimeUnit.SECONDS)) {
             connection.async().ping().get(1, TimeUnit.SECONDS);
         } catch (Exception e) {
             // The first request tells what is wrong.
@@ -199,13 +272,16 @@ public final class Adapter {
     }
 
     private Settings settings(JsonObject request) {
-        Settings settings = Settings.defaults().executor(threads);
+        Settings settings = Settings.defaults().executor(threads).onEvent(this::tellStep);
         if (!has(request, "settings")) {
             return settings;
         }
         JsonObject given = request.getAsJsonObject("settings");
         if (has(given, "prefix")) {
             settings = settings.prefix(text(given, "prefix"));
+        }
+        if (has(given, "wait_connections")) {
+            settings = settings.waitConnections(given.get("wait_connections").getAsInt());
         }
         Map<String, Function<Settings, Function<Duration, Settings>>> durations = Map.of(
                 "ttl", to -> to::ttl,
@@ -222,9 +298,66 @@ public final class Adapter {
         return settings;
     }
 
+    private void tellStep(LockEvent step) {
+        if (isTold) {
+            JsonObject event = new JsonObject();
+            event.addProperty("event", "step");
+            event.addProperty("step", lower(step.step().name()));
+            event.addProperty("name", step.name());
+            write(event);
+        }
+    }
+
+    private void tellLeader(String observer, Election.Leader leader) {
+        JsonObject event = new JsonObject();
+        event.addProperty("event", "leader");
+        event.addProperty("observer", observer);
+        event.addProperty("candidate", leader == null ? null : leader.candidate());
+        event.addProperty("fence", leader == null ? null : fence(leader.fence()));
+        write(event);
+    }
+
+    private static String fence(long fence) {
+        return Long.toString(fence);
+    }
+
+    private static JsonElement leader(Election.Leader leader) {
+        return leader == null ? JsonNull.INSTANCE : GSON.toJsonTree(Map.of("candidate", leader.candidate(), "fence", fence(leader.fence())));
+    }
+
+    private static JsonElement info(LockInfo info) {
+        if (info == null) {
+            return JsonNull.INSTANCE;
+        }
+        JsonObject ok = new JsonObject();
+        ok.addProperty("holder", info.oldest().owner());
+        ok.addProperty("fence", fence(info.oldest().fence()));
+        ok.addProperty("holders", info.holders());
+        ok.addProperty("waiters", info.waiters() < 0 ? null : info.waiters());
+        return ok;
+    }
+
+    private static <T> JsonElement list(CompletableFuture<List<T>> asked, Function<T, Map<String, ?>> row) throws Exception {
+        JsonArray rows = new JsonArray();
+        asked.get().forEach(each -> rows.add(GSON.toJsonTree(row.apply(each))));
+        return rows;
+    }
+
+    private JsonElement shared(JsonObject request, Lease lease, boolean isHeld) {
+        return isHeld ? described(lease) : held(request, null);
+    }
+
+    private static JsonElement guard(JsonObject request, Lease lease) throws Exception {
+        List<String> words = new ArrayList<>();
+        request.getAsJsonArray("command").forEach(word -> words.add(word.getAsString()));
+        JsonObject ok = new JsonObject();
+        ok.add("reply", GSON.toJsonTree(lease.guard(words.toArray())));
+        return ok;
+    }
+
     private NamedLock lock(JsonObject request) {
         if (has(request, "name_hex")) {
-            throw new UnsupportedOperationException("names are text");
+            return locks.write(HexFormat.of().parseHex(text(request, "name_hex")));
         }
         String name = text(request, "name");
         if (has(request, "also")) {
@@ -244,10 +377,13 @@ public final class Adapter {
     }
 
     private static Options options(JsonObject request) {
-        if (has(request, "ephemeral") || has(request, "replicas")) {
-            throw new UnsupportedOperationException("neither ephemeral locks nor replicas yet");
-        }
         Options options = Options.none();
+        if (has(request, "ephemeral")) {
+            options = options.ephemeral(millis(request, "ephemeral"));
+        }
+        if (has(request, "replicas")) {
+            options = options.replicas(request.get("replicas").getAsInt(), millis(request, "replicas_within"));
+        }
         if (has(request, "ttl")) {
             options = options.ttl(millis(request, "ttl"));
         }
@@ -309,14 +445,21 @@ public final class Adapter {
     }
 
     private JsonElement held(JsonObject request, Lease lease) {
-        JsonObject ok = new JsonObject();
-        ok.addProperty("held", lease != null);
-        if (lease != null) {
-            keep(text(request, "lease"), lease);
-            ok.addProperty("fence", Long.toString(lease.fence()));
-            ok.addProperty("owner", lease.owner());
-            ok.addProperty("valid_for", lease.validFor().toMillis());
+        if (lease == null) {
+            JsonObject ok = new JsonObject();
+            ok.addProperty("held", false);
+            return ok;
         }
+        keep(text(request, "lease"), lease);
+        return described(lease);
+    }
+
+    private static JsonElement described(Lease lease) {
+        JsonObject ok = new JsonObject();
+        ok.addProperty("held", true);
+        ok.addProperty("fence", fence(lease.fence()));
+        ok.addProperty("owner", lease.owner());
+        ok.addProperty("valid_for", lease.validFor().toMillis());
         return ok;
     }
 
@@ -363,12 +506,15 @@ public final class Adapter {
         return ok;
     }
 
-    private static JsonElement extend(Lease lease, Duration ttl) throws InterruptedException {
+    private static JsonElement extended(CompletableFuture<Void> asked) throws Exception {
         try {
-            lease.extend(ttl);
+            asked.get();
             return outcome("extended");
-        } catch (LeaseholdException.Lost e) {
-            return outcome("lost");
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof LeaseholdException.Lost) {
+                return outcome("lost");
+            }
+            throw e;
         }
     }
 
@@ -402,6 +548,9 @@ public final class Adapter {
                 default -> "refused";
             };
         }
+        if (error instanceof LeaseholdException.Unanswered) {
+            return "unanswered";
+        }
         Map<Class<?>, String> kinds = Map.of(
                 CancellationException.class, "cancelled",
                 WorkFailed.class, "work",
@@ -411,6 +560,7 @@ public final class Adapter {
                 LeaseholdException.Closed.class, "closed",
                 LeaseholdException.TooLate.class, "too late",
                 LeaseholdException.Lost.class, "lost",
+                LeaseholdException.TooFewReplicas.class, "too few replicas",
                 LeaseholdException.Unreachable.class, "unreachable");
         return kinds.getOrDefault(error.getClass(), "not of the package: " + error);
     }
