@@ -120,6 +120,7 @@ public final class LeaseholdLockProvider implements ExtensibleLockProvider {
         private void runOut() {
             try {
                 lease.extend(left().plus(TIME_TO_ANSWER));
+                lease.detach();
             } catch (LeaseholdException.Lost e) {
                 if (mayBeFree()) {
                     lease.close();

@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.lettuce.core.RedisClient;
 import java.time.Duration;
-import java.util.List;
 import org.example.leasehold.Lease;
 import org.example.leasehold.Leasehold;
 import org.example.leasehold.LeaseholdException;
@@ -71,6 +70,18 @@ class LeaseholdAutoConfigurationTest {
     }
 
     @Test
+    void locksAreInTheClusterOfSpringData() throws Exception {
+        try (Server cluster = Server.cluster()) {
+            program.withConfiguration(AutoConfigurations.of(DataRedisAutoConfiguration.class))
+                    .withPropertyValues("spring.data.redis.cluster.nodes=127.0.0.1:" + cluster.port)
+                    .run(context -> {
+                        context.getBean(Leasehold.class).acquire("spread");
+                        assertThat(cluster.commands.exists("spread")).isOne();
+                    });
+        }
+    }
+
+    @Test
     void eachPropertyIsOneOfTheSettings() {
         withSpringData
                 .withPropertyValues("leasehold.patience=1s", "leasehold.response=2s", "leasehold.within=2s", "leasehold.unreachable-after=5s")
@@ -105,13 +116,11 @@ class LeaseholdAutoConfigurationTest {
     }
 
     @Test
-    void nothingIsMadeWhereThereIsNoServerAndManyServersAreRefused() {
+    void nothingIsMadeWhereThereIsNoServerAndListedReplicasAreRefused() {
         program.run(context -> assertThat(context).hasNotFailed().doesNotHaveBean(Leasehold.class).doesNotHaveBean(LockRegistry.class));
-        for (String nodes : List.of("cluster", "masterreplica")) {
-            program.withConfiguration(AutoConfigurations.of(DataRedisAutoConfiguration.class))
-                    .withPropertyValues("spring.data.redis." + nodes + ".nodes=127.0.0.1:" + server.port)
-                    .run(context -> assertThat(context).getFailure().rootCause().hasMessageContaining("not in a cluster or on listed replicas"));
-        }
+        program.withConfiguration(AutoConfigurations.of(DataRedisAutoConfiguration.class))
+                .withPropertyValues("spring.data.redis.masterreplica.nodes=127.0.0.1:" + server.port)
+                .run(context -> assertThat(context).getFailure().rootCause().hasMessageContaining("no locks on listed replicas"));
     }
 
     @Test

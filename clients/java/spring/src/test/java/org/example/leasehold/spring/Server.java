@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
+import java.util.stream.IntStream;
 import org.example.leasehold.Leasehold;
 
 /** A real server, and locks on it. LEASEHOLD_MODULE names the module to load, LEASEHOLD_SERVER the server to run. */
@@ -25,8 +26,25 @@ final class Server implements AutoCloseable {
     final Leasehold locks;
 
     static Server withModule() throws Exception {
+        return new Server("--loadmodule", module());
+    }
+
+    /** Of one node, which has all slots. */
+    static Server cluster() throws Exception {
+        Server server = new Server("--loadmodule", module(), "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1");
+        server.commands.clusterAddSlots(IntStream.range(0, 16_384).toArray());
+        connected(() -> {
+            if (!server.commands.clusterInfo().contains("cluster_state:ok")) {
+                throw new RedisConnectionException("not yet");
+            }
+            return server;
+        });
+        return server;
+    }
+
+    private static String module() {
         String module = System.getenv("LEASEHOLD_MODULE");
-        return new Server("--loadmodule", module != null ? module : Path.of("../../../target/release/libleasehold.so").toAbsolutePath().toString());
+        return module != null ? module : Path.of("../../../target/release/libleasehold.so").toAbsolutePath().toString();
     }
 
     private Server(String... more) throws Exception {
