@@ -8,37 +8,6 @@ const LONG: u64 = 60_000;
 const HOUR_IN_MICROS: u64 = 3_600_000_000;
 
 #[test]
-fn a_fence_grows_over_everything_that_frees_a_lock() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut last = 0;
-    for frees in [
-        "LOCK.RELEASE k alice",
-        "LOCK.EXTEND k alice 1",
-        "DEL k",
-        "UNLINK k",
-        "FLUSHALL",
-        "FLUSHALL ASYNC",
-        "FLUSHDB",
-        "FLUSHDB ASYNC",
-        "SWAPDB 0 1",
-        "DEBUG RELOAD",
-        "RENAME k other",
-    ] {
-        let fence = client.grant("k", "alice", LONG);
-        assert!(fence > last, "{last} was followed by {fence}");
-        let reply = client.cmd(frees);
-        assert!(matches!(reply, Value::Okay | Value::Int(1)), "{frees}: {reply:?}");
-        if frees == "DEBUG RELOAD" {
-            assert!(client.release("k", "alice"), "the lock is still held");
-        }
-        last = eventually(frees, || client.acquire("k", "bob", LONG).ok_or(()));
-        assert!(last > fence, "{frees}: {fence} was followed by {last}");
-        assert!(client.release("k", "bob"));
-    }
-}
-
-#[test]
 fn a_lock_that_was_renamed_or_copied_or_restored_keeps_its_fence_and_is_followed_by_a_larger_one() {
     let server = Server::start();
     let mut client = server.client();

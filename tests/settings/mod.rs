@@ -8,7 +8,7 @@ mod threads;
 
 use crate::waiting::{owners, waiters};
 use redis::Value;
-use testkit::{Client, Server, Setup, Waiter, becomes, bulk, eventually, int, lacks, strings};
+use testkit::{Client, Server, Session, Setup, Waiter, becomes, bulk, eventually, lacks, strings};
 
 const LONG: u64 = 60_000;
 
@@ -23,16 +23,47 @@ fn start_with(setup: Setup, name: &str, value: &str) -> Server {
     server
 }
 
+/// Alone; handed over at a release, at the end of a lease and at a deletion by hand; leaving; a transaction and a script.
+const USE: &str = r#"
+    LOCK.ACQUIRE alone alice 60000 -> A
+    LOCK.ACQUIRE alone bob 60000; LOCK.ACQUIRE alone alice 60000 -> nil; A
+    LOCK.ACQUIRE alone bob 60000 BLOCK 1; LOCK.EXTEND alone bob 60000 -> nil; 0
+    LOCK.EXTEND alone alice 120000; LOCK.CHECK alone alice; LOCK.CHECK alone bob -> 1; A; nil
+    LOCK.INFO alone; LOCK.INFO alone; PTTL alone -> owner alice fence {A}…; …waiters 0; 60001..120000
+    LOCK.RELEASE alone bob; LOCK.RELEASE alone alice; LOCK.INFO alone -> 0; 1; nil
+    LOCK.ACQUIRE passed alice 60000 -> B
+    bob: LOCK.ACQUIRE passed bob 60000 BLOCK 0 -> waits
+    LOCK.RELEASE passed alice -> 1
+    bob: -> C
+    carol: LOCK.ACQUIRE passed carol 60000 BLOCK 0 -> waits
+    bob: LOCK.EXTEND passed bob 20 -> 1
+    carol: -> D
+    dave: LOCK.ACQUIRE passed dave 60000 BLOCK 0 -> waits
+    DEL passed -> 1
+    dave: -> E
+    LOCK.CHECK passed dave; LOCK.RELEASE passed dave -> E; 1
+    LOCK.ACQUIRE left alice 60000 -> F
+    first: LOCK.ACQUIRE left first 60000 BLOCK 0 -> waits
+    gone: LOCK.ACQUIRE left gone 60000 BLOCK 0 -> waits
+    last: LOCK.ACQUIRE left last 60000 BLOCK 0 -> waits
+    gone: leaves
+    LOCK.WAITERS left -> until first last
+    LOCK.RELEASE left alice -> 1
+    first: -> G
+    LOCK.RELEASE left first -> 1
+    last: -> H
+    LOCK.RELEASE left last -> 1
+    MULTI: LOCK.ACQUIRE whole alice 60000; LOCK.ACQUIRE whole bob 60000 BLOCK 0; SET guarded by-alice; LOCK.CHECK whole alice; LOCK.RELEASE whole alice -> I; nil; OK; I; 1
+    EVAL "return {redis.call('LOCK.ACQUIRE', KEYS[1], 'alice', 60000), redis.call('LOCK.ACQUIRE', KEYS[1], 'bob', 60000, 'BLOCK', 0), redis.call('LOCK.INFO', KEYS[1])[2], redis.call('LOCK.RELEASE', KEYS[1], 'alice')}" 1 whole -> {J} nil alice 1
+    LOCK.ACQUIRE wanted alice 60000 -> K
+"#;
+
 /// Uses a server in earnest, as a fleet of clients would.
 fn smoke(server: &Server) {
     let mut client = server.client();
     let waited_before = client.counter("waiters");
-    let mut fences = Fences(0);
-    alone(server, &mut fences);
-    handed_over(server, &mut fences);
-    leaving(server, &mut fences);
-    transactions(server, &mut fences);
-    crowd(server, &mut fences);
+    Session::of(server, 0).steps(USE);
+    crowd(server);
     assert_eq!(client.counter("waiters"), waited_before);
     assert_eq!(client.counter("panics_caught"), 0);
     becomes("how many are blocked", waited_before, || {
@@ -40,95 +71,10 @@ fn smoke(server: &Server) {
     });
 }
 
-/// The fence of the latest grant. Each must be larger than all before it, whatever the lock.
-struct Fences(u64);
-
-impl Fences {
-    #[track_caller]
-    fn next(&mut self, fence: u64) -> u64 {
-        assert!(fence > self.0, "{fence} is not larger than {}", self.0);
-        self.0 = fence;
-        fence
-    }
-}
-
-fn alone(server: &Server, fences: &mut Fences) {
-    let mut client = server.client();
-    let fence = fences.next(client.grant("alone", "alice", LONG));
-    assert_eq!(client.acquire("alone", "bob", LONG), None);
-    assert_eq!(client.acquire("alone", "alice", LONG), Some(fence), "a retry is the same grant");
-    assert_eq!(client.cmd("LOCK.ACQUIRE alone bob 60000 BLOCK 1"), Value::Nil);
-    assert!(!client.extend("alone", "bob", LONG));
-    assert!(client.extend("alone", "alice", 2 * LONG));
-    assert_eq!(client.check("alone", "alice"), Some(fence));
-    assert_eq!(client.check("alone", "bob"), None);
-    let info = client.info("alone").unwrap();
-    assert_eq!((info.owner.as_slice(), info.fence, info.waiters), (&b"alice"[..], fence, 0));
-    assert!(info.ttl > LONG as i64, "{info:?}");
-    assert!(!client.release("alone", "bob"));
-    assert!(client.release("alone", "alice"));
-    assert_eq!(client.info("alone"), None);
-}
-
-/// At a release, at the end of a lease, and at a deletion by hand.
-fn handed_over(server: &Server, fences: &mut Fences) {
-    let mut client = server.client();
-    fences.next(client.grant("passed", "alice", LONG));
-    let mut bob = Waiter::of(server, "passed", "bob");
-    assert!(client.release("passed", "alice"));
-    fences.next(bob.fence());
-    let mut carol = Waiter::of(server, "passed", "carol");
-    assert!(bob.client.extend("passed", "bob", 20));
-    fences.next(carol.fence());
-    let mut dave = Waiter::of(server, "passed", "dave");
-    assert_eq!(client.cmd("DEL passed"), int(1));
-    let fence = fences.next(dave.fence());
-    assert_eq!(client.check("passed", "dave"), Some(fence));
-    assert!(client.release("passed", "dave"));
-}
-
-fn leaving(server: &Server, fences: &mut Fences) {
-    let mut client = server.client();
-    fences.next(client.grant("left", "alice", LONG));
-    let mut first = Waiter::of(server, "left", "first");
-    let gone = Waiter::of(server, "left", "gone");
-    let mut last = Waiter::of(server, "left", "last");
-    drop(gone);
-    becomes("the queue", ["first", "last"], || owners(server, "left"));
-    assert!(client.release("left", "alice"));
-    fences.next(first.fence());
-    assert!(client.release("left", "first"));
-    fences.next(last.fence());
-    assert!(client.release("left", "last"));
-}
-
-fn transactions(server: &Server, fences: &mut Fences) {
-    let mut client = server.client();
-    let replies = client.transaction(&[
-        "LOCK.ACQUIRE whole alice 60000",
-        "LOCK.ACQUIRE whole bob 60000 BLOCK 0",
-        "SET guarded by-alice",
-        "LOCK.CHECK whole alice",
-        "LOCK.RELEASE whole alice",
-    ]);
-    let Value::Int(fence) = replies[0] else { panic!("{replies:?}") };
-    assert_eq!(replies[1..], [Value::Nil, Value::Okay, int(fence), int(1)]);
-    fences.next(fence.try_into().unwrap());
-    let script = "local fence = redis.call('LOCK.ACQUIRE', KEYS[1], 'alice', 60000) \
-                  local refused = redis.call('LOCK.ACQUIRE', KEYS[1], 'bob', 60000, 'BLOCK', 0) \
-                  local info = redis.call('LOCK.INFO', KEYS[1]) \
-                  return {fence, refused, info[2], redis.call('LOCK.RELEASE', KEYS[1], 'alice')}";
-    let reply = client.cmd(["EVAL", script, "1", "whole"]);
-    let Value::Array(replies) = reply else { panic!("{reply:?}") };
-    let Value::Int(fence) = replies[0] else { panic!("{replies:?}") };
-    assert_eq!(replies[1..], [Value::Nil, bulk("alice"), int(1)]);
-    fences.next(fence.try_into().unwrap());
-}
-
 /// Each is handed the lock in its turn, and gives it back.
-fn crowd(server: &Server, fences: &mut Fences) {
+fn crowd(server: &Server) {
     let mut client = server.client();
-    fences.next(client.grant("wanted", "alice", LONG));
+    let mut last = client.check("wanted", "alice").unwrap().cast_signed();
     let mut waiting = crowd_for(server, "wanted", "member-");
     let turns = owners(server, "wanted");
     assert_eq!(turns.len(), CROWD);
@@ -137,7 +83,8 @@ fn crowd(server: &Server, fences: &mut Fences) {
         let index: usize = owner.strip_prefix("member-").unwrap().parse().unwrap();
         let reply = waiting[index].receive();
         let Value::Int(fence) = reply else { panic!("{owner}: {reply:?}") };
-        fences.next(fence.try_into().unwrap());
+        assert!(fence > last, "{fence} is not larger than {last}");
+        last = fence;
         assert!(waiting[index].release("wanted", &owner));
     }
 }
