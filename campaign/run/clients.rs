@@ -107,9 +107,9 @@ impl Client<'_> {
 
     fn goes_on(&mut self, node: &mut Node) -> Result<(), Lost> {
         match self.seed.below(100) {
-            0..90 => self.bursts(node),
-            90..93 => self.is_late(node),
-            93..95 => self.is_bound(node),
+            0..89 => self.bursts(node),
+            89..92 => self.is_late(node),
+            92..95 => self.is_bound(node),
             _ if self.seed.below(3) == 0 => self.wait_by_ticket(node),
             _ => self.wait(node),
         }

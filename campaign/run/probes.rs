@@ -91,7 +91,8 @@ impl<'c> Probe<'c> {
     fn converses(&mut self) -> Result<(), Lost> {
         self.begun = now();
         match self.seed.below(10) {
-            0 | 1 => turns::queued_before(self),
+            0 => turns::queued_before(self),
+            1 => turns::at_once(self),
             2..6 => turns::hand_offs(self),
             _ => turns::order(self),
         }

@@ -20,9 +20,10 @@ pub(crate) fn watch(shared: &Shared, mut seed: Seed) -> Vec<Record> {
         let Ok(mut connection) = Connection::connect(shared.port.load(SeqCst), 0) else { continue };
         while !shared.over.load(SeqCst) && shared.is_at(connection.port) {
             thread::sleep(Duration::from_millis(2));
-            // Many ask for the first ones, and for the last together with others.
-            let last = shared.locks - 1;
-            let lock = (*seed.pick(&[0, 1, 2, last])).min(last);
+            // Many ask for the first ones. Queues are longest for the last, which are asked for together.
+            let first =
+                *seed.pick(&[0, shared.locks.saturating_sub(3), shared.locks.saturating_sub(3)]);
+            let lock = (first + seed.below(3) as u32).min(shared.locks - 1);
             if look(shared, &mut connection, lock, &mut seen).is_err() {
                 break;
             }

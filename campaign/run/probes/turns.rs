@@ -185,6 +185,31 @@ pub(super) fn hand_offs(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
+/// Who is next has the lock in the step that frees it, so that the next command sees that.
+pub(super) fn at_once(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
+    let ticket = format!("LOCK.ACQUIRE {lock} next {LONG} TICKET {LONG}");
+    if probe.main.ask(&ticket)? != Value::Nil {
+        // A fault had deleted the lock.
+        return Err(Lost);
+    }
+    probe.release(&lock, "m")?;
+    let held = is_granted(&probe.main.ask(&format!("LOCK.CHECK {lock} next"))?);
+    if held.is_none() {
+        let what = format!("next has the first place for {lock}, and not the lock");
+        probe.claim("L5", Excuse::Freed, what);
+        return Err(Lost);
+    }
+    let claimed = is_granted(&probe.main.ask(&ticket)?);
+    if claimed != held {
+        let what = format!("next was granted {lock} with {held:?}, and claims it with {claimed:?}");
+        probe.claim("L2", Excuse::Freed, what);
+        return Err(Lost);
+    }
+    probe.release(&lock, "next")
+}
+
 /// A deletion is queued in a transaction before anybody waits, so that nobody hears of it, and executed when somebody does.
 pub(super) fn queued_before(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
