@@ -405,13 +405,15 @@ impl State {
     }
 
     /// How often the timer must ring, after the first time, until all is done. A grant may prove undeliverable, or
-    /// belong to a ticket whose connection has ended.
+    /// belong to a ticket whose connection has ended. A look may find that a key has expired: then the server removes the
+    /// key, and locks of that name in other databases are suspected, too.
     pub(super) fn rings(&self, dies_at_once: bool) -> usize {
         let for_several = |waiting: &Waiting| !waiting.asked.names.is_one();
         if self.model.waiters.iter().any(for_several) {
             return MOST_RINGS;
         }
-        usize::from(dies_at_once) + self.model.gone_tickets()
+        let expired = self.keys.count_expired(self.wall_millis());
+        usize::from(dies_at_once) + self.model.gone_tickets() + expired
     }
 
     fn is_late(&mut self, micros: u64) {
