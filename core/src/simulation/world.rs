@@ -176,10 +176,13 @@ impl State {
         all
     }
 
-    /// The engine has turned to something else: everybody whose turn it was has been served.
+    /// The engine has turned to something else: everybody whose turn it was, and still is, has been served. A hold may end
+    /// between the look and the engine's own reading of the clock.
     pub(super) fn assert_settled(&mut self) {
         let Some((name, since)) = self.settling.take() else { return };
-        let left = self.model.turn(name, since).filter(|next| next.asked.names.is_one());
+        let turn_at = |moment| self.model.turn(name, moment);
+        let left = turn_at(since)
+            .filter(|next| next.asked.names.is_one() && turn_at(self.now().micros()).is_some());
         assert!(
             left.is_none() || self.at_once < EVERYTHING,
             "L5: {name:?}: {left:?} was not served"
