@@ -43,7 +43,7 @@ fn the_log_tells_of_tickets_what_it_tells_of_those_who_wait() {
         LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
         30 ms pass
         LOCK.RELEASE k alice -> 1
-        LOCK.LOG -1; LOCK.TOP -> long-wait(bob); …k
+        LOCK.LOG -1; LOCK.TOP -> long-wait(bob); …key k db 0 waits 1
         ",
     );
 }

@@ -52,10 +52,6 @@ impl Keyspace {
         let kept = self.kept.get(&name);
         matches!(kept, Some(Kept::Text { deadline: Some(deadline), .. }) if at_millis > *deadline)
     }
-
-    pub(super) fn count_expired(&self, at_millis: u64) -> usize {
-        self.kept.keys().filter(|name| self.has_expired(**name, at_millis)).count()
-    }
 }
 
 pub(super) fn swap_entries<T>(map: &mut BTreeMap<LockName, T>, one: LockName, other: LockName) {

@@ -415,8 +415,15 @@ impl State {
         if self.model.waiters.iter().any(for_several) {
             return MOST_RINGS;
         }
-        let expired = self.keys.count_expired(self.wall_millis());
-        usize::from(dies_at_once) + self.model.gone_tickets() + expired
+        let is_suspected = |name: &LockName| {
+            self.waited_for().iter().any(|other| other.1 == name.1 && other.0 != name.0)
+        };
+        let at_millis = self.wall_millis();
+        let suspect =
+            |name: &&LockName| self.keys.has_expired(**name, at_millis) && is_suspected(name);
+        let expired = self.keys.kept.keys().filter(suspect).count();
+        let removed = if self.role == Role::Primary { expired } else { 0 };
+        usize::from(dies_at_once) + self.model.gone_tickets() + removed
     }
 
     fn is_late(&mut self, micros: u64) {

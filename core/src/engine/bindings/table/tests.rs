@@ -13,7 +13,17 @@ fn at(millis: u64) -> Now {
 
 /// Binds a hold of this owner, to be looked at in 9 ms.
 fn bind(bindings: &mut Bindings, name: Name<'_>, owner: &str, fence_number: u64) {
-    let ephemeral = Ephemeral { connection: CONNECTION, grace: Grace::from_millis(0).unwrap() };
+    bind_to(CONNECTION, bindings, name, owner, fence_number);
+}
+
+fn bind_to(
+    connection: u64,
+    bindings: &mut Bindings,
+    name: Name<'_>,
+    owner: &str,
+    fence_number: u64,
+) {
+    let ephemeral = Ephemeral { connection, grace: Grace::from_millis(0).unwrap() };
     let (name, owner) = (name.into(), Owner::new(owner.as_bytes()).unwrap().into());
     let (since, demand, look) = (NOW, Demand::None, at(9).wall);
     bindings.bind(Binding { name, owner, fence_number, ephemeral, since, demand, look });
@@ -34,6 +44,18 @@ fn a_hold_is_looked_at_when_it_is_time_or_when_all_are_in_doubt() {
     assert_eq!(bindings.next_due(at(19)), Some(at(19).wall));
     assert!(bindings.take_look(at(10).wall).is_some());
     assert!(bindings.take_look(at(99).wall).is_none(), "it was taken");
+}
+
+#[test]
+fn connections_that_have_ended_take_turns() {
+    let mut bindings = Bindings::default();
+    for (connection, fence) in [(1, 10), (1, 11), (1, 12), (2, 20), (3, 30)] {
+        bind_to(connection, &mut bindings, Name::new(0, b"k"), "a", fence);
+    }
+    assert!(bindings.connection_ended(1, START) && bindings.connection_ended(2, START));
+    let taken = std::iter::from_fn(|| bindings.take_ended());
+    let fences: Vec<_> = taken.map(|(binding, _)| binding.fence_number).collect();
+    assert_eq!(fences, [10, 20, 11, 12]);
 }
 
 #[test]
