@@ -10,6 +10,7 @@ use super::setup::{Kind, Setup, Transport};
 use super::signal::signal;
 use super::tls::{Identity, Tunnel};
 use redis::Value;
+use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -411,6 +412,11 @@ impl Drop for Server {
             self.thaw();
         }
         let complaint = if thread::panicking() { None } else { self.complaint() };
+        // valgrind reports lost memory only of a server that ends by itself.
+        let shuts_down = env::var_os("LEASEHOLD_SHUTDOWN").is_some();
+        if shuts_down && !thread::panicking() && complaint.is_none() && self.process.is_some() {
+            self.stop();
+        }
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
             let _ = process.wait();

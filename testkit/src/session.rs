@@ -58,6 +58,7 @@ pub fn stories(text: &str) -> Vec<(&str, Vec<Row<'_>>)> {
             None => stories.last_mut().expect("a story begins with its heading").1.push(row(line)),
         }
     }
+    assert!(!stories.is_empty(), "nothing is told");
     stories
 }
 
@@ -80,7 +81,7 @@ impl<'s> Session<'s> {
         for (database, (heading, rows)) in (0..).zip(stories(text)) {
             println!("# {heading}");
             let mut session = Self::of(server, database);
-            rows.iter().for_each(|row| session.step(row.request, row.told[0]));
+            rows.iter().for_each(|row| session.row(row));
         }
     }
 
@@ -92,8 +93,13 @@ impl<'s> Session<'s> {
             let server = setup().start();
             let mut session = Session::of(&server, 0);
             session.steps(opening);
-            rows.iter().for_each(|row| session.step(row.request, row.told[0]));
+            rows.iter().for_each(|row| session.row(row));
         }
+    }
+
+    fn row(&mut self, row: &Row<'_>) {
+        assert_eq!(row.told.len(), 1, "only replies are told here: {}", row.request);
+        self.step(row.request, row.told[0]);
     }
 
     /// Gives new fences the names of those before, which they are to be above all the same.
@@ -322,10 +328,15 @@ fn shown(reply: &Value) -> String {
         }
         Value::Array(items) | Value::Set(items) | Value::Push { data: items, .. } => {
             let words: Vec<_> = items.iter().map(item).collect();
-            if words.is_empty() { "(empty)".to_owned() } else { words.join(" ") }
+            match items[..] {
+                [] => "(empty)".to_owned(),
+                // A list of one number is not a number.
+                [Value::Int(_) | Value::Nil | Value::Okay] => format!("[{}]", words[0]),
+                _ => words.join(" "),
+            }
         }
         Value::BulkString(_) | Value::VerbatimString { .. } => quoted(bulk_text(reply)),
-        Value::SimpleString(text) => text.clone(),
+        Value::SimpleString(text) => quoted(text.clone()),
         other => format!("{other:?}"),
     }
 }
@@ -389,6 +400,12 @@ mod tests {
     #[should_panic(expected = "is answered \"\\\"5\\\"\", not \"5\"")]
     fn a_text_is_no_integer() {
         play("# of a digit\nSET n 5 -> OK\nGET n -> 5");
+    }
+
+    #[test]
+    #[should_panic(expected = "is answered \"[1]\", not \"1\"")]
+    fn a_list_of_an_integer_is_no_integer() {
+        play("# of one\nEVAL \"return {1}\" 0 -> 1");
     }
 
     #[test]

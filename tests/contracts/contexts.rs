@@ -25,7 +25,7 @@ fn transactions_and_scripts_get_each_reply_and_are_replicated_by_their_effects()
         # scripts
         EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],60000)) 1 k alice -> A | SET k {A}:alice PXAT +60000
         EVAL return(tostring(redis.call('LOCK.ACQUIRE',KEYS[1],'bob',9))) 1 k -> false
-        EVAL return{redis.call('LOCK.INFO',KEYS[1])[4]} 1 k -> {A}
+        EVAL return{redis.call('LOCK.INFO',KEYS[1])[4]} 1 k -> [{A}]
         EVAL return(redis.pcall('LOCK.CHECK',KEYS[1],'')['err']) 1 k -> OWNER_LENGTH
         EVAL return(redis.call('LOCK.EXTEND',KEYS[1],'alice',90000)) 1 k -> 1 | SET k {A}:alice PXAT +90000
         EVAL return(redis.call('LOCK.CHECK',KEYS[1],ARGV[1])and(redis.call('INCR','n'))) 1 k bob -> nil

@@ -91,7 +91,7 @@ there: leaves
 INFO leasehold_waiters -> until 0 | waits_abandoned+3 waiters-3
 dave: LOCK.ACQUIRE k dave 60000 BLOCK 0 -> waits | waits_started+1 waiters+1
 # a request that is not let to wait is a try
-MULTI; LOCK.ACQUIRE k carol 60000 BLOCK 0; EXEC -> OK; QUEUED; nil | tries_refused+1 | -
+MULTI; LOCK.ACQUIRE k carol 60000 BLOCK 0; EXEC -> OK; QUEUED; [nil] | tries_refused+1 | -
 EVAL \"return redis.call('LOCK.ACQUIRE', KEYS[1], 'carol', 60000, 'BLOCK', 0)\" 1 k -> nil | tries_refused+1 | -
 ";
 
