@@ -29,6 +29,8 @@ fn is_as_before(window: &Window) {
     });
     let screen = window.screen();
     assert!(screen.contains("before") && !screen.contains("alice"), "{screen}");
+    // What is typed before the shell asks for it stands in front of its prompt.
+    window.until("the shell asks", |screen| screen.trim_end().ends_with("ready>"));
     window.runs("echo he''re");
     window.until("what is typed, and what it says", |screen| {
         screen.contains("echo he''re") && screen.contains("\nhere")
