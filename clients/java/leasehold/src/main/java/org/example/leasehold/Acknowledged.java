@@ -69,6 +69,8 @@ final class Acknowledged implements Attempt.Activity {
             if (both.get(0).equals(0L) || !(both.get(1) instanceof Long count) || count < wanted.count) {
                 int found = both.get(1) instanceof Long some ? some.intValue() : 0;
                 fail(new LeaseholdException.TooFewReplicas(attempt.name, found, wanted.count));
+            } else if (Clock.now() >= Clock.validUntil(asked, attempt.ttl)) {
+                fail(new LeaseholdException.TooLate());
             } else if (end()) {
                 attempt.succeed(new Attempt.Grant(grant.fence(), asked, attempt.ttl, false));
             }

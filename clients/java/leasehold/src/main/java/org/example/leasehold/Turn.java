@@ -55,7 +55,7 @@ final class Turn {
     private static void run(Runnable effect) {
         try {
             effect.run();
-        } catch (RuntimeException e) {
+        } catch (Throwable e) {
             System.getLogger(Leasehold.class.getName()).log(System.Logger.Level.ERROR, "what follows a turn has failed", e);
         }
     }
