@@ -255,7 +255,7 @@ final class Majority implements Grantor {
                 giveBack(peer, claim, each);
             }
         };
-        Runnable ask = () -> Request.about(core.turn, peer, claim, question, each, until, fate, (answer, error) -> {
+        Runnable ask = () -> Request.about(core, peer, claim, question, each, until, fate, (answer, error) -> {
                     if (answer == null) {
                         // After a new connection there may be another server at this address.
                         runIds.remove(peer);

@@ -29,6 +29,7 @@ final class Request implements Attempt.Activity {
     /** So often it is asked at once in other words. */
     private static final int MOST_WORDS = 2;
 
+    private final Core core;
     private final Turn turn;
     private final Grantor server;
     private final Asks asks;
@@ -41,11 +42,14 @@ final class Request implements Attempt.Activity {
     private long asked;
     private boolean isRepeated;
     private boolean isOver;
+    /** Who rests has no call that ends. */
+    private final Runnable closed = this::closed;
     private Grantor.@Nullable Try current;
     private Turn.@Nullable Deadline deadline;
 
-    private Request(Turn turn, Grantor server, Asks asks, boolean isNumber, long each, long until, Grantor.Fate fate, Then then) {
-        this.turn = turn;
+    private Request(Core core, Grantor server, Asks asks, boolean isNumber, long each, long until, Grantor.Fate fate, Then then) {
+        this.core = core;
+        this.turn = core.turn;
         this.server = server;
         this.asks = asks;
         this.isNumber = isNumber;
@@ -57,15 +61,15 @@ final class Request implements Attempt.Activity {
 
     /** The fate is told what may have been heard and was not answered. */
     static Request about(
-            Turn turn, Grantor server, Claim claim, Claim.Question question, long each, long until, Grantor.Fate fate, Then then) {
+            Core core, Grantor server, Claim claim, Claim.Question question, long each, long until, Grantor.Fate fate, Then then) {
         Asks asks = answer -> server.ask(claim, question, fate, answer);
-        return new Request(turn, server, asks, true, each, until, fate, then);
+        return new Request(core, server, asks, true, each, until, fate, then);
     }
 
     /** Asks for what changes nothing. */
     static Request read(Core core, Link link, byte[] key, Words words, long each, long until, Then then) {
         Asks asks = answer -> link.say(key, words, answer);
-        return new Request(core.turn, link, asks, false, each, until, Grantor.NO_MATTER, then);
+        return new Request(core, link, asks, false, each, until, Grantor.NO_MATTER, then);
     }
 
     @Override
@@ -97,9 +101,12 @@ final class Request implements Attempt.Activity {
             return;
         }
         isOver = true;
+        core.closes.remove(closed);
         if (current != null) {
             current.giveUp();
-            unknown();
+            if (current.isSent()) {
+                unknown();
+            }
         }
         if (deadline != null) {
             deadline.cancel();
@@ -147,9 +154,10 @@ final class Request implements Attempt.Activity {
     }
 
     private void failed(Throwable error) {
+        boolean wasSent = current == null || current.isSent();
         current = null;
         Verdict means = Verdict.of(error);
-        if (means == Verdict.BROKEN) {
+        if (means == Verdict.BROKEN && wasSent) {
             isRepeated = true;
             unknown();
         }
@@ -168,9 +176,22 @@ final class Request implements Attempt.Activity {
         long resting = Clock.Rest.RETRY.after(tries++);
         if (means == Verdict.REFUSED || Clock.left(until) <= resting) {
             finish(null, server.told(error));
+        } else if (core.hasClosed()) {
+            closed();
         } else {
-            deadline = turn.at(Clock.now() + resting, this::start);
+            core.closes.add(closed);
+            deadline = turn.at(Clock.now() + resting, () -> {
+                core.closes.remove(closed);
+                start();
+            });
         }
+    }
+
+    private void closed() {
+        if (deadline != null) {
+            deadline.cancel();
+        }
+        finish(null, new LeaseholdException.Closed());
     }
 
     private void finish(@Nullable Answer answer, @Nullable LeaseholdException error) {
