@@ -111,7 +111,7 @@ final class Attempt implements Grantor.Fate {
             Duration after = Duration.ofNanos(Clock.now() - since);
             String came = outcome == null ? null : outcome.name().toLowerCase(Locale.ROOT);
             LockEvent event = new LockEvent(step, name, owner, fence, after, came, error);
-            core.turn.after(() -> tells.accept(event));
+            core.turn.tell(() -> tells.accept(event));
         }
     }
 

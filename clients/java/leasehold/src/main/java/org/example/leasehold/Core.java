@@ -147,7 +147,7 @@ final class Core {
         Request.about(this, server, claim, question, each, Clock.add(Clock.now(), settings.within), Grantor.NO_MATTER, (answer, error) -> {
             if (error != null) {
                 stays(name, end);
-                turn.after(() -> LOGGER.log(
+                turn.tell(() -> LOGGER.log(
                         System.Logger.Level.WARNING, "{0}: a release failed, and the lock stays until its lease ends: {1}", name, error.getMessage()));
             }
             givingBack.computeIfPresent(name, (key, count) -> count == 1 ? null : count - 1);

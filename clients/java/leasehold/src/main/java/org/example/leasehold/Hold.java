@@ -438,6 +438,6 @@ final class Hold {
     }
 
     private void warn(String what, LeaseholdException error) {
-        core.turn.after(() -> LOGGER.log(System.Logger.Level.WARNING, "{0}: {1}: {2}", attempt.name, what, error.getMessage()));
+        core.turn.tell(() -> LOGGER.log(System.Logger.Level.WARNING, "{0}: {1}: {2}", attempt.name, what, error.getMessage()));
     }
 }

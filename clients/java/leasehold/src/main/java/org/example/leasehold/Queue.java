@@ -161,6 +161,11 @@ final class Queue {
                     Ear opened = new Ear(node, connection);
                     connection.addListener((RedisConnectionStateListener) opened);
                     connection.addListener((RedisPubSubListener<byte[], byte[]>) opened);
+                    core.turn.take(() -> core.turn.at(Clock.now() + OPENS_WITHIN, () -> {
+                        if (ears.get(node) != opened) {
+                            opened.end();
+                        }
+                    }));
                     connection.async().subscribe(channel).whenComplete((done, error) -> core.turn.take(() -> subscribed(mine, opened, error)));
                 },
                 error -> core.turn.take(() -> unsubscribed(mine, node, error)));
