@@ -50,7 +50,7 @@ final class Acknowledged implements Attempt.Activity {
     private void ask(Link.Line line) {
         byte[] key = attempt.claim.key();
         Claim.Question question = Claim.Question.extend(attempt.ttl, grant.fence());
-        Words extend = link.isPlain() ? Script.EXTEND.words(attempt.claim, question, false) : attempt.claim.words(question);
+        Words extend = link.isPlain(key) ? Script.EXTEND.words(attempt.claim, question, false) : attempt.claim.words(question);
         line.say(key, extend, (reply, error) -> {
             if (error != null) {
                 fail(link.told(error));

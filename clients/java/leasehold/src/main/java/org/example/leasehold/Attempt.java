@@ -124,7 +124,7 @@ final class Attempt implements Grantor.Fate {
     }
 
     private void next() {
-        if (core.server instanceof Majority || waits && !core.server.isPlain()) {
+        if (core.server instanceof Majority || waits && !core.server.isPlain(claim.key())) {
             begin(core.server.acquire(this));
         } else {
             ask();
@@ -177,7 +177,7 @@ final class Attempt implements Grantor.Fate {
             }
         } else if (!waits || Clock.left(until) == 0) {
             busy();
-        } else if (core.server.isPlain()) {
+        } else if (core.server.isPlain(claim.key())) {
             rest(Clock.Rest.POLL);
         } else {
             next();

@@ -166,7 +166,7 @@ final class Hold {
 
     /** Without the module no fence changes, and each is asked for by its own. */
     private long sureFence() {
-        return isUnsure && !core.server.isPlain() ? 0 : fence;
+        return isUnsure && !core.server.isPlain(attempt.claim.key()) ? 0 : fence;
     }
 
     /** Whether it is this grant: an upgrade that was not heard of has a larger fence. */

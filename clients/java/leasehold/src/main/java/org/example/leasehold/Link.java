@@ -53,7 +53,8 @@ final class Link implements Grantor {
     private final Set<Script> known = EnumSet.noneOf(Script.class);
     private long lookingSince = -OPENS_WITHIN;
     private @Nullable Throwable failure;
-    private long plainUntil;
+    /** The nodes that are taken to have no module, and until when. */
+    private final Map<String, Long> plain = new HashMap<>();
     /** This user may not run scripts, as far as is known. */
     private long bareUntil;
 
@@ -68,15 +69,15 @@ final class Link implements Grantor {
     }
 
     @Override
-    public boolean isPlain() {
-        return plainUntil != 0 && Clock.now() < plainUntil;
+    public boolean isPlain(byte[] key) {
+        return !plain.isEmpty() && Clock.now() < plain.getOrDefault(String.valueOf(nodeOf(key)), 0L);
     }
 
     @Override
-    public boolean learns(Throwable error) {
+    public boolean learns(byte[] key, Throwable error) {
         switch (Verdict.of(error)) {
-            case UNKNOWN_COMMAND -> plainUntil = Clock.now() + PLAIN_FOR;
-            case HAS_MODULE -> plainUntil = 0;
+            case UNKNOWN_COMMAND -> plain.put(String.valueOf(nodeOf(key)), Clock.now() + PLAIN_FOR);
+            case HAS_MODULE -> plain.remove(String.valueOf(nodeOf(key)));
             case UNKNOWN_SCRIPT -> known.clear();
             default -> {
                 return false;
@@ -101,7 +102,7 @@ final class Link implements Grantor {
 
     @Override
     public Try ask(Claim claim, Claim.Question question, Fate fate, Answer answer) {
-        if (!isPlain()) {
+        if (!isPlain(claim.key())) {
             return inCommands(claim, question, fate, answer);
         }
         Script script = Script.of(question);

@@ -103,8 +103,14 @@ public final class NamedLock {
         return await(begin(options, false));
     }
 
-    /** An interruption is put off, and costs no place in the queue. */
-    Lease acquireUninterruptibly(Options options) {
+    /**
+     * Waits for the lock, as {@link #acquire(Options)} does. An interruption of the thread is put off until then, and costs no
+     * place in the queue.
+     *
+     * @param options what is to be otherwise than the settings say
+     * @return the lease
+     */
+    public Lease acquireUninterruptibly(Options options) {
         Attempt attempt = begin(options, true);
         Futures.settle(attempt.result);
         Lease lease;

@@ -344,8 +344,8 @@ final class Place implements Attempt.Activity {
             attempt.mayHold();
         }
         // What was asked in the words that it is asked in now would be refused again.
-        if (link.learns(error) || queue.learns(error) && !ticket.question.equals(queue.question(attempt.ttl, queue.kept()))) {
-            if (link.isPlain()) {
+        if (link.learns(attempt.claim.key(), error) || queue.learns(error) && !ticket.question.equals(queue.question(attempt.ttl, queue.kept()))) {
+            if (link.isPlain(attempt.claim.key())) {
                 end();
                 attempt.ask();
             } else {

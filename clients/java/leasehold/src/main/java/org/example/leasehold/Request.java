@@ -32,6 +32,7 @@ final class Request implements Attempt.Activity {
     private final Core core;
     private final Turn turn;
     private final Grantor server;
+    private final byte[] key;
     private final Asks asks;
     private final boolean isNumber;
     private final long each;
@@ -47,10 +48,11 @@ final class Request implements Attempt.Activity {
     private Grantor.@Nullable Try current;
     private Turn.@Nullable Deadline deadline;
 
-    private Request(Core core, Grantor server, Asks asks, boolean isNumber, long each, long until, Grantor.Fate fate, Then then) {
+    private Request(Core core, Grantor server, byte[] key, Asks asks, boolean isNumber, long each, long until, Grantor.Fate fate, Then then) {
         this.core = core;
         this.turn = core.turn;
         this.server = server;
+        this.key = key;
         this.asks = asks;
         this.isNumber = isNumber;
         this.each = each;
@@ -63,13 +65,13 @@ final class Request implements Attempt.Activity {
     static Request about(
             Core core, Grantor server, Claim claim, Claim.Question question, long each, long until, Grantor.Fate fate, Then then) {
         Asks asks = answer -> server.ask(claim, question, fate, answer);
-        return new Request(core, server, asks, true, each, until, fate, then);
+        return new Request(core, server, claim.key(), asks, true, each, until, fate, then);
     }
 
     /** Asks for what changes nothing. */
     static Request read(Core core, Link link, byte[] key, Words words, long each, long until, Then then) {
         Asks asks = answer -> link.say(key, words, answer);
-        return new Request(core, link, asks, false, each, until, Grantor.NO_MATTER, then);
+        return new Request(core, link, key, asks, false, each, until, Grantor.NO_MATTER, then);
     }
 
     @Override
@@ -165,7 +167,7 @@ final class Request implements Attempt.Activity {
             finish(null, server.told(error));
             return;
         }
-        if (server.learns(error) && tries < MOST_WORDS) {
+        if (server.learns(key, error) && tries < MOST_WORDS) {
             tries++;
             start();
             return;
