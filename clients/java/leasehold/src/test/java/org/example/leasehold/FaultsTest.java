@@ -29,6 +29,7 @@ import org.junit.jupiter.api.Timeout;
 class FaultsTest {
     private static Server server;
     private Leasehold locks;
+    private Leasehold impatient;
     private String name;
 
     @BeforeAll
@@ -44,13 +45,15 @@ class FaultsTest {
     @BeforeEach
     void open(TestInfo info) {
         name = info.getDisplayName();
-        locks = Leasehold.over(server.client, Settings.defaults().within(Duration.ofMillis(300)));
+        locks = Leasehold.over(server.client);
+        impatient = Leasehold.over(server.client, Settings.defaults().within(Duration.ofMillis(300)));
     }
 
     @AfterEach
     void close() {
         server.signal("CONT");
         locks.close();
+        impatient.close();
     }
 
     private interface Work {
@@ -85,7 +88,7 @@ class FaultsTest {
 
     @Test
     void whoMayHaveLetOthersInIsNotAloneBefore() throws Exception {
-        Lease writer = locks.acquire(name);
+        Lease writer = impatient.acquire(name);
         unanswered(writer::downgrade);
         Lease reader = locks.read(name).acquire();
         assertFalse(writer.upgrade());
@@ -96,7 +99,7 @@ class FaultsTest {
 
     @Test
     void anUpgradeThatWasNotAnsweredIsNoLoss() throws Exception {
-        Lease lease = locks.read(name).acquire();
+        Lease lease = impatient.read(name).acquire();
         long fence = lease.fence();
         unanswered(lease::upgrade);
         Until.holds(() -> !server.ask().get(name).startsWith(fence + ":"));
@@ -109,7 +112,7 @@ class FaultsTest {
 
     @Test
     void whoMayBeAloneLetsOthersIn() throws Exception {
-        Lease lease = locks.read(name).acquire();
+        Lease lease = impatient.read(name).acquire();
         long fence = lease.fence();
         unanswered(lease::upgrade);
         Until.holds(() -> !server.ask().get(name).startsWith(fence + ":"));
@@ -229,6 +232,35 @@ class FaultsTest {
         try (Leasehold told = Leasehold.over(server.client, settings)) {
             told.acquireAsync(name).get(10, TimeUnit.SECONDS).release();
             assertEquals(List.of(), told.closeAsync(Duration.ofSeconds(1)).get());
+        }
+    }
+
+    @Test
+    void aConfirmedGrantKeepsTheSubscription() throws Exception {
+        Options confirm = Options.none().confirm(true);
+        Lease holder = locks.acquire(name);
+        for (int round = 0; round < 3; round++) {
+            CompletableFuture<Lease> waiting = locks.write(name).acquireAsync(confirm);
+            Until.holds(() -> locks.waitersAsync(name).join().size() == 1 && !server.ask().pubsubChannels().isEmpty());
+            holder.release();
+            holder = waiting.get(10, TimeUnit.SECONDS);
+            // The first one may have been asked for before there was a subscription.
+            if (round == 0) {
+                server.ask().configResetstat();
+            }
+        }
+        assertEquals(0, calls("subscribe"));
+        holder.release();
+    }
+
+    @Test
+    void aFutureThatTheProgramCompletesLeavesTheQueue() throws Exception {
+        try (Lease holder = locks.acquire(name)) {
+            CompletableFuture<Lease> waiting = locks.acquireAsync(name);
+            Until.holds(() -> locks.waitersAsync(name).join().size() == 1);
+            waiting.complete(null);
+            Until.holds(() -> locks.waitersAsync(name).join().isEmpty());
+            assertTrue(holder.isHeld());
         }
     }
 }
