@@ -50,7 +50,7 @@ final class Acknowledged implements Attempt.Activity {
     private void ask(Link.Line line) {
         byte[] key = attempt.claim.key();
         Claim.Question question = Claim.Question.extend(attempt.ttl, grant.fence());
-        Words extend = link.isPlain() ? Script.EXTEND.words(attempt.claim, question, false) : attempt.claim.words(question);
+        Words extend = link.isPlain(key) ? Script.EXTEND.words(attempt.claim, question, false) : attempt.claim.words(question);
         line.say(key, extend, (reply, error) -> {
             if (error != null) {
                 fail(link.told(error));
@@ -69,6 +69,8 @@ final class Acknowledged implements Attempt.Activity {
             if (both.get(0).equals(0L) || !(both.get(1) instanceof Long count) || count < wanted.count) {
                 int found = both.get(1) instanceof Long some ? some.intValue() : 0;
                 fail(new LeaseholdException.TooFewReplicas(attempt.name, found, wanted.count));
+            } else if (Clock.now() >= Clock.validUntil(asked, attempt.ttl)) {
+                fail(new LeaseholdException.TooLate());
             } else if (end()) {
                 attempt.succeed(new Attempt.Grant(grant.fence(), asked, attempt.ttl, false));
             }

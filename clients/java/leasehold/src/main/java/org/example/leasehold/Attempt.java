@@ -92,7 +92,16 @@ final class Attempt implements Grantor.Fate {
         }
         core.attempts.add(this);
         tell(LockEvent.Step.ASKED, 0, null, null);
-        next();
+        begin();
+    }
+
+    /** A release under way of whatever this owner had would hit what it is granted now. */
+    private void begin() {
+        if (core.isReturning(claim) && Clock.left(until) > 0) {
+            resting = core.turn.at(Math.min(Clock.now() + Clock.Rest.POLL.after(0), until), this::begin);
+        } else {
+            next();
+        }
     }
 
     void tell(LockEvent.Step step, long fence, @Nullable Enum<?> outcome, @Nullable LeaseholdException error) {
@@ -102,7 +111,7 @@ final class Attempt implements Grantor.Fate {
             Duration after = Duration.ofNanos(Clock.now() - since);
             String came = outcome == null ? null : outcome.name().toLowerCase(Locale.ROOT);
             LockEvent event = new LockEvent(step, name, owner, fence, after, came, error);
-            core.turn.after(() -> tells.accept(event));
+            core.turn.tell(() -> tells.accept(event));
         }
     }
 
@@ -115,7 +124,7 @@ final class Attempt implements Grantor.Fate {
     }
 
     private void next() {
-        if (core.server instanceof Majority || waits && !core.server.isPlain()) {
+        if (core.server instanceof Majority || waits && !core.server.isPlain(claim.key())) {
             begin(core.server.acquire(this));
         } else {
             ask();
@@ -136,7 +145,7 @@ final class Attempt implements Grantor.Fate {
         // It was busy when the server had time to answer.
         boolean isLast = tries > 0 && Clock.left(until) < each;
         long limit = Math.min(until, Clock.add(Clock.now(), core.settings.unreachableAfter));
-        begin(Request.about(core.turn, core.server, claim, Claim.Question.acquire(ttl), each, limit, this, (answer, error) -> {
+        begin(Request.about(core, core.server, claim, Claim.Question.acquire(ttl), each, limit, this, (answer, error) -> {
             if (answer == null) {
                 if (isLast && error instanceof LeaseholdException.Unreachable) {
                     granted(null);
@@ -168,7 +177,7 @@ final class Attempt implements Grantor.Fate {
             }
         } else if (!waits || Clock.left(until) == 0) {
             busy();
-        } else if (core.server.isPlain()) {
+        } else if (core.server.isPlain(claim.key())) {
             rest(Clock.Rest.POLL);
         } else {
             next();
@@ -211,27 +220,20 @@ final class Attempt implements Grantor.Fate {
     }
 
     /** It was held before, by this fence, and goes on. */
-    CompletableFuture<Lease> adopt(long fence) {
-        CompletableFuture<Lease> adopted = new CompletableFuture<>();
+    void adopt(long fence) {
         if (core.isClosed()) {
-            core.turn.after(() -> adopted.completeExceptionally(new LeaseholdException.Closed()));
-            return adopted;
+            fail(new LeaseholdException.Closed());
+            return;
         }
-        Request.about(core.turn, core.server, claim, Claim.Question.extend(ttl, fence), each, until, Grantor.NO_MATTER, (answer, error) -> {
-                    boolean isHeld = answer != null && answer.number() == 1;
-                    if (!isHeld) {
-                        LeaseholdException because = answer == null ? error : new LeaseholdException.Lost(name, Loss.TAKEN, null);
-                        core.turn.after(() -> adopted.completeExceptionally(because));
-                        return;
-                    }
-                    Hold hold = new Hold(this, new Grant(fence, answer.asked(), ttl, false), Clock.NEVER, 0);
-                    tell(LockEvent.Step.GRANTED, fence, null, null);
-                    hold.start();
-                    Lease lease = new Lease(hold);
-                    core.turn.after(() -> adopted.complete(lease));
-                })
-                .start();
-        return adopted;
+        core.attempts.add(this);
+        begin(Request.about(core, core.server, claim, Claim.Question.extend(ttl, fence), each, until, Grantor.NO_MATTER, (answer, error) -> {
+            boolean isHeld = answer != null && answer.number() == 1;
+            if (isHeld) {
+                succeed(new Grant(fence, answer.asked(), ttl, false));
+            } else {
+                fail(answer == null ? error : new LeaseholdException.Lost(name, Loss.TAKEN, null));
+            }
+        }));
     }
 
     private void busy() {
@@ -254,6 +256,9 @@ final class Attempt implements Grantor.Fate {
 
     private void done() {
         isDone = true;
+        if (waits && options.owner != null) {
+            core.mayHear(claim);
+        }
         core.attempts.remove(this);
         core.changed();
     }
@@ -307,6 +312,11 @@ final class Attempt implements Grantor.Fate {
         return isCut;
     }
 
+    /** Whether a message may be that of an earlier grant to this owner. */
+    boolean isUnsure() {
+        return mayHold || core.heardOf(claim);
+    }
+
     @Override
     public void mayHold() {
         mayHold = true;
@@ -322,6 +332,7 @@ final class Attempt implements Grantor.Fate {
     @Override
     public void left(Link.Line line) {
         unheard.add(line);
+        wasCut |= unheard.removeIf(each -> !each.isOpen());
     }
 
     @Override

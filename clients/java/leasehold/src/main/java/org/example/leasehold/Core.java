@@ -18,6 +18,8 @@ final class Core {
     private static final String PROCESS = ProcessHandle.current().pid() + ":";
     /** How often it is looked whether leases are over: a deadline that was set before the machine slept is late by as long. */
     private static final long LOOK_EVERY = 1_000_000_000;
+    /** How long a message may be on its way. */
+    private static final long LONGEST_WAY = 60_000_000_000L;
 
     final Turn turn = new Turn();
     final Settings settings;
@@ -28,10 +30,14 @@ final class Core {
     private final Set<Hold> holds = new LinkedHashSet<>();
     /** The names of what is being given back by those who gave up. */
     private final Map<String, Integer> givingBack = new HashMap<>();
+    /** Of whom, and which lock. */
+    private final Map<List<String>, Integer> returning = new HashMap<>();
+    /** Who has waited for which lock by a name of its own, and until when a message may come of that. */
+    private final Map<List<String>, Long> former = new HashMap<>();
     /** The names of the locks whose release has failed, and until when they stay. */
     private final Map<String, Long> staying = new HashMap<>();
 
-    /** What ends with this. */
+    /** What ends with this: what is under way on no connection, too. */
     final Set<Runnable> closes = new LinkedHashSet<>();
 
     private boolean looks;
@@ -67,6 +73,28 @@ final class Core {
         return closing != null;
     }
 
+    boolean hasClosed() {
+        return hasClosed;
+    }
+
+    private static List<String> of(Claim claim) {
+        return List.of(Script.text(claim.owner()), Script.text(claim.key()));
+    }
+
+    /** Whether something is under way that releases whatever the owner has. */
+    boolean isReturning(Claim claim) {
+        return returning.containsKey(of(claim));
+    }
+
+    void mayHear(Claim claim) {
+        former.values().removeIf(until -> Clock.left(until) == 0);
+        former.put(of(claim), Clock.now() + LONGEST_WAY);
+    }
+
+    boolean heardOf(Claim claim) {
+        return Clock.left(former.getOrDefault(of(claim), 0L)) > 0;
+    }
+
     void hold(Hold hold) {
         holds.add(hold);
         lookAfter();
@@ -90,7 +118,7 @@ final class Core {
 
     /** Releases whatever the owner has, after so long: whoever gave up does not wait for it. Close does. */
     void giveBack(String name, Claim claim, long ttl, long after) {
-        givingBack.merge(name, 1, Integer::sum);
+        begin(name, claim);
         if (after > 0) {
             turn.at(Clock.now() + after, () -> giveBack(name, claim, ttl));
         } else {
@@ -104,20 +132,26 @@ final class Core {
 
     /** Sees a request through that nobody waits for, except close. */
     void finish(String name, Claim claim, Claim.Question question, long ttl) {
-        givingBack.merge(name, 1, Integer::sum);
+        begin(name, claim);
         tell(name, claim, question, ttl);
+    }
+
+    private void begin(String name, Claim claim) {
+        givingBack.merge(name, 1, Integer::sum);
+        returning.merge(of(claim), 1, Integer::sum);
     }
 
     private void tell(String name, Claim claim, Claim.Question question, long ttl) {
         long end = Clock.add(Clock.now(), ttl);
         long each = Clock.patienceForAnswer(settings.response, ttl);
-        Request.about(turn, server, claim, question, each, Clock.add(Clock.now(), settings.within), Grantor.NO_MATTER, (answer, error) -> {
+        Request.about(this, server, claim, question, each, Clock.add(Clock.now(), settings.within), Grantor.NO_MATTER, (answer, error) -> {
             if (error != null) {
                 stays(name, end);
-                turn.after(() -> LOGGER.log(
+                turn.tell(() -> LOGGER.log(
                         System.Logger.Level.WARNING, "{0}: a release failed, and the lock stays until its lease ends: {1}", name, error.getMessage()));
             }
             givingBack.computeIfPresent(name, (key, count) -> count == 1 ? null : count - 1);
+            returning.computeIfPresent(of(claim), (key, count) -> count == 1 ? null : count - 1);
             changed();
         }).start();
     }
@@ -162,7 +196,7 @@ final class Core {
         Set<String> names = new TreeSet<>(staying.keySet());
         names.addAll(givingBack.keySet());
         holds.forEach(hold -> names.add(hold.attempt.name));
-        closes.forEach(Runnable::run);
+        List.copyOf(closes).forEach(Runnable::run);
         server.close();
         turn.close();
         turn.after(() -> left.complete(new ArrayList<>(names)));

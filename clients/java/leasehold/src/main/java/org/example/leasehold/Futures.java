@@ -3,6 +3,7 @@ package org.example.leasehold;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
+import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.RejectedExecutionException;
 import org.jspecify.annotations.Nullable;
 
@@ -20,7 +21,8 @@ final class Futures {
         try {
             executor.execute(work);
         } catch (RejectedExecutionException e) {
-            work.run();
+            // It may block, and the threads of this package may not.
+            ForkJoinPool.commonPool().execute(work);
         }
     }
 

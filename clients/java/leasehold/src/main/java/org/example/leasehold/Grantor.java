@@ -43,13 +43,13 @@ interface Grantor {
     /** How it is waited for. */
     Attempt.Activity acquire(Attempt attempt);
 
-    /** Whether there is no queue, as far as is known. */
-    default boolean isPlain() {
+    /** Whether there is no queue for this key, as far as is known. */
+    default boolean isPlain(byte[] key) {
         return false;
     }
 
-    /** Whether it is to be asked in other words. */
-    default boolean learns(Throwable error) {
+    /** Whether it is to be asked about this key in other words. */
+    default boolean learns(byte[] key, Throwable error) {
         return false;
     }
 

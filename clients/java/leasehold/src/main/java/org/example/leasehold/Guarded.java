@@ -2,6 +2,7 @@ package org.example.leasehold;
 
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.CompletableFuture;
@@ -20,6 +21,7 @@ final class Guarded {
     private Link.@Nullable Call call;
     private Turn.@Nullable Deadline deadline;
     private int tries;
+    private long fence;
 
     Guarded(Hold hold, Object... command) {
         this.hold = hold;
@@ -39,7 +41,8 @@ final class Guarded {
             return;
         }
         Claim claim = hold.attempt.claim;
-        List<byte[]> words = new ArrayList<>(List.of(claim.key(), claim.owner(), Claim.ascii(hold.fence)));
+        fence = hold.fence;
+        List<byte[]> words = new ArrayList<>(List.of(claim.key(), claim.owner(), Claim.ascii(fence)));
         words.addAll(command);
         boolean[] isAnswered = new boolean[1];
         call = null;
@@ -72,6 +75,10 @@ final class Guarded {
             return;
         }
         if ("NOTHOLDER".equals(Verdict.code(error))) {
+            if (hold.mayDiffer(fence) && tries++ < MOST_MOVES) {
+                findFence();
+                return;
+            }
             hold.lose(Loss.TAKEN);
         }
         if (!hold.look()) {
@@ -86,10 +93,36 @@ final class Guarded {
             if (means == Verdict.ELSEWHERE) {
                 link.moved();
             }
-            core.turn.at(Clock.now() + Clock.Rest.RETRY.after(tries++), this::start);
+            Runnable closed = () -> fail(hold.lost());
+            core.closes.add(closed);
+            core.turn.at(Clock.now() + Clock.Rest.RETRY.after(tries++), () -> {
+                core.closes.remove(closed);
+                start();
+            });
         } else {
             fail(told);
         }
+    }
+
+    /** An upgrade may have been carried out: then it is held by another fence. */
+    private void findFence() {
+        Claim claim = hold.attempt.claim;
+        new Look(core, claim.key()).info().whenComplete((info, error) -> core.turn.take(() -> {
+            if (error != null) {
+                fail(error instanceof LeaseholdException told ? told : link.told(error));
+                return;
+            }
+            boolean isIts = info != null && Arrays.equals(Claim.bytes(info.oldest().owner()), claim.owner());
+            if (isIts) {
+                hold.hears(info.oldest().fence());
+            }
+            if (isIts && hold.fence > fence) {
+                start();
+            } else {
+                hold.lose(Loss.TAKEN);
+                fail(hold.lost());
+            }
+        }));
     }
 
     private void fail(LeaseholdException error) {

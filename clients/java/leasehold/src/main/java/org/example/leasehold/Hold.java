@@ -28,6 +28,10 @@ final class Hold {
     private boolean isUnsure;
 
     private Runnable unbind = () -> {};
+    /** Its bond has ended, or is put aside, and another one is asked for. */
+    private boolean isUnbound;
+    /** The last change of its share. */
+    private CompletableFuture<Boolean> sharing = CompletableFuture.completedFuture(true);
     private int asking;
     private boolean isReleased;
     private @Nullable LeaseholdException failure;
@@ -77,7 +81,7 @@ final class Hold {
         }
         if (Clock.now() >= renewAt) {
             renewAt = Clock.NEVER;
-            renew();
+            renew(ttl);
         }
         watch();
     }
@@ -107,18 +111,20 @@ final class Hold {
         return Clock.patienceForAnswer(core.settings.response, ttl);
     }
 
-    private void renew() {
-        long by = ttl;
-        extend(by, validUntil, false, error -> {
+    private void renew(long by) {
+        boolean binds = isUnbound;
+        extend(by, validUntil, binds, error -> {
             if (error == null || !look()) {
                 return;
             }
-            failure = error;
-            // Each further one would come to the same. The program may need what is left of the lease.
-            if (Verdict.isFinal(error)) {
+            boolean isFinal = Verdict.isFinal(error);
+            if (isFinal && failure == null) {
                 warn("a renewal was refused", error);
-            } else if (by == ttl) {
-                renewAt = Clock.now() + Clock.Rest.RETRY.after(0);
+            }
+            failure = error;
+            // What is refused now, such as a password that is being changed, may be done before the lease is over.
+            if (by == ttl) {
+                renewAt = Clock.now() + Clock.Rest.RETRY.after(isFinal ? 4 : 0);
                 watch();
             }
         });
@@ -158,8 +164,28 @@ final class Hold {
         return done;
     }
 
+    /** Without the module no fence changes, and each is asked for by its own. */
     private long sureFence() {
-        return isUnsure ? 0 : fence;
+        return isUnsure && !core.server.isPlain(attempt.claim.key()) ? 0 : fence;
+    }
+
+    /** Whether it is this grant: an upgrade that was not heard of has a larger fence. */
+    private boolean isIts(Request.Answer answer) {
+        boolean is = !answer.isNil() && (answer.number() == fence || isUnsure && answer.number() > fence);
+        if (is) {
+            fence = answer.number();
+        }
+        return is;
+    }
+
+    /** Whether the holder has another fence than this by now, or may have. */
+    boolean mayDiffer(long fence) {
+        return isUnsure || fence != this.fence;
+    }
+
+    /** The server has said that this owner holds it by this fence. */
+    void hears(long fence) {
+        this.fence = Math.max(this.fence, fence);
     }
 
     /** Asks until then. To bind it again is to acquire it again. */
@@ -180,7 +206,7 @@ final class Hold {
                 then.came(error);
             } else if (answer.number() == 0 && isOther && asked != 0) {
                 extend(by, until, false, then);
-            } else if (answer.isNil() || answer.number() != (binds ? fence : 1)) {
+            } else if (binds ? !isIts(answer) : answer.number() != 1) {
                 lose(Loss.TAKEN);
                 // A later grant of the same owner is nobody's.
                 if (binds) {
@@ -188,6 +214,9 @@ final class Hold {
                 }
                 then.came(lost());
             } else {
+                if (binds) {
+                    bind();
+                }
                 extended(number, answer, by);
                 then.came(look() ? null : lost());
             }
@@ -201,42 +230,56 @@ final class Hold {
 
     private void request(Claim claim, Claim.Question question, long until, boolean acquires, Request.Then then) {
         Grantor.Fate told = acquires ? attempt : Grantor.NO_MATTER;
-        Request.about(core.turn, core.server, claim, question, each(question.ttl() > 0 ? question.ttl() : ttl), until, told, then).start();
+        Request.about(core, core.server, claim, question, each(question.ttl() > 0 ? question.ttl() : ttl), until, told, then).start();
     }
 
     CompletableFuture<Void> extendBy(long nanos) {
         return extend(Clock.add(validFor() + Clock.drift(ttl), nanos));
     }
 
-    /** Has another share of it: by a new fence if that is tighter. False: there are too many others for that. */
+    /**
+     * Has another share of it: by a new fence if that is tighter. False: there are too many others for that. The server is asked
+     * each time, since what it was last heard to have may be what it has no more; and for one change at a time.
+     */
     CompletableFuture<Boolean> share(int share) {
         CompletableFuture<Boolean> done = new CompletableFuture<>();
+        CompletableFuture<Boolean> former = sharing;
+        sharing = done;
+        former.whenComplete((is, error) -> core.turn.take(() -> share(share, done)));
+        return done;
+    }
+
+    private void share(int share, CompletableFuture<Boolean> done) {
         if (!look()) {
             core.turn.after(() -> done.completeExceptionally(lost()));
-            return done;
+            return;
         }
-        if (share == attempt.claim.share()) {
+        if (core.server instanceof Majority) {
+            // There it is shared by nobody.
             core.turn.after(() -> done.complete(true));
-            return done;
+            return;
         }
         boolean isUpgrade = share == Claim.EXCLUSIVE;
+        boolean wasUnsure = isUnsure;
         isUnsure |= isUpgrade;
         Claim as = attempt.claim.sharing(share);
         long until = Math.min(validUntil, Clock.add(Clock.now(), core.settings.within));
         request(as, Claim.Question.acquire(ttl), until, true, (answer, error) -> {
             if (answer != null && look()) {
-                isUnsure = false;
                 if (answer.isNil() && isUpgrade) {
+                    // An earlier try may still be carried out.
+                    isUnsure = wasUnsure || answer.isRepeated();
                     core.turn.after(() -> done.complete(false));
                     return;
                 }
-                if (answer.isNil() || !isUpgrade && answer.number() != fence) {
+                if (!isIts(answer)) {
                     lose(Loss.TAKEN);
                     attempt.late();
                 } else {
-                    fence = answer.number();
+                    isUnsure &= !isUpgrade;
                     attempt.claim = as;
                     isUnclaimed = false;
+                    bind();
                     core.turn.after(() -> done.complete(true));
                     return;
                 }
@@ -244,10 +287,10 @@ final class Hold {
             LeaseholdException because = look() ? error : lost();
             core.turn.after(() -> done.completeExceptionally(because));
         });
-        return done;
     }
 
     private void bind() {
+        isUnbound = false;
         unbind.run();
         if (attempt.bond != null && attempt.claim.grace() >= 0) {
             unbind = attempt.bond.whenEnded(this::bindAgain);
@@ -260,15 +303,15 @@ final class Hold {
             return;
         }
         long by = Clock.now() < renewUntil ? ttl : validFor();
-        expect(attempt.claim.grace());
+        if (attempt.bond != null && attempt.bond.isOpen()) {
+            // The server may have ended it. If not, it is bound to that until it is bound to another.
+            bind();
+        } else {
+            expect(attempt.claim.grace());
+        }
+        isUnbound = true;
         if (look()) {
-            extend(by, validUntil, true, error -> {
-                if (error == null) {
-                    bind();
-                } else {
-                    failure = error;
-                }
-            });
+            renew(by);
         }
     }
 
@@ -354,7 +397,7 @@ final class Hold {
         end(new LeaseholdException.Lost(attempt.name, Loss.RELEASED, null));
         Loss loss = lost().loss();
         boolean isSingle = attempt.claim.keys().size() == 1;
-        if (loss == Loss.TAKEN && isSingle) {
+        if (loss == Loss.TAKEN && isSingle && !isUnsure) {
             // The server has said so.
             settle(Outcome.LATE, null);
             return released;
@@ -395,6 +438,6 @@ final class Hold {
     }
 
     private void warn(String what, LeaseholdException error) {
-        core.turn.after(() -> LOGGER.log(System.Logger.Level.WARNING, "{0}: {1}: {2}", attempt.name, what, error.getMessage()));
+        core.turn.tell(() -> LOGGER.log(System.Logger.Level.WARNING, "{0}: {1}: {2}", attempt.name, what, error.getMessage()));
     }
 }

@@ -85,33 +85,32 @@ final class LeaseLocks implements ReadWriteLock {
 
         @Override
         public void lock() {
-            boolean wasInterrupted = false;
-            try {
-                while (true) {
-                    try {
-                        lockInterruptibly();
-                        return;
-                    } catch (InterruptedException e) {
-                        wasInterrupted = true;
-                    }
-                }
-            } finally {
-                if (wasInterrupted) {
-                    Thread.currentThread().interrupt();
-                }
+            if (!reenters()) {
+                take(lock.acquireUninterruptibly(patience(Settings.LONGEST)));
             }
         }
 
         @Override
         public void lockInterruptibly() throws InterruptedException {
+            if (Thread.interrupted()) {
+                throw new InterruptedException();
+            }
+            if (!reenters()) {
+                take(lock.acquire(patience(Settings.LONGEST)));
+            }
+        }
+
+        /** False: this thread does not hold it. */
+        private boolean reenters() {
             Held mine = mine();
             if (mine == null) {
-                take(lock.acquire(patience(Settings.LONGEST)));
-            } else if (isReaderThatWrites(mine)) {
-                throw new IllegalMonitorStateException("this thread reads, and would wait for itself to write");
-            } else {
-                count(mine, 1);
+                return false;
             }
+            if (isReaderThatWrites(mine)) {
+                throw new IllegalMonitorStateException("this thread reads, and would wait for itself to write");
+            }
+            count(mine, 1);
+            return true;
         }
 
         @Override

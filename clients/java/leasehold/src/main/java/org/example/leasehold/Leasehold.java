@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.ReadWriteLock;
@@ -263,7 +264,13 @@ public final class Leasehold implements AutoCloseable {
      * @throws InterruptedException if the thread is interrupted; the lock stays until its lease ends
      */
     public Lease adopt(Detached detached) throws InterruptedException {
-        return Futures.await(adopting(detached));
+        CompletableFuture<@Nullable Lease> adopting = adopting(detached);
+        try {
+            return Objects.requireNonNull(Futures.<@Nullable Lease>await(adopting));
+        } catch (InterruptedException e) {
+            adopting.thenAccept(Lease::detach);
+            throw e;
+        }
     }
 
     /**
@@ -273,13 +280,23 @@ public final class Leasehold implements AutoCloseable {
      * @return the lease
      */
     public CompletableFuture<Lease> adoptAsync(Detached detached) {
-        return Futures.outside(adopting(detached), core.settings.executor);
+        CompletableFuture<Lease> outside = new CompletableFuture<>();
+        adopting(detached).whenComplete((lease, error) -> Futures.run(core.settings.executor, () -> {
+            if (lease == null) {
+                outside.completeExceptionally(error);
+            } else if (!outside.complete(lease)) {
+                lease.detach();
+            }
+        }));
+        return outside;
     }
 
-    private CompletableFuture<Lease> adopting(Detached detached) {
+    private CompletableFuture<@Nullable Lease> adopting(Detached detached) {
         String name = String.join(", ", detached.keys.stream().map(key -> new String(key, StandardCharsets.UTF_8)).toList());
         Claim claim = new Claim(detached.keys, detached.owner, Claim.EXCLUSIVE, -1);
-        return core.turn.get(() -> new Attempt(core, name, claim, Options.none(), false).adopt(detached.fence()));
+        Attempt attempt = core.turn.get(() -> new Attempt(core, name, claim, Options.none(), false));
+        core.turn.take(() -> attempt.adopt(detached.fence()));
+        return attempt.result;
     }
 
     /**

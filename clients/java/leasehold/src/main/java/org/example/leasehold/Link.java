@@ -53,7 +53,8 @@ final class Link implements Grantor {
     private final Set<Script> known = EnumSet.noneOf(Script.class);
     private long lookingSince = -OPENS_WITHIN;
     private @Nullable Throwable failure;
-    private long plainUntil;
+    /** The nodes that are taken to have no module, and until when. */
+    private final Map<String, Long> plain = new HashMap<>();
     /** This user may not run scripts, as far as is known. */
     private long bareUntil;
 
@@ -68,15 +69,15 @@ final class Link implements Grantor {
     }
 
     @Override
-    public boolean isPlain() {
-        return plainUntil != 0 && Clock.now() < plainUntil;
+    public boolean isPlain(byte[] key) {
+        return !plain.isEmpty() && Clock.now() < plain.getOrDefault(String.valueOf(nodeOf(key)), 0L);
     }
 
     @Override
-    public boolean learns(Throwable error) {
+    public boolean learns(byte[] key, Throwable error) {
         switch (Verdict.of(error)) {
-            case UNKNOWN_COMMAND -> plainUntil = Clock.now() + PLAIN_FOR;
-            case HAS_MODULE -> plainUntil = 0;
+            case UNKNOWN_COMMAND -> plain.put(String.valueOf(nodeOf(key)), Clock.now() + PLAIN_FOR);
+            case HAS_MODULE -> plain.remove(String.valueOf(nodeOf(key)));
             case UNKNOWN_SCRIPT -> known.clear();
             default -> {
                 return false;
@@ -101,7 +102,7 @@ final class Link implements Grantor {
 
     @Override
     public Try ask(Claim claim, Claim.Question question, Fate fate, Answer answer) {
-        if (!isPlain()) {
+        if (!isPlain(claim.key())) {
             return inCommands(claim, question, fate, answer);
         }
         Script script = Script.of(question);
@@ -110,16 +111,18 @@ final class Link implements Grantor {
         if (bareUntil != 0 && Clock.now() < bareUntil) {
             return new Bare(this, claim, question, fate, answer).start();
         }
-        return send(new Call(claim.key(), words, fate, (reply, error) -> {
+        Call[] call = new Call[1];
+        call[0] = new Call(claim.key(), words, fate, (reply, error) -> {
             if (error == null && !isKnown) {
                 known.add(script);
             }
             if (error != null && Bare.isWithoutScripts(error)) {
-                probe(claim, question, fate, answer, error);
+                call[0].next = probe(claim, question, fate, answer, error);
             } else {
                 answer.came(reply, error);
             }
-        }));
+        });
+        return send(call[0]);
     }
 
     /** Asks in the commands of the module. */
@@ -130,16 +133,18 @@ final class Link implements Grantor {
     }
 
     /** Asks what changes nothing. Where the server does not know IFEQ either, it is the script that counts. */
-    private void probe(Claim claim, Claim.Question question, Fate fate, Answer answer, Throwable refusal) {
+    private Try probe(Claim claim, Claim.Question question, Fate fate, Answer answer, Throwable refusal) {
         Words words = Words.of("SET", Script.beside(claim.key()), "0", "IFEQ", "none", "PX", "1");
-        say(claim.key(), words, (reply, error) -> {
+        Call[] call = new Call[1];
+        call[0] = new Call(claim.key(), words, NO_MATTER, (reply, error) -> {
             if (error != null) {
                 answer.came(null, refusal);
             } else {
                 bareUntil = Clock.now() + PLAIN_FOR;
-                new Bare(this, claim, question, fate, answer).start();
+                call[0].next = new Bare(this, claim, question, fate, answer).start();
             }
         });
+        return send(call[0]);
     }
 
     /** Sends a command to the server that has the key. */
@@ -271,7 +276,7 @@ final class Link implements Grantor {
                 T result;
                 try {
                     result = work.get();
-                } catch (RuntimeException e) {
+                } catch (Throwable e) {
                     failed.accept(e);
                     return;
                 }
@@ -358,6 +363,8 @@ final class Link implements Grantor {
             opening = null;
             failure = null;
             current = line;
+            // The address may lead to another server now, which tells nothing on the subscription to the former one.
+            queue.forget(node);
             unsent().forEach(line::send);
         }
 
@@ -373,6 +380,7 @@ final class Link implements Grantor {
             }
             current = null;
             lingering.add(line);
+            line.tell();
             if (lingering.size() > MOST_LINGERING) {
                 lingering.remove().end(Verdict.SILENT);
             }
@@ -396,6 +404,9 @@ final class Link implements Grantor {
         /** Where it is sent, if its key says otherwise. */
         private @Nullable String to;
 
+        /** What it led to: who gives it up gives up that. */
+        private @Nullable Try next;
+
         private boolean isAsking;
         private int moves;
         /** Whatever it gets is bound to its connection. */
@@ -414,7 +425,7 @@ final class Link implements Grantor {
                 isOpen = false;
                 if (!isHeard) {
                     left();
-                } else if (binds && error == null && line != null) {
+                } else if (binds && reply != null && line != null) {
                     fate.bound(line);
                 }
                 answer.came(reply, error);
@@ -432,6 +443,8 @@ final class Link implements Grantor {
                     waitsIn.remove(this);
                 }
                 left();
+            } else if (next != null) {
+                next.giveUp();
             }
         }
 
@@ -492,7 +505,7 @@ final class Link implements Grantor {
                     } else {
                         connection.dispatch(command);
                     }
-                } catch (RuntimeException e) {
+                } catch (Throwable e) {
                     command.completeExceptionally(e);
                 }
             });
@@ -507,7 +520,11 @@ final class Link implements Grantor {
             return call;
         }
 
-        /** Done once when it is cut. Returns what takes that back. */
+        boolean isOpen() {
+            return isOpen;
+        }
+
+        /** Done once when it is cut or put aside. Returns what takes that back. */
         Runnable whenEnded(Runnable work) {
             if (!isOpen) {
                 work.run();
@@ -543,6 +560,10 @@ final class Link implements Grantor {
                 connection.closeAsync();
             });
             missing.forEach(each -> each.call.arrive(null, error));
+            tell();
+        }
+
+        private void tell() {
             List<Runnable> told = List.copyOf(ends);
             ends.clear();
             told.forEach(Runnable::run);

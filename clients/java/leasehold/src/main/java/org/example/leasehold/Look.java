@@ -41,7 +41,7 @@ final class Look {
 
     /** Null: it is free. */
     CompletableFuture<@Nullable LockInfo> info() {
-        if (link.isPlain()) {
+        if (link.isPlain(key)) {
             return plainly(MOST_LOOKS);
         }
         return read(Words.of("LOCK.INFO", key)).handle((reply, error) -> {

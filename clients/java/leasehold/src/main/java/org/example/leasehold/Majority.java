@@ -74,7 +74,7 @@ final class Majority implements Grantor {
         // Each server has granted it by a fence of its own, before that was raised.
         Claim.Question asked = isRelease ? Claim.Question.release(0) : question;
         boolean[] isOver = new boolean[1];
-        new Poll(peers, claim, asked, came -> came.is(1), answers -> {
+        new Poll(peers, claim, asked, Clock.NEVER, came -> came.is(1), answers -> {
             if (isOver[0]) {
                 return;
             }
@@ -114,8 +114,9 @@ final class Majority implements Grantor {
             Claim claim = attempt.claim.as(Core.newOwner());
             attempt.claim = claim;
             long asked = Clock.now();
-            new Poll(peers, claim, Claim.Question.acquire(attempt.ttl), Came::isGranted, answers -> raise(
-                            claim, answers.stream().filter(Came::isGranted).toList(), (fence, error) -> {
+            long until = attempt.waits() ? attempt.until : Clock.NEVER;
+            new Poll(peers, claim, Claim.Question.acquire(attempt.ttl), until, Came::isGranted, answers -> raise(
+                            claim, answers.stream().filter(Came::isGranted).toList(), until, (fence, error) -> {
                                 boolean isHeld = fence != 0 && Clock.now() < Clock.validUntil(asked, attempt.ttl);
                                 if (isHeld && !isOver) {
                                     // Whoever gives up from now on gives it back.
@@ -124,7 +125,14 @@ final class Majority implements Grantor {
                                     return;
                                 }
                                 Throwable trouble = error != null || fence != 0 ? error : tooFew(answers);
-                                new Poll(peers, claim, Claim.Question.release(0), came -> came.is(1), done -> refused(trouble)).start();
+                                if (Clock.left(until) == 0 && !isOver) {
+                                    // Nobody waits for that it is given back.
+                                    attempt.mayHold();
+                                    refused(trouble);
+                                    return;
+                                }
+                                new Poll(peers, claim, Claim.Question.release(0), Clock.NEVER, came -> came.is(1), done -> refused(trouble))
+                                        .start();
                             }))
                     .start();
         }
@@ -161,20 +169,20 @@ final class Majority implements Grantor {
     }
 
     /** Has most of them have one fence: the largest of those that were granted. */
-    private void raise(Claim claim, List<Came> granted, Raised then) {
+    private void raise(Claim claim, List<Came> granted, long until, Raised then) {
         if (granted.size() < most()) {
             then.came(0, null);
             return;
         }
         long fence = granted.stream().mapToLong(Came::number).max().orElse(0);
         Predicate<Came> isRaised = came -> came.is(fence);
-        new Poll(granted.stream().map(Came::peer).toList(), claim, Claim.Question.raise(fence), isRaised, answers -> {
+        new Poll(granted.stream().map(Came::peer).toList(), claim, Claim.Question.raise(fence), until, isRaised, answers -> {
             Throwable error = tooFew(answers);
             if (count(answers, isRaised) >= most()) {
                 then.came(fence, null);
             } else if (error instanceof LeaseholdException && granted.size() > most()) {
                 // A clock that is far ahead of most is left out, and its server does not count: any majority will do.
-                raise(claim, granted.stream().filter(came -> came.number < fence).toList(), then);
+                raise(claim, granted.stream().filter(came -> came.number < fence).toList(), until, then);
             } else {
                 then.came(0, error);
             }
@@ -194,14 +202,15 @@ final class Majority implements Grantor {
         private Turn.@Nullable Deadline deadline;
         private boolean isOver;
 
-        Poll(List<Link> whom, Claim claim, Claim.Question question, Predicate<Came> agrees, Consumer<List<Came>> then) {
+        Poll(List<Link> whom, Claim claim, Claim.Question question, long until, Predicate<Came> agrees, Consumer<List<Came>> then) {
             this.whom = whom;
             this.claim = claim;
             this.question = question;
             this.agrees = agrees;
             this.then = then;
             long most = Math.min(LONGEST_LIMIT, core.settings.response);
-            this.each = question.ttl() > 0 ? Math.max(1_000_000, Math.min(most, question.ttl() / 10)) : most;
+            long limit = question.ttl() > 0 ? Math.max(1_000_000, Math.min(most, question.ttl() / 10)) : most;
+            this.each = Math.min(limit, Clock.left(until));
         }
 
         void start() {
@@ -255,7 +264,7 @@ final class Majority implements Grantor {
                 giveBack(peer, claim, each);
             }
         };
-        Runnable ask = () -> Request.about(core.turn, peer, claim, question, each, until, fate, (answer, error) -> {
+        Runnable ask = () -> Request.about(core, peer, claim, question, each, until, fate, (answer, error) -> {
                     if (answer == null) {
                         // After a new connection there may be another server at this address.
                         runIds.remove(peer);

@@ -103,6 +103,28 @@ public final class NamedLock {
         return await(begin(options, false));
     }
 
+    /**
+     * Waits for the lock, as {@link #acquire(Options)} does. An interruption of the thread is put off until then, and costs no
+     * place in the queue.
+     *
+     * @param options what is to be otherwise than the settings say
+     * @return the lease
+     */
+    public Lease acquireUninterruptibly(Options options) {
+        Attempt attempt = begin(options, true);
+        Futures.settle(attempt.result);
+        Lease lease;
+        try {
+            lease = Futures.<@Nullable Lease>await(attempt.result);
+        } catch (InterruptedException e) {
+            throw new AssertionError("what is done is not waited for", e);
+        }
+        if (lease == null) {
+            throw busy(attempt);
+        }
+        return lease;
+    }
+
     private static @Nullable Lease await(Attempt attempt) throws InterruptedException {
         try {
             return Futures.<@Nullable Lease>await(attempt.result);
@@ -187,7 +209,7 @@ public final class NamedLock {
 
     private static <T extends @Nullable Lease> CompletableFuture<T> abandoned(CompletableFuture<T> outside, Attempt attempt) {
         outside.whenComplete((lease, error) -> {
-            if (error != null && !attempt.result.isDone()) {
+            if (!attempt.result.isDone()) {
                 attempt.core.turn.take(() -> attempt.stop(new LeaseholdException.Closed()));
             }
         });

@@ -48,16 +48,22 @@ final class Place implements Attempt.Activity {
     /** One of the connections that may wait is this one's. */
     private boolean hasRoom;
     private Link.@Nullable Line blocked;
-    /** Gives up the request under way. */
-    private @Nullable Runnable giveUp;
+    /** The request under way. */
+    private Link.@Nullable Call call;
 
-    private record Ticket(long asked, long kept, Queue.@Nullable Ear heardBy, boolean isRenewal) {}
+    /**
+     * What was asked.
+     *
+     * @param deaf what should have told of a grant before, and has not
+     */
+    private record Ticket(long asked, long kept, Claim.Question question, Queue.@Nullable Ear deaf, boolean isRenewal) {}
 
     Place(Attempt attempt, Link link) {
         this.attempt = attempt;
         this.core = attempt.core;
         this.link = link;
         this.queue = link.queue;
+        this.isUnsure = attempt.isUnsure();
         byte[] owner = attempt.claim.owner();
         this.name = owner.length + " " + Script.text(owner) + " " + Script.text(attempt.claim.key());
     }
@@ -70,19 +76,22 @@ final class Place implements Attempt.Activity {
 
     @Override
     public void stop() {
-        if (current != null) {
+        if (current != null && (call == null || call.isSent())) {
             attempt.mayHold();
         }
         end();
     }
 
     private void end() {
+        if (isOver) {
+            return;
+        }
         isOver = true;
         current = null;
         isAsleep = false;
-        if (giveUp != null) {
-            giveUp.run();
-            giveUp = null;
+        if (call != null) {
+            call.giveUp();
+            call = null;
         }
         if (deadline != null) {
             deadline.cancel();
@@ -118,14 +127,16 @@ final class Place implements Attempt.Activity {
             }
             return;
         }
+        Queue.Ear deaf = heard == 0 ? ear : null;
         heard = 0;
         isNil = false;
-        request(asked, false);
+        request(asked, false, deaf);
     }
 
-    private void request(long asked, boolean isRenewal) {
-        if (giveUp != null) {
-            giveUp.run();
+    private void request(long asked, boolean isRenewal, Queue.@Nullable Ear deaf) {
+        if (call != null) {
+            call.giveUp();
+            call = null;
         }
         if (deadline != null) {
             deadline.cancel();
@@ -136,17 +147,16 @@ final class Place implements Attempt.Activity {
         if (since < 0) {
             since = asked;
         }
-        Ticket ticket = new Ticket(asked, keeps, heard == 0 ? ear : null, isRenewal);
+        Claim.Question question = queue.question(attempt.ttl, keeps);
+        Ticket ticket = new Ticket(asked, keeps, question, deaf, isRenewal);
         ear = queue.ear(link.nodeOf(attempt.claim.key()));
         current = ticket;
-        Claim.Question question = queue.question(attempt.ttl, keeps);
         Link.Call[] sent = new Link.Call[1];
-        Link.Call call = link.inCommands(attempt.claim, question, attempt, (reply, error) -> arrived(ticket, sent[0], reply, error));
-        sent[0] = call;
+        sent[0] = link.inCommands(attempt.claim, question, attempt, (reply, error) -> arrived(ticket, sent[0], reply, error));
         if (current == ticket) {
+            call = sent[0];
             long limit = Math.min(Clock.add(asked, attempt.each), attempt.until);
-            deadline = core.turn.at(limit, () -> overdue(ticket, call, limit));
-            giveUp = call::giveUp;
+            deadline = core.turn.at(limit, () -> overdue(ticket, sent[0], limit));
         }
     }
 
@@ -172,12 +182,12 @@ final class Place implements Attempt.Activity {
             return;
         }
         current = null;
-        giveUp = null;
+        this.call = null;
         if (deadline != null) {
             deadline.cancel();
         }
         if (error != null) {
-            refused(ticket, error);
+            refused(ticket, call == null || call.isSent(), error);
             return;
         }
         attempt.mayHold();
@@ -190,9 +200,9 @@ final class Place implements Attempt.Activity {
         }
         if (fence != null) {
             granted(new Attempt.Grant(fence, ticket.asked, attempt.ttl, false));
-            if (ticket.heardBy != null) {
+            if (ticket.deaf != null && heard == 0) {
                 // It should have told of the grant before.
-                ticket.heardBy.end();
+                ticket.deaf.end();
             }
             return;
         }
@@ -284,7 +294,7 @@ final class Place implements Attempt.Activity {
             if (Clock.now() >= attempt.until || ear == null) {
                 ask();
             } else {
-                request(Clock.now(), true);
+                request(Clock.now(), true, heard == 0 ? ear : null);
             }
         });
     }
@@ -328,13 +338,14 @@ final class Place implements Attempt.Activity {
         }
     }
 
-    private void refused(Ticket ticket, Throwable error) {
+    private void refused(Ticket ticket, boolean wasSent, Throwable error) {
         Verdict means = Verdict.of(error);
-        if (means == Verdict.BROKEN) {
+        if (means == Verdict.BROKEN && wasSent) {
             attempt.mayHold();
         }
-        if (link.learns(error) || queue.learns(error)) {
-            if (link.isPlain()) {
+        // What was asked in the words that it is asked in now would be refused again.
+        if (link.learns(attempt.claim.key(), error) || queue.learns(error) && !ticket.question.equals(queue.question(attempt.ttl, queue.kept()))) {
+            if (link.isPlain(attempt.claim.key())) {
                 end();
                 attempt.ask();
             } else {

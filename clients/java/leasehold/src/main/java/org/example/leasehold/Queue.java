@@ -7,10 +7,8 @@ import io.lettuce.core.pubsub.RedisPubSubListener;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.UUID;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -41,6 +39,9 @@ final class Queue {
     /** How often a place is asked for while nobody tells of grants, unless there are many. */
     private static final long UNHEARD = 250 * MILLI;
 
+    /** After how long a subscription that nobody has answered is tried again. */
+    private static final long OPENS_WITHIN = 5000 * MILLI;
+
     private static final Pattern TOO_LONG = Pattern.compile("^ERR TICKET must be an integer from 1 to (\\d{1,15})\\b");
 
     private final Core core;
@@ -54,7 +55,8 @@ final class Queue {
     /** By the nodes. */
     private final Map<String, Ear> ears = new HashMap<>();
 
-    private final Set<String> opening = new HashSet<>();
+    /** By the nodes: what tells one try from the next. */
+    private final Map<String, Object> opening = new HashMap<>();
     /** How many wait on connections of their own. */
     private int blocked;
     /** This user is told of no grants, as far as is known. */
@@ -117,7 +119,7 @@ final class Queue {
         blocked--;
     }
 
-    /** Whether it is to be asked for in another way. */
+    /** Whether it may be to be asked for in another way. */
     boolean learns(Throwable error) {
         String code = Verdict.code(error);
         if (code == null) {
@@ -127,9 +129,8 @@ final class Queue {
         Matcher tooLong = TOO_LONG.matcher(text);
         if (tooLong.find()) {
             long most = Long.parseLong(tooLong.group(1)) * MILLI;
-            boolean isNews = most < longest;
             longest = Math.min(longest, most);
-            return isNews;
+            return true;
         }
         if (text.startsWith("ERR unknown option")) {
             mute(true);
@@ -148,44 +149,60 @@ final class Queue {
 
     /** Sees to it that the grants of a node are told of. Whoever waits is told when they are. */
     void listen(String node) {
-        if (ears.containsKey(node) || isMute() || isClosed || !opening.add(node)) {
+        Object mine = new Object();
+        if (ears.containsKey(node) || isMute() || isClosed || opening.putIfAbsent(node, mine) != null) {
             return;
         }
+        // A server that is not heard of is asked anew.
+        core.turn.at(Clock.now() + OPENS_WITHIN, () -> opening.remove(node, mine));
         link.listen(
                 node,
                 connection -> {
                     Ear opened = new Ear(node, connection);
                     connection.addListener((RedisConnectionStateListener) opened);
                     connection.addListener((RedisPubSubListener<byte[], byte[]>) opened);
-                    connection.async().subscribe(channel).whenComplete((done, error) -> core.turn.take(() -> subscribed(opened, error)));
+                    core.turn.take(() -> core.turn.at(Clock.now() + OPENS_WITHIN, () -> {
+                        if (ears.get(node) != opened) {
+                            opened.end();
+                        }
+                    }));
+                    connection.async().subscribe(channel).whenComplete((done, error) -> core.turn.take(() -> subscribed(mine, opened, error)));
                 },
-                error -> core.turn.take(() -> unsubscribed(node, error)));
+                error -> core.turn.take(() -> unsubscribed(mine, node, error)));
     }
 
-    private void subscribed(Ear opened, @Nullable Throwable error) {
+    private void subscribed(Object mine, Ear opened, @Nullable Throwable error) {
         if (error != null) {
             opened.end();
-            unsubscribed(opened.node, error);
-        } else if (isClosed || opened.isCut) {
+            unsubscribed(mine, opened.node, error);
+        } else if (!opening.remove(opened.node, mine) || isClosed || opened.isCut) {
             opened.end();
-            opening.remove(opened.node);
         } else {
-            opening.remove(opened.node);
             ears.put(opened.node, opened);
             List.copyOf(places.values()).forEach(Place::isTold);
         }
     }
 
-    private void unsubscribed(String node, Throwable error) {
+    private void unsubscribed(Object mine, String node, Throwable error) {
         if (Verdict.of(error) == Verdict.REFUSED) {
             mute(false);
         }
         // While the server is down this fails each time: not as fast as it is asked for.
-        core.turn.at(Clock.now() + Clock.Rest.RETRY.after(0), () -> opening.remove(node));
+        core.turn.at(Clock.now() + Clock.Rest.RETRY.after(0), () -> opening.remove(node, mine));
+    }
+
+    /** What subscribed there may have been another server. */
+    void forget(String node) {
+        opening.remove(node);
+        Ear ear = ears.get(node);
+        if (ear != null) {
+            ear.end();
+        }
     }
 
     /** The servers do not grant locks any more. */
     void moved() {
+        opening.clear();
         List.copyOf(ears.values()).forEach(Ear::end);
     }
 
@@ -216,7 +233,7 @@ final class Queue {
             Place place = places.get(message.substring(first + 1));
             try {
                 long fence = Long.parseLong(message.substring(0, Math.max(0, first)));
-                if (place != null && fence > 0) {
+                if (place != null && fence > 0 && !isCut) {
                     place.hear(fence, this);
                 }
             } catch (NumberFormatException e) {

@@ -29,8 +29,10 @@ final class Request implements Attempt.Activity {
     /** So often it is asked at once in other words. */
     private static final int MOST_WORDS = 2;
 
+    private final Core core;
     private final Turn turn;
     private final Grantor server;
+    private final byte[] key;
     private final Asks asks;
     private final boolean isNumber;
     private final long each;
@@ -41,12 +43,16 @@ final class Request implements Attempt.Activity {
     private long asked;
     private boolean isRepeated;
     private boolean isOver;
+    /** Who rests has no call that ends. */
+    private final Runnable closed = this::closed;
     private Grantor.@Nullable Try current;
     private Turn.@Nullable Deadline deadline;
 
-    private Request(Turn turn, Grantor server, Asks asks, boolean isNumber, long each, long until, Grantor.Fate fate, Then then) {
-        this.turn = turn;
+    private Request(Core core, Grantor server, byte[] key, Asks asks, boolean isNumber, long each, long until, Grantor.Fate fate, Then then) {
+        this.core = core;
+        this.turn = core.turn;
         this.server = server;
+        this.key = key;
         this.asks = asks;
         this.isNumber = isNumber;
         this.each = each;
@@ -57,15 +63,15 @@ final class Request implements Attempt.Activity {
 
     /** The fate is told what may have been heard and was not answered. */
     static Request about(
-            Turn turn, Grantor server, Claim claim, Claim.Question question, long each, long until, Grantor.Fate fate, Then then) {
+            Core core, Grantor server, Claim claim, Claim.Question question, long each, long until, Grantor.Fate fate, Then then) {
         Asks asks = answer -> server.ask(claim, question, fate, answer);
-        return new Request(turn, server, asks, true, each, until, fate, then);
+        return new Request(core, server, claim.key(), asks, true, each, until, fate, then);
     }
 
     /** Asks for what changes nothing. */
     static Request read(Core core, Link link, byte[] key, Words words, long each, long until, Then then) {
         Asks asks = answer -> link.say(key, words, answer);
-        return new Request(core.turn, link, asks, false, each, until, Grantor.NO_MATTER, then);
+        return new Request(core, link, key, asks, false, each, until, Grantor.NO_MATTER, then);
     }
 
     @Override
@@ -97,9 +103,12 @@ final class Request implements Attempt.Activity {
             return;
         }
         isOver = true;
+        core.closes.remove(closed);
         if (current != null) {
             current.giveUp();
-            unknown();
+            if (current.isSent()) {
+                unknown();
+            }
         }
         if (deadline != null) {
             deadline.cancel();
@@ -147,9 +156,10 @@ final class Request implements Attempt.Activity {
     }
 
     private void failed(Throwable error) {
+        boolean wasSent = current == null || current.isSent();
         current = null;
         Verdict means = Verdict.of(error);
-        if (means == Verdict.BROKEN) {
+        if (means == Verdict.BROKEN && wasSent) {
             isRepeated = true;
             unknown();
         }
@@ -157,7 +167,7 @@ final class Request implements Attempt.Activity {
             finish(null, server.told(error));
             return;
         }
-        if (server.learns(error) && tries < MOST_WORDS) {
+        if (server.learns(key, error) && tries < MOST_WORDS) {
             tries++;
             start();
             return;
@@ -168,9 +178,22 @@ final class Request implements Attempt.Activity {
         long resting = Clock.Rest.RETRY.after(tries++);
         if (means == Verdict.REFUSED || Clock.left(until) <= resting) {
             finish(null, server.told(error));
+        } else if (core.hasClosed()) {
+            closed();
         } else {
-            deadline = turn.at(Clock.now() + resting, this::start);
+            core.closes.add(closed);
+            deadline = turn.at(Clock.now() + resting, () -> {
+                core.closes.remove(closed);
+                start();
+            });
         }
+    }
+
+    private void closed() {
+        if (deadline != null) {
+            deadline.cancel();
+        }
+        finish(null, new LeaseholdException.Closed());
     }
 
     private void finish(@Nullable Answer answer, @Nullable LeaseholdException error) {

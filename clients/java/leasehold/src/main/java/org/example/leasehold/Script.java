@@ -8,6 +8,7 @@ import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Locale;
 
 /**
  * A server without the module: scripts do what the module does, on the same keys with the same values.
@@ -144,7 +145,7 @@ enum Script {
         switch (this) {
             case ACQUIRE -> words.addAll(List.of(claim.owner(), Claim.millis(question.ttl()), DAY, MARGIN_MICROS));
             case EXTEND -> words.addAll(List.of(bytes(value(question.fence(), owner)), Claim.millis(question.ttl())));
-            case RAISE -> words.addAll(List.of(claim.owner(), bytes(String.format("%016d", question.fence())), DAY));
+            case RAISE -> words.addAll(List.of(claim.owner(), bytes(String.format(Locale.ROOT, "%016d", question.fence())), DAY));
             case RELEASE -> {
                 words.add(bytes(value(question.fence(), owner)));
                 if (question.fence() == 0) {
@@ -157,7 +158,7 @@ enum Script {
 
     /** What the key holds. A fence of 0 is that of a lock that another kind of client wrote. */
     static String value(long fence, String owner) {
-        return fence == 0 ? owner : String.format("%016d:", fence) + owner;
+        return fence == 0 ? owner : String.format(Locale.ROOT, "%016d:", fence) + owner;
     }
 
     /**

@@ -162,8 +162,8 @@ public final class Settings implements Cloneable {
     }
 
     /**
-     * Sets who is told of each step that a lock takes, for traces and measures. It is called on threads of this package and of
-     * Lettuce, so it must not block.
+     * Sets who is told of each step that a lock takes, for traces and measures. It is called in order, on a thread that has
+     * nothing else to do: the locks do not wait for it.
      *
      * @param told is told of each step
      * @return the settings with it

@@ -3,7 +3,9 @@ package org.example.leasehold;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
@@ -17,16 +19,23 @@ import org.jspecify.annotations.Nullable;
 final class Turn {
     private final ReentrantLock lock = new ReentrantLock();
     private final ScheduledThreadPoolExecutor deadlines;
+    /** One thread, while there is something to tell. */
+    private final ThreadPoolExecutor tells;
     private List<Runnable> after = new ArrayList<>(4);
 
     Turn() {
-        deadlines = new ScheduledThreadPoolExecutor(1, work -> {
-            Thread thread = new Thread(work, "leasehold-deadlines");
-            thread.setDaemon(true);
-            return thread;
-        });
+        deadlines = new ScheduledThreadPoolExecutor(1, work -> thread(work, "leasehold-deadlines"));
         deadlines.setRemoveOnCancelPolicy(true);
         deadlines.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+        tells = new ThreadPoolExecutor(
+                1, 1, 1, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), work -> thread(work, "leasehold-events"));
+        tells.allowCoreThreadTimeOut(true);
+    }
+
+    private static Thread thread(Runnable work, String name) {
+        Thread thread = new Thread(work, name);
+        thread.setDaemon(true);
+        return thread;
     }
 
     void take(Runnable step) {
@@ -55,7 +64,7 @@ final class Turn {
     private static void run(Runnable effect) {
         try {
             effect.run();
-        } catch (RuntimeException e) {
+        } catch (Throwable e) {
             System.getLogger(Leasehold.class.getName()).log(System.Logger.Level.ERROR, "what follows a turn has failed", e);
         }
     }
@@ -64,6 +73,11 @@ final class Turn {
     void after(Runnable effect) {
         assert lock.isHeldByCurrentThread();
         after.add(effect);
+    }
+
+    /** Tells listeners and logs after the turn, in order. They may take long, and keep nothing else waiting. */
+    void tell(Runnable told) {
+        after(() -> tells.execute(() -> run(told)));
     }
 
     /** Takes a turn at that moment, or right after. */

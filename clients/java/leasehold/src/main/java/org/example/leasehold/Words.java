@@ -39,7 +39,8 @@ record Words(String name, List<byte[]> rest) {
 
     static byte[] word(Object word) {
         if (word instanceof byte[] bytes) {
-            return bytes;
+            // It may be sent later, or again.
+            return bytes.clone();
         }
         if (word instanceof CharSequence || word instanceof Number) {
             return Claim.bytes(word.toString());

@@ -240,26 +240,20 @@ public final class LeaseholdLockRegistry implements ExpirableLockRegistry<Distri
             if (Thread.interrupted()) {
                 throw new InterruptedException();
             }
-            if (!take(() -> lock.acquire(options.patience(FOREVER)))) {
+            lock(() -> lock.acquire(options.patience(FOREVER)));
+        }
+
+        private void lock(Request request) throws InterruptedException {
+            if (!take(request)) {
                 throw new CannotAcquireLockException("the lock " + key + " was held by others for a hundred years");
             }
         }
 
         private void lock(Options options) {
-            boolean wasInterrupted = false;
             try {
-                while (true) {
-                    try {
-                        lockInterruptibly(options);
-                        return;
-                    } catch (InterruptedException e) {
-                        wasInterrupted = true;
-                    }
-                }
-            } finally {
-                if (wasInterrupted) {
-                    Thread.currentThread().interrupt();
-                }
+                lock(() -> lock.acquireUninterruptibly(options.patience(FOREVER)));
+            } catch (InterruptedException e) {
+                throw new AssertionError("an interruption is put off", e);
             }
         }
 

@@ -1,0 +1,74 @@
+package org.example.leasehold;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+
+/** An address that leads to one server, and to another when that has failed. */
+final class Proxy implements AutoCloseable {
+    private final ServerSocket socket;
+    private volatile int target;
+
+    Proxy(int target) {
+        this.target = target;
+        try {
+            socket = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        run(() -> {
+            while (true) {
+                Socket client = socket.accept();
+                Socket server = new Socket(InetAddress.getLoopbackAddress(), this.target);
+                run(() -> pump(client, server));
+                run(() -> pump(server, client));
+            }
+        });
+    }
+
+    int port() {
+        return socket.getLocalPort();
+    }
+
+    /** Whoever is connected stays connected. */
+    void leadsTo(int target) {
+        this.target = target;
+    }
+
+    private interface Work {
+        void run() throws IOException;
+    }
+
+    private static void run(Work work) {
+        Thread thread = new Thread(() -> {
+            try {
+                work.run();
+            } catch (IOException e) {
+                // One of the two has hung up.
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private static void pump(Socket from, Socket to) throws IOException {
+        try (from; to) {
+            InputStream in = from.getInputStream();
+            OutputStream out = to.getOutputStream();
+            in.transferTo(out);
+        }
+    }
+
+    @Override
+    public void close() {
+        try {
+            socket.close();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}
