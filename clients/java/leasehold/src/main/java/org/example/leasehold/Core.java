@@ -136,9 +136,16 @@ final class Core {
         tell(name, claim, question, ttl);
     }
 
-    private void begin(String name, Claim claim) {
+    /** Something that may release whatever the owner has is under way, until it ends. */
+    void begin(String name, Claim claim) {
         givingBack.merge(name, 1, Integer::sum);
         returning.merge(of(claim), 1, Integer::sum);
+    }
+
+    void end(String name, Claim claim) {
+        givingBack.computeIfPresent(name, (key, count) -> count == 1 ? null : count - 1);
+        returning.computeIfPresent(of(claim), (key, count) -> count == 1 ? null : count - 1);
+        changed();
     }
 
     private void tell(String name, Claim claim, Claim.Question question, long ttl) {
@@ -150,9 +157,7 @@ final class Core {
                 turn.tell(() -> LOGGER.log(
                         System.Logger.Level.WARNING, "{0}: a release failed, and the lock stays until its lease ends: {1}", name, error.getMessage()));
             }
-            givingBack.computeIfPresent(name, (key, count) -> count == 1 ? null : count - 1);
-            returning.computeIfPresent(of(claim), (key, count) -> count == 1 ? null : count - 1);
-            changed();
+            end(name, claim);
         }).start();
     }
 

@@ -413,14 +413,19 @@ final class Hold {
         }
         long all = isKept ? 1 : attempt.claim.keys().size();
         long until = Clock.add(begun, core.settings.within);
-        request(attempt.claim, question, until, false, (answer, error) -> {
+        core.begin(attempt.name, attempt.claim);
+        Claim claim = attempt.claim;
+        request(claim, question, until, false, (answer, error) -> {
+            core.end(attempt.name, claim);
             if (!isKept) {
                 attempt.lastWords();
+            }
+            if (answer == null) {
+                core.stays(attempt.name, end);
             }
             core.drop(this);
             if (answer == null) {
                 warn("a release failed, and the lock stays until its lease ends", error);
-                core.stays(attempt.name, end);
                 settle(null, error);
                 return;
             }
