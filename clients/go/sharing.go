@@ -7,10 +7,6 @@ func (h *hold) share(halt halt, to share) (isHeld bool, err error) {
 	}
 	as := *h.claim()
 	h.mu.Lock()
-	if as.share == to && h.upgrading == 0 {
-		h.mu.Unlock()
-		return true, nil
-	}
 	isUpgrade := to == exclusive
 	if isUpgrade {
 		h.upgrading++

@@ -152,7 +152,6 @@ export class Hold extends Deadline {
   /** Has another share of it: by a new fence if that is tighter, and null if there are too many others for that. */
   async share(share: Share): Promise<number | null> {
     this.throwIfLost();
-    if (share === this.claim.share) return this.fence;
     const as = { ...this.claim, share };
     const isUpgrade = share === EXCLUSIVE;
     if (isUpgrade) this.#isUnsure = true;

@@ -57,6 +57,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "beside other readers none becomes a writer, and both stay readers",
         upgrade_refused,
     ),
+    quick(
+        "upgrade-adopted",
+        "a reader that was handed on asks like any other before it becomes a writer",
+        upgrade_adopted,
+    ),
     quick("listed", "who holds a lock and who waits for it is listed in order", listed),
     quick(
         "top-and-log",
@@ -191,6 +196,18 @@ fn upgrade_refused(scene: &Scene<'_>) {
     for lease in [first, second] {
         assert_eq!(lease.release(), "released");
     }
+}
+
+fn upgrade_adopted(scene: &Scene<'_>) {
+    let server = server();
+    let (one, other) = (scene.program(&server), scene.program(&server));
+    let beside = one.acquire(&lock("x").reading());
+    let text = one.acquire(&lock("x").reading()).detach();
+    let adopted = other.adopt(&text).lease();
+    assert_eq!(adopted.change("upgrade")["held"], false);
+    assert_eq!(beside.release(), "released");
+    assert_ne!(adopted.change("upgrade")["held"], false);
+    assert!(one.try_acquire(&lock("x").reading()).is_none());
 }
 
 fn listed(scene: &Scene<'_>) {
