@@ -29,7 +29,7 @@ const SESSIONS: &str = r#"
     LOCK.CHECK k bob -> B
 
     # what else a connection has asked for does not keep it from waiting
-    bob: WATCH k; CLIENT NO-EVICT on; CLIENT SETNAME bob -> OK; OK; OK
+    bob: WATCH k; CLIENT SETNAME bob -> OK; OK
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     LOCK.RELEASE k alice -> 1
     bob: -> B
@@ -54,6 +54,12 @@ const OF_FUNCTIONS: &str = r##"
     carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
     FCALL f 1 k DEL k -> 1
     carol: -> C
+
+    # a connection that is not evicted waits like any other
+    bob: CLIENT NO-EVICT on -> OK
+    bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+    LOCK.RELEASE k alice -> 1
+    bob: -> B
 "##;
 
 #[test]
