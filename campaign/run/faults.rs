@@ -13,6 +13,7 @@ pub(crate) struct Faults {
     pub(crate) standstill: Vec<Span>,
     pub(crate) forgotten: Vec<Span>,
     pub(crate) beside: Vec<Span>,
+    pub(crate) behind: Vec<Span>,
     pub(crate) unbound: Vec<Span>,
     pub(crate) deletes: Vec<Record>,
     pub(crate) disturbances: Vec<Disturbance>,
@@ -60,7 +61,7 @@ impl Faults {
     /// Notes that the clock was behind in this span: leases that had ended may have been in force again.
     pub(crate) fn was_behind(&mut self, span: Span) {
         self.lost(span, Duration::ZERO);
-        self.beside.push(span);
+        self.behind.push(span);
     }
 
     /// Runs a fault after which a hold may be bound to no connection any more.

@@ -240,6 +240,7 @@ pub(crate) fn run_rounds_with(
             standstill: faults.standstill,
             forgotten: faults.forgotten,
             beside: faults.beside,
+            behind: faults.behind,
             unbound: faults.unbound,
             idle_micros: probing.idle_micros,
             ..rules.clone()

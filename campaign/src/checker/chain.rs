@@ -66,6 +66,7 @@ struct Walk<'l, 'h> {
 
 impl<'h> Lock<'h> {
     pub(super) fn check_leases(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
+        let mut deletes = self.deletes.clone();
         let mut holders = Holders::default();
         let limits = self.limits(rules);
         let next_of_owner = self.next_of_owner();
@@ -79,7 +80,7 @@ impl<'h> Lock<'h> {
                 loosest: grant.loosest,
                 of_several: grant.of_several,
             };
-            let admitted = holders.admit(&asker, rules, &self.deletes);
+            let admitted = holders.admit(&asker, rules, &mut deletes);
             let until = grant.of.iter().map(|index| self.record(*index).told).max().unwrap_or(0);
             if rules.is_lossy(grant.asked, until) {
                 holders.settle(&asker, &admitted);
@@ -88,7 +89,7 @@ impl<'h> Lock<'h> {
             let mut walk = Walk::new(self, rules, grant);
             walk.limit = limits[index];
             walk.next = next_of_owner[index].map(|next| &self.grants[next]);
-            walk.run(admitted.at, (&holders, &asker), &self.deletes);
+            walk.run(admitted.at, (&holders, &asker), &deletes);
             holders.settle(&asker, &admitted);
             let violation = walk.wrong.take();
             let held = walk.end();

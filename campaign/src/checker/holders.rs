@@ -78,7 +78,12 @@ impl Held {
 impl Holders {
     /// The earliest moment at which the asker may have been granted the lock. Ignores a hold if data
     /// may have been lost since it was granted.
-    pub(super) fn admit(&self, asker: &Asker, rules: &Rules, deletes: &Deletes<'_>) -> Admitted {
+    pub(super) fn admit(
+        &self,
+        asker: &Asker,
+        rules: &Rules,
+        deletes: &mut Deletes<'_>,
+    ) -> Admitted {
         // Grants are made in the order of their fences.
         let last = self.last.filter(|(asked, _)| !rules.is_lossy(*asked, asker.told));
         let mut floor = last.map_or(NEVER, |(_, begun)| begun);

@@ -69,9 +69,11 @@ pub struct Rules {
     /// When leases may have been lost, but no other owner can have been granted the lock. Holders may be refused.
     /// Nothing else is excused.
     pub forgotten: Vec<Span>,
-    /// When a fence may have been told that is smaller than an earlier one: by a former primary beside its successor, or
-    /// because the clock was set back and a hold that had expired is in force again.
+    /// When a former primary may have granted locks beside its successor. A grant requested from it then may have a
+    /// smaller fence than an earlier grant of its successor.
     pub beside: Vec<Span>,
+    /// When the clock was behind. A hold that had expired may be in force again, with its fence.
+    pub behind: Vec<Span>,
     /// When a hold may have lost its binding to a connection, without any other effect on the hold.
     pub unbound: Vec<Span>,
     /// How many milliseconds late a lease may end.
@@ -179,6 +181,7 @@ impl History {
             &mut rules.standstill,
             &mut rules.forgotten,
             &mut rules.beside,
+            &mut rules.behind,
             &mut rules.unbound,
         ] {
             *spans = joined(std::mem::take(spans));

@@ -27,7 +27,10 @@ impl Lock<'_> {
         // Of all records with larger fences, the one with the earliest reply.
         let mut first = None::<&super::Grant>;
         for grant in self.grants.iter().rev() {
-            let excused = || overlaps(&rules.beside, grant.asked, grant.told);
+            let excused = || {
+                overlaps(&rules.beside, grant.asked, grant.asked)
+                    || overlaps(&rules.behind, grant.asked, grant.told)
+            };
             if let Some(larger) = first.filter(|larger| larger.told < grant.asked && !excused()) {
                 let what = format!(
                     "fence {} is not above {}, told {} µs before it was asked for",

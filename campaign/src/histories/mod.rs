@@ -47,7 +47,7 @@ fn a_grant_a_millisecond_before_the_end_of_a_lease_is_wrong() {
 }
 
 #[test]
-fn a_release_or_a_deletion_excuses_a_grant() {
+fn a_release_or_a_deletion_excuses_one_grant() {
     let (one, two, three) = (
         ok(Op::Try, 1, 1, 900, (10, 11)),
         ok(Op::Try, 2, 2, 900, (20, 21)),
@@ -56,7 +56,7 @@ fn a_release_or_a_deletion_excuses_a_grant() {
     let release = ok(Op::Release, 1, 1, 0, (12, 13));
     let delete = ok(Op::Delete, u32::MAX, 0, 0, (15, 27));
     assert_right(&[one, release, two, delete, three], &Rules::default());
-    assert_wrong(&[one, two], Law::L1);
+    assert_wrong(&[one, two, delete, three], Law::L1);
 }
 
 #[test]
@@ -87,6 +87,12 @@ fn a_primary_that_was_replaced_may_give_a_smaller_fence_until_it_knows() {
     };
     assert_right(&records, &until(20_000));
     assert_eq!(laws(&records, &until(19_999)), [Law::L2]);
+    // The successor may grant while it waits, and the former primary is asked no more.
+    let waits = [records[0], ok(Op::Wait, 2, 5, 5, (20, 40))];
+    let later = Rules { beside: span(25, 30), loss: span(9, 50), ..Rules::default() };
+    assert_eq!(laws(&waits, &later), [Law::L2]);
+    let behind = Rules { behind: later.beside.clone(), beside: Vec::new(), ..later };
+    assert_right(&waits, &behind);
 }
 
 #[test]
@@ -199,6 +205,8 @@ fn any_of_the_deletions_under_way_may_have_been_the_one() {
         delete((4, 6)),
     ];
     assert_right(&records, &Rules::default());
+    // One deletion does not explain two grants.
+    assert_wrong(&records[..5], Law::L1);
 }
 
 #[test]
