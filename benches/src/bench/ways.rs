@@ -106,13 +106,16 @@ impl Way {
         let by_script = |script: &str| encoded(["EVALSHA", script, "1", KEY, &owner]);
         match self.worker {
             Worker::Queueing | Worker::ByTicket => {
-                let mut ear = LineClient::over_unix(&self.socket).unwrap();
-                ear.send(&encoded(format!("SUBSCRIBE grants:{number}")));
-                // Three elements, the last of them a number.
-                (0..6).for_each(|_| drop(ear.line().to_vec()));
-                let waits = match self.worker {
-                    Worker::ByTicket => format!("TICKET {TTL} NOTIFY grants:{number}"),
-                    _ => "BLOCK 0".to_owned(),
+                let ear = matches!(self.worker, Worker::ByTicket).then(|| {
+                    let mut ear = LineClient::over_unix(&self.socket).unwrap();
+                    ear.send(&encoded(format!("SUBSCRIBE grants:{number}")));
+                    // Three elements, the last of them a number.
+                    (0..6).for_each(|_| drop(ear.line().to_vec()));
+                    ear
+                });
+                let waits = match ear {
+                    Some(_) => format!("TICKET {TTL} NOTIFY grants:{number}"),
+                    None => "BLOCK 0".to_owned(),
                 };
                 let acquire = encoded(format!("LOCK.ACQUIRE {KEY} {owner} {TTL} {waits}"));
                 let release = encoded(format!("LOCK.RELEASE {KEY} {owner}"));
@@ -142,8 +145,8 @@ impl Way {
 /// Waits in the server's queue, or keeps a place there and hears of its grant.
 struct Queueing {
     line: LineClient,
-    /// The connection on which messages arrive.
-    ear: LineClient,
+    /// The connection on which messages arrive, if places are kept.
+    ear: Option<LineClient>,
     acquire: Vec<u8>,
     release: Vec<u8>,
 }
@@ -152,10 +155,10 @@ impl Waiting for Queueing {
     fn acquire(&mut self) -> Instant {
         self.line.send(&self.acquire);
         let sent = Instant::now();
-        match self.line.line() {
+        match (self.line.line(), &mut self.ear) {
             // A message is three elements, in seven lines.
-            b"$-1" => (0..7).for_each(|_| drop(self.ear.line().to_vec())),
-            fence => Reply::Number.check(fence),
+            (b"$-1", Some(ear)) => (0..7).for_each(|_| drop(ear.line().to_vec())),
+            (fence, _) => Reply::Number.check(fence),
         }
         sent
     }
