@@ -239,15 +239,11 @@ fn by_client(answers: &[(Client, Reply)]) -> Vec<(Client, Reply)> {
     answers
 }
 
-/// L5. Nobody waits for locks that it can have, or that are its own already; or when its patience has ended. Holds may end
-/// while the engine works, before it looks or after.
+/// L5. Nobody waits for locks that it can have, or that are its own already; or when its patience has ended.
 fn assert_nobody_waits_in_vain(server: &Server) {
     let state = server.state.borrow();
-    let (began, ended) = (state.wall, state.now().micros());
     for name in state.waited_for() {
-        let next =
-            state.model.turn(name, began).filter(|_| state.model.turn(name, ended).is_some());
-        let Some(next) = next else { continue };
+        let Some(next) = state.turn_since(name, state.wall) else { continue };
         let is_excused = next.asked.names.iter().any(|name| state.is_excused(*name));
         assert!(is_excused, "L5: {next:?} can have what it waits for, and is not given it");
     }

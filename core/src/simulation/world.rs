@@ -176,13 +176,16 @@ impl State {
         all
     }
 
-    /// The engine has turned to something else: everybody whose turn it was, and still is, has been served. A hold may end
-    /// between the look and the engine's own reading of the clock.
+    /// Whose turn it was then, unless it is nobody's any more: holds end while the engine works, before it looks or after.
+    pub(super) fn turn_since(&self, name: LockName, then: u64) -> Option<Waiting> {
+        let is_over = || self.model.turn(name, self.now().micros()).is_none();
+        self.model.turn(name, then).filter(|_| !is_over())
+    }
+
+    /// The engine has turned to something else: everybody whose turn it was has been served.
     pub(super) fn assert_settled(&mut self) {
         let Some((name, since)) = self.settling.take() else { return };
-        let turn_at = |moment| self.model.turn(name, moment);
-        let left = turn_at(since)
-            .filter(|next| next.asked.names.is_one() && turn_at(self.now().micros()).is_some());
+        let left = self.turn_since(name, since).filter(|next| next.asked.names.is_one());
         assert!(
             left.is_none() || self.at_once < EVERYTHING,
             "L5: {name:?}: {left:?} was not served"
@@ -302,11 +305,8 @@ impl Server {
 
     /// Opening a key makes the server remove it if it has expired.
     pub(super) fn remove_if_expired(&self, name: LockName) {
-        let state = self.state.borrow();
-        let at_millis = state.wall_millis() - state.lag_millis;
-        let has_expired = state.role == Role::Primary && state.keys.has_expired(name, at_millis);
-        drop(state);
-        if has_expired {
+        let is_to_remove = self.state.borrow().is_to_remove(name);
+        if is_to_remove {
             self.delete(name);
         }
     }
@@ -415,15 +415,18 @@ impl State {
         if self.model.waiters.iter().any(for_several) {
             return MOST_RINGS;
         }
-        let is_suspected = |name: &LockName| {
-            self.waited_for().iter().any(|other| other.1 == name.1 && other.0 != name.0)
-        };
-        let at_millis = self.wall_millis();
-        let suspect =
-            |name: &&LockName| self.keys.has_expired(**name, at_millis) && is_suspected(name);
-        let expired = self.keys.kept.keys().filter(suspect).count();
-        let removed = if self.role == Role::Primary { expired } else { 0 };
+        let waited_for = self.waited_for();
+        let has_namesake =
+            |name: &LockName| waited_for.iter().any(|other| other.1 == name.1 && other.0 != name.0);
+        let suspect = |name: &&LockName| self.is_to_remove(**name) && has_namesake(name);
+        let removed = self.keys.kept.keys().filter(suspect).count();
         usize::from(dies_at_once) + self.model.gone_tickets() + removed
+    }
+
+    /// Whether the server removes this key when it is opened.
+    fn is_to_remove(&self, name: LockName) -> bool {
+        let at_millis = self.wall_millis() - self.lag_millis;
+        self.role == Role::Primary && self.keys.has_expired(name, at_millis)
     }
 
     fn is_late(&mut self, micros: u64) {
