@@ -50,7 +50,7 @@ pub(crate) const fn flag(bits: u32) -> c_int {
 }
 
 macro_rules! names_of_missing {
-    ($($name:ident)*) => {{
+    ($($name:ident),* $(,)?) => {{
         let mut names = Vec::new();
         $(
             // SAFETY: as for `api!`.
@@ -64,29 +64,79 @@ macro_rules! names_of_missing {
 
 /// The functions used through [`api!`] that this server lacks.
 pub(crate) fn missing() -> Vec<&'static str> {
-    names_of_missing!(
-        RedisModule_AvoidReplicaTraffic RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
-        RedisModule_CallReplyInteger RedisModule_CallReplyLength RedisModule_CallReplyStringPtr
-        RedisModule_CallReplyType RedisModule_CloseKey RedisModule_CommandFilterArgGet
-        RedisModule_CommandFilterArgReplace RedisModule_CreateCommand RedisModule_CreateString RedisModule_CreateTimer
-        RedisModule_DeleteKey RedisModule_Free RedisModule_FreeCallReply RedisModule_FreeServerInfo
-        RedisModule_FreeString RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
-        RedisModule_GetBlockedClientHandle RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId
-        RedisModule_GetClientInfoById RedisModule_GetClientUserNameById RedisModule_GetCommandKeys
-        RedisModule_GetContextFlags RedisModule_GetDetachedThreadSafeContext RedisModule_GetKeyNameFromModuleKey
-        RedisModule_GetMyClusterID RedisModule_GetSelectedDb RedisModule_GetServerInfo
-        RedisModule_GetThreadSafeContext RedisModule_InfoAddFieldULongLong RedisModule_InfoAddSection
-        RedisModule_IsKeysPositionRequest RedisModule_KeyAtPos RedisModule_KeyType RedisModule_Log
-        RedisModule_Milliseconds RedisModule_NotifyKeyspaceEvent RedisModule_OpenKey RedisModule_RegisterCommandFilter
-        RedisModule_RegisterInfoFunc RedisModule_Replicate RedisModule_ReplicateVerbatim RedisModule_ReplyWithArray
-        RedisModule_ReplyWithCallReply RedisModule_ReplyWithError RedisModule_ReplyWithLongLong
-        RedisModule_ReplyWithNull RedisModule_ReplyWithSimpleString RedisModule_ReplyWithStringBuffer
-        RedisModule_SelectDb RedisModule_ServerInfoGetFieldC RedisModule_SetAbsExpire
-        RedisModule_SetDisconnectCallback RedisModule_SetModuleOptions RedisModule_SignalModifiedKey
-        RedisModule_StopTimer RedisModule_StringDMA RedisModule_StringPtrLen RedisModule_StringSet
-        RedisModule_StringTruncate RedisModule_SubscribeToKeyspaceEvents RedisModule_SubscribeToServerEvent
-        RedisModule_UnblockClient RedisModule_UnregisterCommandFilter RedisModule_ValueLength RedisModule_WrongArity
-    )
+    names_of_missing![
+        RedisModule_AvoidReplicaTraffic,
+        RedisModule_BlockClient,
+        RedisModule_Call,
+        RedisModule_CallReplyArrayElement,
+        RedisModule_CallReplyInteger,
+        RedisModule_CallReplyLength,
+        RedisModule_CallReplyStringPtr,
+        RedisModule_CallReplyType,
+        RedisModule_CloseKey,
+        RedisModule_CommandFilterArgGet,
+        RedisModule_CommandFilterArgReplace,
+        RedisModule_CreateCommand,
+        RedisModule_CreateString,
+        RedisModule_CreateTimer,
+        RedisModule_DeleteKey,
+        RedisModule_Free,
+        RedisModule_FreeCallReply,
+        RedisModule_FreeServerInfo,
+        RedisModule_FreeString,
+        RedisModule_FreeThreadSafeContext,
+        RedisModule_GetAbsExpire,
+        RedisModule_GetBlockedClientHandle,
+        RedisModule_GetBlockedClientPrivateData,
+        RedisModule_GetClientId,
+        RedisModule_GetClientInfoById,
+        RedisModule_GetClientUserNameById,
+        RedisModule_GetCommandKeys,
+        RedisModule_GetContextFlags,
+        RedisModule_GetDetachedThreadSafeContext,
+        RedisModule_GetKeyNameFromModuleKey,
+        RedisModule_GetMyClusterID,
+        RedisModule_GetSelectedDb,
+        RedisModule_GetServerInfo,
+        RedisModule_GetThreadSafeContext,
+        RedisModule_InfoAddFieldULongLong,
+        RedisModule_InfoAddSection,
+        RedisModule_IsKeysPositionRequest,
+        RedisModule_KeyAtPos,
+        RedisModule_KeyType,
+        RedisModule_Log,
+        RedisModule_Milliseconds,
+        RedisModule_NotifyKeyspaceEvent,
+        RedisModule_OpenKey,
+        RedisModule_RegisterCommandFilter,
+        RedisModule_RegisterInfoFunc,
+        RedisModule_Replicate,
+        RedisModule_ReplicateVerbatim,
+        RedisModule_ReplyWithArray,
+        RedisModule_ReplyWithCallReply,
+        RedisModule_ReplyWithError,
+        RedisModule_ReplyWithLongLong,
+        RedisModule_ReplyWithNull,
+        RedisModule_ReplyWithSimpleString,
+        RedisModule_ReplyWithStringBuffer,
+        RedisModule_SelectDb,
+        RedisModule_ServerInfoGetFieldC,
+        RedisModule_SetAbsExpire,
+        RedisModule_SetDisconnectCallback,
+        RedisModule_SetModuleOptions,
+        RedisModule_SignalModifiedKey,
+        RedisModule_StopTimer,
+        RedisModule_StringDMA,
+        RedisModule_StringPtrLen,
+        RedisModule_StringSet,
+        RedisModule_StringTruncate,
+        RedisModule_SubscribeToKeyspaceEvents,
+        RedisModule_SubscribeToServerEvent,
+        RedisModule_UnblockClient,
+        RedisModule_UnregisterCommandFilter,
+        RedisModule_ValueLength,
+        RedisModule_WrongArity,
+    ]
 }
 
 /// Called if `api!` is used for a function that is missing and that [`missing`] does not list. A test compares the
