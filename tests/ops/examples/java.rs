@@ -110,13 +110,13 @@ fn compile(javac: &Path, folder: &Path, sources: &[(&str, String)]) -> Told {
     run(command.current_dir(folder))
 }
 
-/// The block for a cluster, as a class that has the recipe's other members from the recipe.
-fn in_a_cluster(recipe: &str, heading: &str) -> String {
-    let block = shown("docs/clients.md", heading, "java");
+/// The block for a cluster, as a class that has the other members from the recipe.
+fn in_a_cluster() -> String {
+    let block = shown("docs/clients.md", "Jedis, JedisCluster", "java");
     let (imports, members): (Vec<_>, Vec<_>) =
         block.lines().partition(|line| line.starts_with("import "));
     format!(
-        "{}\nclass Cluster extends {recipe} {{\n{}\n}}\n",
+        "{}\nclass Cluster extends JedisLocks {{\n{}\n}}\n",
         imports.join("\n"),
         members.join("\n")
     )
@@ -138,7 +138,7 @@ fn nothing_is_wrong_with_the_recipes_for_java_but_that_libraries_are_missing() {
     let sources = [
         ("Locks", recipe("Locks")),
         ("JedisLocks", recipe("JedisLocks")),
-        ("Cluster", in_a_cluster("JedisLocks", "Jedis, JedisCluster")),
+        ("Cluster", in_a_cluster()),
     ];
     let told = compile(&javac, folder.path(), &sources);
     let (missing, others): (Vec<_>, Vec<_>) = told
