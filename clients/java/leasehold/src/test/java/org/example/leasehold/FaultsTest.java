@@ -16,43 +16,24 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.AfterAll;
+import org.example.leasehold.testkit.Server;
+import org.example.leasehold.testkit.Until;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.TestInfo;
-import org.junit.jupiter.api.Timeout;
 
 /** Answers that do not come, or come from somebody else. */
-@Timeout(60)
-class FaultsTest {
-    private static Server server;
-    private Leasehold locks;
+class FaultsTest extends ModuleTest {
     private Leasehold impatient;
-    private String name;
-
-    @BeforeAll
-    static void startServer() {
-        server = Server.withModule();
-    }
-
-    @AfterAll
-    static void stopServer() {
-        server.close();
-    }
 
     @BeforeEach
-    void open(TestInfo info) {
-        name = info.getDisplayName();
-        locks = Leasehold.over(server.client);
+    void openImpatient() {
         impatient = Leasehold.over(server.client, Settings.defaults().within(Duration.ofMillis(300)));
     }
 
     @AfterEach
-    void close() {
+    void closeImpatient() {
         server.signal("CONT");
-        locks.close();
         impatient.close();
     }
 

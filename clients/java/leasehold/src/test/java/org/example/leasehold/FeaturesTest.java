@@ -16,41 +16,16 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.ReadWriteLock;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
+import org.example.leasehold.testkit.Until;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.TestInfo;
-import org.junit.jupiter.api.Timeout;
 
 /** What locks can do beside being held, on a server with the module. */
-@Timeout(60)
-class FeaturesTest {
-    private static Server server;
+class FeaturesTest extends ModuleTest {
     private final List<LockEvent.Step> steps = Collections.synchronizedList(new ArrayList<>());
-    private Leasehold locks;
-    private String name;
 
-    @BeforeAll
-    static void startServer() {
-        server = Server.withModule();
-    }
-
-    @AfterAll
-    static void stopServer() {
-        server.close();
-    }
-
-    @BeforeEach
-    void open(TestInfo info) {
-        name = info.getDisplayName();
-        locks = Leasehold.over(server.client, Settings.defaults().onEvent(event -> steps.add(event.step())));
-    }
-
-    @AfterEach
-    void close() {
-        locks.close();
+    @Override
+    Settings settings() {
+        return Settings.defaults().onEvent(event -> steps.add(event.step()));
     }
 
     private static void elsewhere(Runnable work) throws Exception {

@@ -21,42 +21,11 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Lock;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
+import org.example.leasehold.testkit.Until;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.TestInfo;
-import org.junit.jupiter.api.Timeout;
 
 /** Locks on a server with the module. */
-@Timeout(60)
-class LocksTest {
-    private static Server server;
-    private Leasehold locks;
-    private String name;
-
-    @BeforeAll
-    static void startServer() {
-        server = Server.withModule();
-    }
-
-    @AfterAll
-    static void stopServer() {
-        server.close();
-    }
-
-    @BeforeEach
-    void open(TestInfo info) {
-        name = info.getDisplayName();
-        locks = Leasehold.over(server.client);
-    }
-
-    @AfterEach
-    void close() {
-        server.signal("CONT");
-        locks.close();
-    }
+class LocksTest extends ModuleTest {
 
     private static Options ttl(long millis) {
         return Options.none().ttl(Duration.ofMillis(millis));

@@ -5,13 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.lettuce.core.Range;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.cluster.RedisClusterClient;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import org.example.leasehold.testkit.Server;
+import org.example.leasehold.testkit.Until;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -52,9 +53,7 @@ class ManyServersTest {
 
     @Test
     void aLockOfAClusterIsWaitedForAtItsNode() throws Exception {
-        try (Server node = Server.node()) {
-            node.ask().clusterAddSlotsRange(Range.create(0, 16_383));
-            Until.holds(() -> node.ask().clusterInfo().contains("cluster_state:ok"));
+        try (Server node = Server.cluster()) {
             RedisClusterClient client = RedisClusterClient.create(node.uri);
             try (Leasehold locks = Leasehold.over(client, Settings.defaults())) {
                 Lease lease = locks.acquire("x");

@@ -11,6 +11,8 @@ import net.javacrumbs.shedlock.core.ClockProvider;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import net.javacrumbs.shedlock.support.LockException;
+import org.example.leasehold.Leasehold;
+import org.example.leasehold.testkit.Server;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -21,43 +23,46 @@ import org.junit.jupiter.api.Timeout;
 class LeaseholdLockProviderTest {
     private static final Duration LONG = Duration.ofMinutes(1);
     private static Server server;
+    private static Leasehold locks;
 
     @BeforeAll
-    static void start() throws Exception {
+    static void start() {
         server = Server.withModule();
+        locks = Leasehold.over(server.client);
     }
 
     @AfterAll
-    static void stop() throws Exception {
+    static void stop() {
+        locks.close();
         server.close();
     }
 
     private static Optional<SimpleLock> lock(String name, Duration most, Duration least) {
-        return new LeaseholdLockProvider(server.locks).lock(new LockConfiguration(ClockProvider.now(), name, most, least));
+        return new LeaseholdLockProvider(locks).lock(new LockConfiguration(ClockProvider.now(), name, most, least));
     }
 
     private static long left(String name) {
-        return server.commands.pttl("job-lock:default:" + name);
+        return server.ask().pttl("job-lock:default:" + name);
     }
 
     @Test
     void itAndTheOwnProviderForRedisKeepEachOtherOut() {
         String key = "job-lock:default:shared";
         SetArgs asTheOther = SetArgs.Builder.nx().px(60_000);
-        assertEquals("OK", server.commands.set(key, "ADDED:now@host:1", asTheOther));
+        assertEquals("OK", server.ask().set(key, "ADDED:now@host:1", asTheOther));
         assertTrue(lock("shared", LONG, Duration.ZERO).isEmpty());
-        server.commands.del(key);
+        server.ask().del(key);
         SimpleLock held = lock("shared", LONG, Duration.ZERO).orElseThrow();
-        assertEquals(null, server.commands.set(key, "ADDED:now@host:1", asTheOther));
+        assertEquals(null, server.ask().set(key, "ADDED:now@host:1", asTheOther));
         held.unlock();
-        assertEquals("OK", server.commands.set(key, "ADDED:now@host:1", asTheOther));
+        assertEquals("OK", server.ask().set(key, "ADDED:now@host:1", asTheOther));
     }
 
     @Test
     void aLockThatSomebodyElseHasByNowIsNeitherExtendedNorReleased() {
         for (boolean isExtended : new boolean[] {true, false}) {
             SimpleLock late = lock("late", LONG, Duration.ZERO).orElseThrow();
-            server.commands.del("job-lock:default:late");
+            server.ask().del("job-lock:default:late");
             SimpleLock next = lock("late", LONG, Duration.ZERO).orElseThrow();
             if (isExtended) {
                 assertTrue(late.extend(LONG, Duration.ZERO).isEmpty());
@@ -92,7 +97,7 @@ class LeaseholdLockProviderTest {
 
     @Test
     void whoIsInterruptedHasNoLock() {
-        server.commands.clientPause(300);
+        server.ask().clientPause(300);
         Thread.currentThread().interrupt();
         assertThrows(LockException.class, () -> lock("interrupted", LONG, Duration.ZERO));
         assertTrue(Thread.interrupted());

@@ -1,39 +1,24 @@
 package org.example.leasehold.shedlock;
 
-import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
-import net.javacrumbs.shedlock.test.support.AbstractExtensibleLockProviderIntegrationTest;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.Assertions;
+import org.example.leasehold.Leasehold;
+import org.example.leasehold.testkit.Server;
 import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.Timeout;
 
-/** The same on a server without the module. */
-@Timeout(60)
-class PlainContractTest extends AbstractExtensibleLockProviderIntegrationTest {
-    static Server server;
-
+/** The same on a server without the module, and without a prefix. */
+class PlainContractTest extends ContractTest {
+    /** Instead of the other server. */
     @BeforeAll
-    static void start() throws Exception {
-        server = Server.plain();
-    }
-
-    @AfterAll
-    static void stop() throws Exception {
-        server.close();
+    static void start() {
+        on(Server.plain());
     }
 
     @Override
-    protected ExtensibleLockProvider getLockProvider() {
-        return new LeaseholdLockProvider(server.locks, "");
+    LeaseholdLockProvider over(Leasehold locks) {
+        return new LeaseholdLockProvider(locks, "");
     }
 
     @Override
-    protected void assertUnlocked(String name) {
-        Assertions.assertEquals(0, server.commands.exists(name));
-    }
-
-    @Override
-    protected void assertLocked(String name) {
-        Assertions.assertEquals(1, server.commands.exists(name));
+    String key(String name) {
+        return name;
     }
 }

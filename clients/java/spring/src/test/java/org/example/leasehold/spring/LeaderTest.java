@@ -7,6 +7,8 @@ import java.time.Duration;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import org.example.leasehold.Leasehold;
+import org.example.leasehold.testkit.Server;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.springframework.integration.leader.Context;
@@ -34,8 +36,8 @@ class LeaderTest {
         }
     }
 
-    private LockRegistryLeaderInitiator started(Server server, String id) {
-        var initiator = new LockRegistryLeaderInitiator(new LeaseholdLockRegistry(server.locks, "elections", Duration.ofMillis(600)), new Candidate(id));
+    private LockRegistryLeaderInitiator started(Leasehold locks, String id) {
+        var initiator = new LockRegistryLeaderInitiator(new LeaseholdLockRegistry(locks, "elections", Duration.ofMillis(600)), new Candidate(id));
         initiator.setHeartBeatMillis(50);
         initiator.setBusyWaitMillis(10);
         initiator.start();
@@ -48,19 +50,20 @@ class LeaderTest {
 
     @Test
     void aLeaderThatStopsOrLosesItsLockIsFollowedByTheNext() throws Exception {
-        try (Server server = Server.withModule()) {
-            LockRegistryLeaderInitiator anna = started(server, "anna");
+        try (Server server = Server.withModule();
+                Leasehold locks = Leasehold.over(server.client)) {
+            LockRegistryLeaderInitiator anna = started(locks, "anna");
             assertEquals("anna leads", told());
-            LockRegistryLeaderInitiator ben = started(server, "ben");
+            LockRegistryLeaderInitiator ben = started(locks, "ben");
             assertNull(told.poll(300, TimeUnit.MILLISECONDS));
             anna.stop();
             assertEquals("anna does not", told());
             assertEquals("ben leads", told());
 
             // The lease learns of it by its renewal.
-            server.commands.set("elections:leader", "somebody");
+            server.ask().set("elections:leader", "somebody");
             assertEquals("ben does not", told());
-            server.commands.del("elections:leader");
+            server.ask().del("elections:leader");
             assertEquals("ben leads", told());
             ben.stop();
             assertEquals("ben does not", told());

@@ -9,6 +9,7 @@ import org.example.leasehold.Lease;
 import org.example.leasehold.Leasehold;
 import org.example.leasehold.LeaseholdException;
 import org.example.leasehold.Settings;
+import org.example.leasehold.testkit.Server;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -30,12 +31,12 @@ class LeaseholdAutoConfigurationTest {
             .withPropertyValues("spring.data.redis.url=redis://127.0.0.1:" + server.port);
 
     @BeforeAll
-    static void start() throws Exception {
+    static void start() {
         server = Server.withModule();
     }
 
     @AfterAll
-    static void stop() throws Exception {
+    static void stop() {
         server.close();
     }
 
@@ -44,9 +45,9 @@ class LeaseholdAutoConfigurationTest {
         withSpringData.withPropertyValues("leasehold.prefix=p:", "leasehold.ttl=5s", "leasehold.registry-key=k").run(context -> {
             Leasehold locks = context.getBean(Leasehold.class);
             Lease lease = locks.acquire("x");
-            assertThat(server.commands.pttl("p:x")).isBetween(1L, 5_000L);
+            assertThat(server.ask().pttl("p:x")).isBetween(1L, 5_000L);
             context.getBean(LeaseholdLockRegistry.class).obtain("y").lock();
-            assertThat(server.commands.pttl("p:k:y")).isBetween(1L, 5_000L);
+            assertThat(server.ask().pttl("p:k:y")).isBetween(1L, 5_000L);
             // As a program that is stopped has it until its beans are destroyed.
             context.getSourceApplicationContext().stop();
             assertThat(lease.isHeld()).isTrue();
@@ -54,7 +55,7 @@ class LeaseholdAutoConfigurationTest {
             context.getSourceApplicationContext().start();
             context.getBean(StringRedisTemplate.class).opsForValue().set("z", "1");
         });
-        assertThat(server.commands.exists("p:x", "p:k:y")).isZero();
+        assertThat(server.ask().exists("p:x", "p:k:y")).isZero();
     }
 
     @Test
@@ -64,7 +65,7 @@ class LeaseholdAutoConfigurationTest {
                     .withPropertyValues("spring.data.redis.sentinel.master=primary", "spring.data.redis.sentinel.nodes=127.0.0.1:" + sentinel.port())
                     .run(context -> {
                         context.getBean(Leasehold.class).acquire("watched");
-                        assertThat(server.commands.exists("watched")).isOne();
+                        assertThat(server.ask().exists("watched")).isOne();
                     });
         }
     }
@@ -76,7 +77,7 @@ class LeaseholdAutoConfigurationTest {
                     .withPropertyValues("spring.data.redis.cluster.nodes=127.0.0.1:" + cluster.port)
                     .run(context -> {
                         context.getBean(Leasehold.class).acquire("spread");
-                        assertThat(cluster.commands.exists("spread")).isOne();
+                        assertThat(cluster.ask().exists("spread")).isOne();
                     });
         }
     }
@@ -103,7 +104,7 @@ class LeaseholdAutoConfigurationTest {
                     .withBean(LockRegistry.class, DefaultLockRegistry::new)
                     .run(context -> {
                         context.getBean(Leasehold.class).acquire("x");
-                        assertThat(server.commands.exists("mine:x")).isOne();
+                        assertThat(server.ask().exists("mine:x")).isOne();
                         assertThat(context).doesNotHaveBean(LeaseholdLockRegistry.class);
                     });
         }

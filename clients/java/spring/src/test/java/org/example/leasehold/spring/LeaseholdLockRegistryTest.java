@@ -20,6 +20,8 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
+import org.example.leasehold.Leasehold;
+import org.example.leasehold.testkit.Server;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
@@ -36,25 +38,28 @@ import org.springframework.integration.support.locks.DistributedLock;
 @Timeout(60)
 class LeaseholdLockRegistryTest {
     private static Server server;
+    private static Leasehold locks;
     private LeaseholdLockRegistry registry;
     /** As another process has it. */
     private LeaseholdLockRegistry other;
     private String key;
 
     @BeforeAll
-    static void start() throws Exception {
+    static void start() {
         server = Server.withModule();
+        locks = Leasehold.over(server.client);
     }
 
     @AfterAll
-    static void stop() throws Exception {
+    static void stop() {
+        locks.close();
         server.close();
     }
 
     @BeforeEach
     void open(TestInfo test) {
-        registry = new LeaseholdLockRegistry(server.locks, "r");
-        other = new LeaseholdLockRegistry(server.locks, "r");
+        registry = new LeaseholdLockRegistry(locks, "r");
+        other = new LeaseholdLockRegistry(locks, "r");
         key = test.getTestMethod().orElseThrow().getName();
     }
 
@@ -83,7 +88,7 @@ class LeaseholdLockRegistryTest {
     }
 
     private long waiters() {
-        return server.commands.<Long>eval("return #redis.call('LOCK.WAITERS', KEYS[1])", ScriptOutputType.INTEGER, "r:" + key);
+        return server.ask().<Long>eval("return #redis.call('LOCK.WAITERS', KEYS[1])", ScriptOutputType.INTEGER, "r:" + key);
     }
 
     private static void until(BooleanSupplier condition) throws InterruptedException {
@@ -104,15 +109,15 @@ class LeaseholdLockRegistryTest {
     void whatIsLockedIsHeldUnderTheNameThatRedisLockRegistryHas() throws Exception {
         DistributedLock lock = registry.obtain(key);
         lock.lock();
-        assertNotNull(server.commands.get("r:" + key));
+        assertNotNull(server.ask().get("r:" + key));
         assertFalse(isFree(registry, key));
         assertFalse(isFree(other, key));
         lock.unlock();
-        assertNull(server.commands.get("r:" + key));
+        assertNull(server.ask().get("r:" + key));
         assertTrue(isFree(other, key));
 
         // As RedisLockRegistry would have it: the id of a client.
-        server.commands.set("r:" + key, "4d2a");
+        server.ask().set("r:" + key, "4d2a");
         assertFalse(lock.tryLock());
     }
 
@@ -226,12 +231,12 @@ class LeaseholdLockRegistryTest {
     void toUnlockALostLockTellsThatItWasLost() throws Exception {
         DistributedLock lock = registry.obtain(key);
         lock.lock();
-        server.commands.del("r:" + key);
+        server.ask().del("r:" + key);
         DistributedLock theirs = other.obtain(key);
         FutureTask<Boolean> holds = inAnotherThread(theirs::tryLock);
         assertTrue(holds.get(20, TimeUnit.SECONDS));
         assertThrows(ConcurrentModificationException.class, lock::unlock);
-        assertNotNull(server.commands.get("r:" + key), "it is somebody else's");
+        assertNotNull(server.ask().get("r:" + key), "it is somebody else's");
         assertThrows(IllegalMonitorStateException.class, lock::unlock);
     }
 
@@ -250,7 +255,7 @@ class LeaseholdLockRegistryTest {
 
     @Test
     void aLeaseRenewsItselfUntilTheLockIsUnlocked() throws Exception {
-        LeaseholdLockRegistry brief = new LeaseholdLockRegistry(server.locks, "r", Duration.ofMillis(300));
+        LeaseholdLockRegistry brief = new LeaseholdLockRegistry(locks, "r", Duration.ofMillis(300));
         DistributedLock lock = brief.obtain(key);
         lock.lock();
         long begun = System.nanoTime();
@@ -267,15 +272,15 @@ class LeaseholdLockRegistryTest {
         assertThrows(IllegalStateException.class, () -> registry.renewLock(key));
         lock.lock(Duration.ofSeconds(5));
         registry.renewLock(key);
-        assertTrue(server.commands.pttl("r:" + key) > 20_000);
+        assertTrue(server.ask().pttl("r:" + key) > 20_000);
         registry.renewLock(key, Duration.ofMinutes(5));
-        assertTrue(server.commands.pttl("r:" + key) > 200_000);
+        assertTrue(server.ask().pttl("r:" + key) > 200_000);
         var error = assertThrows(ExecutionException.class, () -> elsewhere(() -> {
             registry.renewLock(key);
             return true;
         }));
         assertEquals(IllegalStateException.class, error.getCause().getClass());
-        server.commands.del("r:" + key);
+        server.ask().del("r:" + key);
         assertThrows(IllegalStateException.class, () -> registry.renewLock(key));
         assertThrows(ConcurrentModificationException.class, lock::unlock);
     }

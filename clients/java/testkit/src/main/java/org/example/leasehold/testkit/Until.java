@@ -1,12 +1,12 @@
-package org.example.leasehold;
+package org.example.leasehold.testkit;
 
 import java.util.function.BooleanSupplier;
 
 /** Waits for what can be seen, with a deadline: shorter than a place is kept that nobody asks for, which is 15 s. */
-final class Until {
+public final class Until {
     private Until() {}
 
-    static void holds(BooleanSupplier condition) {
+    public static void holds(BooleanSupplier condition) {
         long end = System.nanoTime() + 10_000_000_000L;
         while (!condition.getAsBoolean()) {
             if (System.nanoTime() > end) {
