@@ -103,6 +103,8 @@ final class Majority implements Grantor {
         private Turn.@Nullable Deadline resting;
         private int tries;
         private boolean isOver;
+        /** Why the lock could not be had: null if others have it. */
+        private @Nullable Throwable trouble;
 
         private Stand(Attempt attempt) {
             this.attempt = attempt;
@@ -115,7 +117,10 @@ final class Majority implements Grantor {
             attempt.claim = claim;
             long asked = Clock.now();
             long until = attempt.waits() ? attempt.until : Clock.NEVER;
-            new Poll(peers, claim, Claim.Question.acquire(attempt.ttl), until, Came::isGranted, answers -> raise(
+            Claim.Question question = Claim.Question.acquire(attempt.ttl);
+            // The patience ends before the servers must have answered: then what they said before still holds.
+            boolean isCutShort = tries > 0 && Clock.left(until) < limit(question);
+            new Poll(peers, claim, question, until, Came::isGranted, answers -> raise(
                             claim, answers.stream().filter(Came::isGranted).toList(), until, (fence, error) -> {
                                 boolean isHeld = fence != 0 && Clock.now() < Clock.validUntil(asked, attempt.ttl);
                                 if (isHeld && !isOver) {
@@ -124,23 +129,26 @@ final class Majority implements Grantor {
                                     attempt.granted(new Attempt.Grant(fence, asked, attempt.ttl, false));
                                     return;
                                 }
-                                Throwable trouble = error != null || fence != 0 ? error : tooFew(answers);
+                                if (!isCutShort) {
+                                    trouble = error != null || fence != 0 ? error : tooFew(answers);
+                                }
                                 if (Clock.left(until) == 0 && !isOver) {
                                     // Nobody waits for that it is given back.
                                     attempt.mayHold();
-                                    refused(trouble);
+                                    refused();
                                     return;
                                 }
-                                new Poll(peers, claim, Claim.Question.release(0), Clock.NEVER, came -> came.is(1), done -> refused(trouble))
+                                new Poll(peers, claim, Claim.Question.release(0), Clock.NEVER, came -> came.is(1), done -> refused())
                                         .start();
                             }))
                     .start();
         }
 
-        private void refused(@Nullable Throwable error) {
+        private void refused() {
             if (isOver) {
                 return;
             }
+            Throwable error = trouble;
             long left = attempt.waits() ? Clock.left(attempt.until) : 0;
             boolean isFinal = error instanceof LeaseholdException && !(error instanceof LeaseholdException.Unreachable) && !Verdict.mayPass(error);
             if (error != null && (left == 0 || isFinal)) {
@@ -189,6 +197,12 @@ final class Majority implements Grantor {
         }).start();
     }
 
+    /** How long each server may take to answer. */
+    private long limit(Claim.Question question) {
+        long most = Math.min(LONGEST_LIMIT, core.settings.response);
+        return question.ttl() > 0 ? Math.max(1_000_000, Math.min(most, question.ttl() / 10)) : most;
+    }
+
     /** A question to several, until nobody who has not answered can change what most have said. */
     private final class Poll {
         private final List<Link> whom;
@@ -208,9 +222,7 @@ final class Majority implements Grantor {
             this.question = question;
             this.agrees = agrees;
             this.then = then;
-            long most = Math.min(LONGEST_LIMIT, core.settings.response);
-            long limit = question.ttl() > 0 ? Math.max(1_000_000, Math.min(most, question.ttl() / 10)) : most;
-            this.each = Math.min(limit, Clock.left(until));
+            this.each = Math.min(limit(question), Clock.left(until));
         }
 
         void start() {
