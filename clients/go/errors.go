@@ -173,7 +173,8 @@ const (
 )
 
 var (
-	codePattern = regexp.MustCompile(`^[A-Z][A-Z0-9]+(?: |$)`)
+	// Redis 6.2 wraps the error of a command that a script calls.
+	codePattern = regexp.MustCompile(`^(?:ERR Error running script .*?: -)?([A-Z][A-Z0-9]+)(?: |$)`)
 	passing     = words("TRYAGAIN LOADING CLUSTERDOWN MASTERDOWN BUSY QUEUEFULL NOREPLICAS MISCONF MOVED ASK")
 )
 
@@ -191,7 +192,10 @@ func codeOf(err error) string {
 	if !errors.As(err, &said) {
 		return ""
 	}
-	return strings.TrimSuffix(codePattern.FindString(string(said)), " ")
+	if found := codePattern.FindStringSubmatch(string(said)); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 func judge(err error) verdict {

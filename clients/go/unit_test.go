@@ -179,7 +179,8 @@ func TestSlotsAndKeysBeside(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	for text, want := range map[string]verdict{
 		"READONLY You can't": elsewhere, "TRYAGAIN later": again, "NOSCRIPT no": unknownScript, "LEASEHOLD loaded": hasModule,
-		"ERR unknown command 'LOCK.ACQUIRE'": unknownCommand, "ERR max number of clients reached": again, "NOPERM no": refused,
+		"ERR unknown command 'LOCK.ACQUIRE'": unknownCommand, "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't": elsewhere,
+		"ERR max number of clients reached": again, "NOPERM no": refused,
 	} {
 		if found := judge(fmt.Errorf("it said: %w", ServerError(text))); found != want {
 			t.Error(text, found)

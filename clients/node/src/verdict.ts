@@ -40,9 +40,12 @@ const TYPES: Record<string, typeof RefusedError> = {
   WRONGTYPE: WrongTypeError,
 };
 
-/** The error code that a server's error begins with. Errors of sockets and of client libraries have none. */
+/**
+ * The error code that a server's error begins with. Errors of sockets and of client libraries have none. Redis 6.2 wraps
+ * the error of a command that a script calls.
+ */
 export function codeOf(error: unknown): string | undefined {
-  return /^[A-Z][A-Z0-9]+(?= )/.exec(messageOf(error))?.[0];
+  return /^(?:ERR Error running script .*?: -)?([A-Z][A-Z0-9]+) /.exec(messageOf(error))?.[1];
 }
 
 export function messageOf(error: unknown): string {

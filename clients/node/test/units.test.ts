@@ -193,6 +193,7 @@ describe('an error', () => {
       ['LOADING Redis is loading', 'again'],
       ['REPLACED a newer request', 'replaced'],
       ['NOSCRIPT No matching script', 'unknown script'],
+      ["ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't", 'elsewhere'],
       ["ERR unknown command 'LOCK.ACQUIRE', with args beginning with: ", 'unknown command'],
       ['ERR max number of clients reached', 'again'],
       ['WRONGTYPE Operation against a key', 'refused'],

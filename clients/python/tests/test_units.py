@@ -115,12 +115,16 @@ def test_a_message_names_the_owner_and_the_lock_whatever_is_in_their_names() -> 
         assert _lines.parse(mistake) is None
 
 
+WRAPPING = "Error running script (call to f_1): @user_script:1: @user_script: 1: "
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
         (redis_errors.ConnectionError("gone"), Verdict.BROKEN),
         (redis_errors.TimeoutError("late"), Verdict.BROKEN),
         (redis_errors.ResponseError("READONLY You can't write"), Verdict.ELSEWHERE),
+        (redis_errors.ResponseError(f"{WRAPPING}-READONLY You can't write"), Verdict.ELSEWHERE),
         (redis_errors.ResponseError("UNBLOCKED this server became a replica"), Verdict.ELSEWHERE),
         (redis_errors.ResponseError("MOVED 1 127.0.0.1:7000"), Verdict.MOVED),
         (redis_errors.ResponseError("ASK 1 127.0.0.1:7000"), Verdict.ASK),

@@ -36,7 +36,7 @@ pub(crate) fn verdict(error: &RedisError) -> Verdict {
             _ => Verdict::Broken,
         };
     };
-    let detail = error.detail().unwrap_or_default();
+    let (code, detail) = unwrapped(code, error.detail().unwrap_or_default());
     match code {
         "READONLY" | "UNBLOCKED" => Verdict::Elsewhere,
         "TRYAGAIN" | "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" | "QUEUEFULL" | "NOREPLICAS" | "MISCONF"
@@ -55,6 +55,17 @@ pub(crate) fn verdict(error: &RedisError) -> Verdict {
             None => Verdict::Refused,
         },
         _ => Verdict::Refused,
+    }
+}
+
+/// The code and the detail of an error. Redis 6.2 wraps the error of a command that a script calls:
+/// `ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -READONLY You can't write …`.
+fn unwrapped<'e>(code: &'e str, detail: &'e str) -> (&'e str, &'e str) {
+    match detail.split_once(": -") {
+        Some((wrapping, said)) if wrapping.starts_with("Error running script") => {
+            said.split_once(' ').unwrap_or((said, ""))
+        }
+        _ => (code, detail),
     }
 }
 
@@ -119,6 +130,8 @@ mod tests {
         assert_eq!(of("ERR", ticket), Verdict::KeepsFor(60_000));
         assert_eq!(of("NOPERM", "No permissions to access a channel"), Verdict::NoTickets);
         assert_eq!(of("NOPERM", "User has no permissions to run"), Verdict::Refused);
+        let wrapped = "Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't";
+        assert_eq!(of("ERR", wrapped), Verdict::Elsewhere);
     }
 
     #[test]

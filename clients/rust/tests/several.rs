@@ -9,7 +9,7 @@ use redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
-use testkit::{Cluster, Seed, Server, bulk_text, short_or_long};
+use testkit::{Cluster, Seed, Server, bulk_text, lacks_notify, short_or_long};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -62,6 +62,9 @@ fn acquisitions(server: &Server) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_request_takes_as_many_as_the_server_takes_and_renews_each() {
+    if lacks_notify() {
+        return;
+    }
     let server = server();
     let locks = locks(&server);
     let ttl = millis(600);

@@ -269,6 +269,9 @@ async fn those_who_lose_their_connections_at_once_come_back_without_a_storm() {
     for (way, field) in
         [(Way::Tickets, "leasehold_tickets"), (Way::Connections, "leasehold_waiters")]
     {
+        if way == Way::Tickets && lacks_notify() {
+            continue;
+        }
         let locks = way.locks(&server, server.port(), settings());
         let tasks: Vec<_> = (0..CROWD).map(|number| wait(&locks, number)).collect();
         eventually_many(&server, field, CROWD).await;

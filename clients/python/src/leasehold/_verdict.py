@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import Optional
 
 from redis import exceptions as redis_errors
@@ -29,6 +30,9 @@ _CUT: dict[type[BaseException], str] = {
     redis_errors.NoPermissionError: "NOPERM",
 }
 
+# Redis 6.2 wraps the error of a command that a script calls.
+_WRAPPING = re.compile(r"^(?:ERR )?Error running script .*?: -(?=[A-Z])")
+
 # fmt: off
 _AGAIN = ("TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF")
 _VERDICTS = {
@@ -47,6 +51,7 @@ def code_of(error: BaseException) -> tuple[str, str]:
     if code is not None:
         return code, text if text.startswith(code) else f"{code} {text}"
     if isinstance(error, redis_errors.ResponseError):
+        text = _WRAPPING.sub("", text)
         first = text.split(" ", 1)[0]
         is_code = first.isupper() and first.isalpha()
         return (first, text) if is_code else ("ERR", f"ERR {text}")

@@ -26,7 +26,8 @@ enum Verdict {
         private static final long serialVersionUID = 1;
     };
 
-    private static final Pattern CODE = Pattern.compile("^([A-Z][A-Z0-9]+)(?: |$)");
+    /** Redis 6.2 wraps the error of a command that a script calls. */
+    private static final Pattern CODE = Pattern.compile("^(?:ERR Error running script .*?: -)?([A-Z][A-Z0-9]+)(?: |$)");
     private static final Set<String> PASSING = Set.of(
             "TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF", "MOVED", "ASK");
 
