@@ -16,7 +16,7 @@
 //! 20 ms pass
 //! ```
 //!
-//! An error is `-CODE` or `-CODE and its text`. `…` is whatever is no error, `…share 5` a reply with this in it, and `OK…` one
+//! An error is `-CODE` or `-CODE and its text`. `…` is whatever is no error, `…share 5` a reply with this in it (and not `share 50`), and `OK…` one
 //! that begins so. A text that looks like a reply of another type is in quotes: `"5"` is no integer. Of holders and
 //! waiters the owners are shown, `ticket(bob)` where no connection waits; of the log, `deleted(owner)`.
 
@@ -223,7 +223,7 @@ impl<'s> Session<'s> {
                 range(reply).is_some_and(|range| range.contains(number))
             }
             _ => match (reply.strip_prefix('…'), reply.strip_suffix('…')) {
-                (Some(part), _) => text.contains(part),
+                (Some(part), _) => has(&text, part),
                 (_, Some(start)) => self.behind(start, &text).is_some(),
                 _ => self.is_like(reply, &text),
             },
@@ -304,6 +304,13 @@ impl<'s> Session<'s> {
             text.replace(&format!("{{{name}}}"), &fence.to_string())
         })
     }
+}
+
+/// Whether a text has this part. A number at its end is a whole one.
+fn has(text: &str, part: &str) -> bool {
+    let is_digit = |letter: char| letter.is_ascii_digit();
+    text.match_indices(part)
+        .any(|(at, _)| !part.ends_with(is_digit) || !text[at + part.len()..].starts_with(is_digit))
 }
 
 /// A capital letter, and digits behind it.
@@ -414,6 +421,12 @@ mod tests {
     )]
     fn an_error_is_not_whatever() {
         play("# not a number\nSET n x -> OK\nINCR n -> …");
+    }
+
+    #[test]
+    #[should_panic(expected = "is answered \"share 50\", not \"…share 5\"")]
+    fn a_number_is_not_the_beginning_of_another() {
+        play("# five\nECHO \"share 5\" -> …share 5\nECHO \"share 50\" -> …share 5");
     }
 
     #[test]
