@@ -65,33 +65,6 @@ fn who_waits_is_granted_all_when_it_is_first_in_every_queue_and_the_last_of_them
     );
 }
 
-#[test]
-fn whatever_ends_the_last_hold_the_one_who_waits_is_granted_all() {
-    let ways = [
-        "LOCK.RELEASE b alice",
-        "DEL b",
-        "PEXPIRE b 1",
-        "LOCK.EXTEND b alice 5",
-        "RENAME b elsewhere",
-        "FLUSHALL",
-        "EVAL redis.call('DEL',KEYS[1]) 1 b",
-        "LOCK.RELEASE b alice ALSO 1 elsewhere",
-    ];
-    let stories = ways.map(|way| {
-        format!(
-            "
-            # {way}
-            LOCK.ACQUIRE b alice 60000 -> A
-            bob: LOCK.ACQUIRE a bob 60000 ALSO 2 b c BLOCK 0 -> waits
-            {way} -> …
-            bob: -> B
-            LOCK.CHECK a bob; LOCK.CHECK b bob; LOCK.CHECK c bob -> B; B; B
-            "
-        )
-    });
-    Session::play(&Server::start(), &stories.concat());
-}
-
 /// Who waits for others, too, leaves a lock free meanwhile, and clients that do not queue may take it. Nothing tells of
 /// that, since a `SET … NX` frees no lock.
 #[test]

@@ -84,10 +84,12 @@ fn sent_with_time(client: &mut Client, command: &str) -> (Value, i64) {
     (replies.remove(0), at.cast_signed())
 }
 
-/// One of the ways, and those who wait for a lock of its own.
+/// One of the ways, and those who wait for a lock of its own. In every other scene bob waits for another lock, too, that
+/// nobody holds.
 struct Scene {
     way: &'static str,
     key: String,
+    all: Vec<String>,
     before: u64,
     bob: Waiter,
     carol: Waiter,
@@ -97,31 +99,45 @@ impl Scene {
     fn of(server: &Server, client: &mut Client, way: &'static str, number: usize) -> Self {
         let key = format!("k{number}");
         let before = client.grant(&key, "alice", LONG);
-        let bob = Waiter::of(server, &key, "bob");
+        let (mut all, mut request) = (vec![key.clone()], format!("LOCK.ACQUIRE {key} bob {LONG}"));
+        if number % 2 == 1 {
+            let beside = format!("{key}.beside");
+            request = format!("LOCK.ACQUIRE {beside} bob {LONG} ALSO 1 {key}");
+            all.push(beside);
+        }
+        let bob = Waiter::sends(server, &format!("{request} BLOCK 0"));
         let carol = Waiter::of(server, &key, "carol");
-        Self { way, key, before, bob, carol }
+        Self { way, key, all, before, bob, carol }
     }
 
-    fn check(self, server: &Server, client: &mut Client) {
-        let Self { way, key, before, mut bob, carol } = self;
-        let (reply, at) = sent_with_time(client, &way_for(way, &key));
-        assert!(!matches!(reply, Value::ServerError(_)), "{way}: {reply:?}");
+    /// Frees the lock, unless it was freed at this time with all others. Returns when it was.
+    fn check(self, server: &Server, client: &mut Client, freed: Option<i64>) -> i64 {
+        let Self { way, key, all, before, mut bob, carol } = self;
+        let at = freed.unwrap_or_else(|| {
+            let (reply, at) = sent_with_time(client, &way_for(way, &key));
+            assert!(!matches!(reply, Value::ServerError(_)), "{way}: {reply:?}");
+            at
+        });
         let fence = bob.fence();
         // The one key that SETEX can set only by the second.
         let patience = if way.starts_with("SETEX") { 1_000 } else { 0 };
         let late = granted_at(fence) - at - patience;
-        assert!(late < LATE, "{way}: granted {late} ms later");
+        assert!(late < LATE, "{way}: {all:?} granted {late} ms later");
         assert!(fence > before, "{way}");
-        assert_eq!(client.check(&key, "bob"), Some(fence), "{way}");
+        for key in &all {
+            assert_eq!(client.check(key, "bob"), Some(fence), "{way}: {key}");
+        }
         assert_eq!(owners(server, &key), ["carol"], "{way}");
         drop(carol);
+        at
     }
 }
 
-/// The ways that can be tried side by side, and each of the others by itself.
+/// The ways that can be tried side by side, and each of the others by itself: for one lock, and for several.
 fn groups() -> impl Iterator<Item = Vec<&'static str>> {
     let (of_all, of_one): (Vec<_>, Vec<_>) = WAYS.into_iter().partition(|way| frees_all(way));
-    std::iter::once(of_one).chain(of_all.into_iter().map(|way| vec![way]))
+    let of_one = of_one.into_iter().flat_map(|way| [way; 2]).collect();
+    std::iter::once(of_one).chain(of_all.into_iter().map(|way| vec![way; 2]))
 }
 
 #[test]
@@ -134,8 +150,11 @@ fn each_way_in_which_a_lock_becomes_free_hands_it_on() {
         let scenes: Vec<_> =
             ways.map(|(way, number)| Scene::of(&server, &mut client, way, number)).collect();
         let_queues_grow_old(&mut client);
+        let mut freed = None;
         for scene in scenes {
-            scene.check(&server, &mut client);
+            let is_of_all = frees_all(scene.way);
+            let at = scene.check(&server, &mut client, freed);
+            freed = is_of_all.then_some(at);
         }
         client.wait_until_waiters(0);
     }
@@ -146,12 +165,9 @@ fn each_way_in_which_a_lock_becomes_free_hands_it_on() {
 #[test]
 fn a_replica_and_a_reload_of_the_file_agree_after_every_way() {
     let (mut primary, replica) = start_pair(exact().aof(), Server::builder());
-    for mut ways in groups() {
+    for ways in groups() {
         let mut client = primary.client();
         client.cmd("FLUSHALL");
-        if frees_all(ways[0]) {
-            ways = vec![ways[0]; 3];
-        }
         let ways = ways.into_iter().zip(0..);
         let mut scenes: Vec<_> =
             ways.map(|(way, number)| Scene::of(&primary, &mut client, way, number)).collect();
