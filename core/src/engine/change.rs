@@ -200,11 +200,14 @@ impl<C> Engine<C> {
     fn undo<'n, H: Host<Client = C>>(
         &self,
         host: &H,
-        granted: impl Iterator<Item = Name<'n>>,
+        granted: impl Iterator<Item = Name<'n>> + Clone,
         owner: Owner<'_>,
         decision: &Decision<'_>,
     ) {
         let Decision::Granted(Grant { fence, .. }) = *decision else { return };
+        for name in granted.clone() {
+            self.with_queues(|queues| queues.forget_seen(name));
+        }
         self.queue_releases(granted.map(KeptName::from), &owner.into(), fence, host.monotonic());
     }
 
