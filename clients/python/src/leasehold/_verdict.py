@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from typing import Optional
 
 from redis import exceptions as redis_errors
@@ -30,9 +29,6 @@ _CUT: dict[type[BaseException], str] = {
     redis_errors.NoPermissionError: "NOPERM",
 }
 
-# Redis 6.2 wraps the error of a command that a script calls.
-_WRAPPING = re.compile(r"^(?:ERR )?Error running script .*?: -(?=[A-Z])")
-
 # fmt: off
 _AGAIN = ("TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF")
 _VERDICTS = {
@@ -51,10 +47,10 @@ def code_of(error: BaseException) -> tuple[str, str]:
     if code is not None:
         return code, text if text.startswith(code) else f"{code} {text}"
     if isinstance(error, redis_errors.ResponseError):
-        text = _WRAPPING.sub("", text)
+        if "Error running script" in text:  # Redis 6.2 wraps the error of a command that a script calls
+            text = text.partition(": -")[2] or text
         first = text.split(" ", 1)[0]
-        is_code = first.isupper() and first.isalpha()
-        return (first, text) if is_code else ("ERR", f"ERR {text}")
+        return (first, text) if first.isupper() and first.isalpha() else ("ERR", f"ERR {text}")
     return "", text
 
 
