@@ -17,6 +17,10 @@ async fn manager(server: &Server) -> ConnectionManager {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manager_alone_locks_and_waits_and_opens_nothing_beside_itself() {
     for kind in Kind::BOTH {
+        // There it would have to wait on a connection of its own, which it cannot open.
+        if kind == Kind::With && lacks_notify() {
+            continue;
+        }
         let server = kind.setup().start();
         let ours = Locks::new(manager(&server).await);
         let theirs = locks(&server);
@@ -24,7 +28,7 @@ async fn a_manager_alone_locks_and_waits_and_opens_nothing_beside_itself() {
         let connections = || crate::scene::connections(&server);
         let before = connections();
         let waiting = tokio::spawn(ours.lock("printer").ttl(LONG).into_future());
-        if kind == Kind::With && !lacks_notify() {
+        if kind == Kind::With {
             eventually_waiting(&server, "printer", 1).await;
         }
         tokio::time::sleep(millis(500)).await;
