@@ -96,7 +96,12 @@ impl State {
                 self.model.answers.extend(told);
             }
             Answer::Refused(error) => {
-                self.settling = None;
+                // It has looked at the key, and remembers that this is no lock.
+                if let Some((name, _)) = self.settling.take()
+                    && self.model.keys.get(&name) == Some(&Content::OtherType)
+                {
+                    self.model.seen.remove(&name);
+                }
                 self.model.leave(client);
                 let in_turn = *error == Error::Demoted || !self.model.waits_behind(&waiting);
                 assert!(in_turn, "who came first is sent away first");
