@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 use testkit::{
-    Client, Clock, Proxy, Seed, Server, Setup, Snapshot, becomes, bulk_text, code, error,
-    eventually, field, int, is_older_than, lacks, lacks_setting, module, wait_until_in_sync,
+    Client, Clock, Proxy, Seed, Server, Setup, Snapshot, becomes, bulk_text, error, eventually,
+    field, int, is_older_than, lacks, module, wait_until_in_sync,
 };
 
 /// So much data, and so long until each key is sent, that there is time to look around while it is loaded.
@@ -165,56 +165,6 @@ fn things_change(primary: &Server) -> u64 {
         assert!(client.release("another", "bob"));
     }
     client.grant("new", "bob", LONG)
-}
-
-fn assert_nobody_is_answered_while_it_loads(how: &str) {
-    let replica = Server::builder().config("repl-diskless-load", how);
-    let pair = Pair::with(Server::builder(), replica);
-    some_locks(&pair.primary);
-    // There is something to throw away where that is done first.
-    if how == "flush-before-load" {
-        pair.replica.client().grant("old", "alice", LONG);
-    }
-    pair.slow();
-    pair.follow();
-    pair.wait_until_it_loads();
-    let mut client = pair.replica.client();
-    let mut looks = 0;
-    loop {
-        let (state, replies) = look(
-            &mut client,
-            &[
-                "GET held",
-                "LOCK.INFO held",
-                "LOCK.CHECK held alice",
-                "LOCK.WAITERS held",
-                "LOCK.ACQUIRE free bob 60000 BLOCK 0",
-                "LOCK.EXTEND held alice 60000",
-                "LOCK.RELEASE held alice",
-            ],
-        );
-        if state == State::Ready {
-            break;
-        }
-        looks += 1;
-        let codes: Vec<_> = replies.into_iter().map(code).collect();
-        let (reads, writes) = codes.split_at(4);
-        assert!(reads.iter().all(|code| code == "LOADING"), "{how}: {codes:?}");
-        let refusals = ["LOADING", "READONLY"];
-        assert!(writes.iter().all(|code| refusals.contains(&&**code)), "{how}: {codes:?}");
-    }
-    assert!(looks > 0, "it was too fast");
-    wait_until_in_sync(&pair.primary, &pair.replica);
-    assert_eq!(Snapshot::of(&pair.replica), Snapshot::of(&pair.primary));
-}
-
-/// Or after it threw its data away.
-#[test]
-fn nobody_is_answered_while_a_replica_loads_into_nothing() {
-    assert_nobody_is_answered_while_it_loads("on-empty-db");
-    if !lacks_setting("repl-diskless-load", "flush-before-load", "loading after a flush") {
-        assert_nobody_is_answered_while_it_loads("flush-before-load");
-    }
 }
 
 fn beside() -> Setup {

@@ -2,10 +2,8 @@
 
 use super::LONG;
 use redis::Value;
-use std::thread;
 use testkit::{
-    Cluster, SlotMove, code, error, eventually, int, is_older_than, is_valkey_since,
-    lacks_moves_at_once,
+    Cluster, SlotMove, code, error, eventually, int, is_older_than, lacks_moves_at_once,
 };
 
 /// The names of a lock and of a number, in a slot that the first node has.
@@ -87,38 +85,4 @@ fn the_hold_goes_on_guarding_where_its_slot_has_gone() {
     if !lacks_moves_at_once() {
         goes_on_over(|cluster, step| step.at_once(cluster));
     }
-}
-
-/// Some servers have threads look for the keys, while the main thread executes what others have sent.
-#[test]
-fn threads_may_look_for_the_keys_of_many_requests() {
-    const CLIENTS: usize = 8;
-    const ROUNDS: u64 = 50;
-    const AT_ONCE: u64 = 64;
-    let cluster = Cluster::with(1, 0, |_, setup| {
-        let setup = setup.config("io-threads", "4").config("io-threads-do-reads", "yes");
-        if is_valkey_since((9, 0)) {
-            setup.config("io-threads-always-active", "yes")
-        } else {
-            setup
-        }
-    });
-    let lock = |of: usize| format!("{{x}}lock-{of}");
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|of| {
-            let mut client = cluster.node(0).client();
-            thread::spawn(move || {
-                let (lock, number) = (lock(of), format!("{{x}}number-{of}"));
-                let fence = client.grant(&lock, "alice", LONG);
-                let command = increments(&lock, fence, &number);
-                let commands: Vec<_> = (0..AT_ONCE).map(|_| &*command).collect();
-                for round in 0..ROUNDS {
-                    let told = client.pipeline(&commands);
-                    let expected = (1..=AT_ONCE).map(|one| int(round * AT_ONCE + one));
-                    assert_eq!(told, expected.collect::<Vec<_>>());
-                }
-            })
-        })
-        .collect();
-    clients.into_iter().for_each(|client| client.join().unwrap());
 }
