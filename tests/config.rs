@@ -2,11 +2,10 @@
 
 mod refused;
 
-use crate::waiting::owners;
 use redis::Value;
 use std::fs;
 use testkit::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
-use testkit::{Client, Server, Waiter, error, is_older_than, lacks, module, strings, unchanged};
+use testkit::{Client, Server, error, is_older_than, lacks, module, strings};
 
 const LONG: u64 = 60_000;
 
@@ -126,20 +125,6 @@ fn arguments_survive_a_rewrite_of_the_configuration_and_a_restart() {
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains(" max-ttl 1000 max-waiters 1"), "{lines:?}");
     }
-}
-
-#[test]
-fn resetting_the_servers_statistics_changes_no_lock_no_queue_and_no_setting() {
-    let server = Server::builder().aof().module_args("max-ttl 100000").start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    assert_eq!(unchanged(&server, || client.cmd("CONFIG RESETSTAT")), Value::Okay);
-    assert_eq!(client.counter("waiters"), 1);
-    assert_eq!(owners(&server, "k"), ["bob"]);
-    assert_eq!(client.cmd("LOCK.EXTEND k alice 100001"), ttl_above(100_000));
-    assert!(client.release("k", "alice"));
-    bob.fence();
 }
 
 // --- settings ----------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 use super::{LONG, play};
 use redis::Value;
 use testkit::{
-    Client, Server, Session, aof, deadline, error, eventually, start_pair, unchanged,
-    wait_until_in_sync,
+    Client, Server, Session, aof, deadline, error, start_pair, unchanged, wait_until_in_sync,
 };
 
 const HOUR_MICROS: u64 = 3_600_000_000;
@@ -109,19 +108,4 @@ fn those_who_wait_wait_on_and_nothing_was_lost() {
         INFO leasehold_raises -> 1
         ",
     );
-}
-
-#[test]
-fn a_late_release_is_known_by_the_raised_fence() {
-    let server = Server::start();
-    let mut client = server.client();
-    let raised = client.grant("k", "alice", 1) + HOUR_MICROS;
-    // Too late already, perhaps; then again.
-    let in_force = raise(&mut client, "alice", raised).unwrap_or_else(|| {
-        client.grant("k", "alice", 200);
-        raise(&mut client, "alice", raised + HOUR_MICROS).unwrap()
-    });
-    eventually("the lease runs out", || client.info("k").map_or(Ok(()), Err));
-    assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {in_force}")), Value::Int(0));
-    assert_eq!(client.counter("releases_late"), 1);
 }

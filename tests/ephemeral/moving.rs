@@ -1,7 +1,7 @@
 //! Locks that the server evicts, and locks whose slot moves to another node.
 
 use super::{asks, bindings, binds, let_it_work, until_free};
-use crate::eviction::{evict_and, is_back, tells_too_late};
+use crate::eviction::{evict_and, tells_too_late};
 use redis::Value;
 use testkit::{Cluster, Server, SlotMove, Waiter, eventually, int, lacks_moves_at_once};
 
@@ -27,22 +27,6 @@ fn a_hold_that_was_evicted_ends_with_its_connection_all_the_same() {
             assert_eq!(client.check("k", "alice"), Some(fence));
         }
     }
-}
-
-#[test]
-fn a_hold_that_was_evicted_and_put_back_is_bound_as_before() {
-    if tells_too_late() {
-        return;
-    }
-    let server = Server::builder().config("maxmemory-policy", "volatile-lru").start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    assert_eq!(evict_and(&mut client, &["EXISTS k"]), [int(0)]);
-    is_back(&mut client, "k");
-    assert_eq!(bindings(&mut client), 1);
-    drop(alice);
-    until_free(&mut client, "k");
 }
 
 /// The slot moves to another node, where alice asks again, and back.

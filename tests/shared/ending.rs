@@ -142,20 +142,3 @@ fn when_a_thousand_holds_end_in_one_millisecond_all_who_waited_for_that_are_let_
         scene.agree();
     }
 }
-
-#[test]
-fn holds_that_are_over_do_not_pile_up_in_the_value() {
-    let scene = Scene::start();
-    let mut client = scene.client();
-    share(&mut client, "long", LONG, 0).unwrap();
-    let end = deadline(&mut client, b"k");
-    for number in 0..200 {
-        share(&mut client, &format!("r{number}"), 1, 0).unwrap();
-        assert_eq!(deadline(&mut client, b"k"), end);
-        let now = client.now();
-        client.wait_until_past(now + 1);
-    }
-    let Value::Int(length) = client.cmd("STRLEN k") else { panic!("no length") };
-    assert!(length < 1_000, "{length} bytes");
-    scene.agree();
-}

@@ -239,27 +239,3 @@ fn the_log_warns_when_those_who_wait_leave_hardly_a_connection() {
         assert!(left.is_none_or(|left| told[before].contains(left)), "{change}: {told:?}");
     }
 }
-
-/// The share holds off waiters, and nobody else: docs/safety.md says what follows.
-#[test]
-fn those_who_were_refused_and_stay_connected_keep_the_holder_out_until_one_of_them_leaves() {
-    let server = Server::builder().config("maxclients", "20").start();
-    let mut client = server.client();
-    client.grant("a", "alice", LONG);
-    let mut crowd = Crowd::of(&server, 19);
-    (0..19).for_each(|member| {
-        crowd.send(member, format!("LOCK.ACQUIRE a w{member} 60000 BLOCK 0"));
-    });
-    let mut refused = Vec::new();
-    while refused.len() < 3 {
-        refused.extend(crowd.receive());
-    }
-    assert!(refused.iter().all(|(_, reply)| reply == &Some(error(SHARE_FULL))), "{refused:?}");
-    let release = || match server.stranger().try_cmd("LOCK.RELEASE a alice") {
-        Ok(Value::Int(1)) => Ok(()),
-        told => Err(told),
-    };
-    assert!(release().is_err(), "all of maxclients are connected");
-    crowd.leave(refused[0].0);
-    eventually("the holder can connect", release);
-}
