@@ -128,16 +128,3 @@ fn while_saving_fails_nothing_is_granted_nor_handed_on() {
     };
     nothing_is_handed_on(&mut server, fail, mend);
 }
-
-#[test]
-fn while_saving_fails_and_nobody_minds_locks_are_handed_on() {
-    let mut server = saving(Server::builder()).config("stop-writes-on-bgsave-error", "no").start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    server.limit_files(10);
-    save_until(&server, "err");
-    assert!(client.release("k", "alice"));
-    bob.fence();
-    server.lift_limit();
-}
