@@ -9,8 +9,8 @@ mod unseen;
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::{
-    Client, Server, Setup, Snapshot, Waiter, aof, becomes, bulk, deadline, eventually, int,
-    is_older_than, lacks, module, start_pair, wait_until_in_sync,
+    Client, Server, Setup, Waiter, becomes, bulk, deadline, eventually, int, is_older_than, lacks,
+    module,
 };
 
 const LONG: u64 = 60_000;
@@ -165,33 +165,6 @@ fn what_happens_to_the_key_after_its_eviction_counts() {
             }
         }
     }
-}
-
-#[test]
-fn replicas_and_the_append_only_file_hear_of_the_eviction_and_then_of_the_lock() {
-    if tells_too_late() {
-        return;
-    }
-    let (mut primary, replica) = start_pair(evicting("allkeys-lru").aof(), Server::builder());
-    let mut client = primary.client();
-    for number in 0..20 {
-        client.grant(format!("k{number}"), "alice", LONG);
-    }
-    evict_and(&mut client, &["LOCK.RELEASE k7 alice", "LOCK.ACQUIRE k7 bob 60000"]);
-    for number in 0..20 {
-        is_back(&mut client, &format!("k{number}"));
-    }
-    wait_until_in_sync(&primary, &replica);
-    let live = Snapshot::of(&primary);
-    assert_eq!(live.size(), 20);
-    assert_eq!(Snapshot::of(&replica), live);
-    let lines = aof::lines(&primary);
-    let of_k3: Vec<&str> =
-        lines.iter().filter(|line| line.contains(" k3")).map(|line| &line[..3]).collect();
-    assert!(of_k3 == ["SET", "DEL", "SET"] || of_k3 == ["SET", "UNL", "SET"], "{of_k3:?}");
-    primary.kill();
-    primary.start_again();
-    assert_eq!(Snapshot::of(&primary), live);
 }
 
 #[test]

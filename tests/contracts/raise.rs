@@ -1,10 +1,9 @@
 //! `LOCK.RAISE key owner fence`, and what becomes of the fences after it.
 
 use super::{LONG, play};
+use crate::shared::Scene;
 use redis::Value;
-use testkit::{
-    Client, Server, Session, aof, deadline, error, start_pair, unchanged, wait_until_in_sync,
-};
+use testkit::{Client, Server, Session, error, unchanged};
 
 const HOUR_MICROS: u64 = 3_600_000_000;
 const TOO_FAR: &str = "ERR fence must be at most a day ahead of the server's clock";
@@ -77,22 +76,6 @@ fn a_fence_of_more_than_a_day_ahead_is_refused() {
 }
 
 #[test]
-fn replicas_and_the_append_only_file_have_the_raised_fence() {
-    let (mut primary, replica) = start_pair(Server::builder().aof(), Server::builder());
-    let mut client = primary.client();
-    let raised = client.grant("k", "alice", LONG) + HOUR_MICROS;
-    let until = deadline(&mut client, b"k");
-    raise(&mut client, "alice", raised);
-    let last = aof::lines(&primary).pop();
-    assert_eq!(last, Some(format!("SET k {raised}:alice PXAT {until}")), "the lease stays");
-    wait_until_in_sync(&primary, &replica);
-    assert_eq!(replica.client().check("k", "alice"), Some(raised));
-    primary.kill();
-    primary.start_again();
-    assert_eq!(primary.client().check("k", "alice"), Some(raised));
-}
-
-#[test]
 fn those_who_wait_wait_on_and_nothing_was_lost() {
     Session::play(
         &Server::start(),
@@ -106,6 +89,18 @@ fn those_who_wait_wait_on_and_nothing_was_lost() {
         bob: -> C
         LOCK.LOG -> (empty)
         INFO leasehold_raises -> 1
+        ",
+    );
+}
+
+#[test]
+fn replicas_and_the_append_only_file_have_the_raised_fence() {
+    Scene::play(
+        "
+        # and the lease stays
+        LOCK.ACQUIRE k alice 60000 -> A
+        LOCK.RAISE k alice A+3600000000 -> B
+        LOCK.CHECK k alice; PTTL k -> B; 1..60000
         ",
     );
 }
