@@ -3,7 +3,7 @@
 use super::{LONG, bindings, let_it_work};
 use redis::Value;
 use testkit::waiter::id_of;
-use testkit::{Server, Session, eventually};
+use testkit::{becomes, Server, Session, eventually};
 
 /// What is bound last to a connection is freed last. Commands show what is to be freed as free, but EXISTS.
 const BINDINGS: &str = "
@@ -182,10 +182,7 @@ fn holds_that_are_flushed_or_deleted_all_the_time_leave_no_bindings_behind() {
     for _ in 0..10 {
         alice.pipeline(&["LOCK.ACQUIRE k alice 86400000 EPHEMERAL 0", "DEL k"].repeat(1_000));
     }
-    eventually("they are forgotten", || match bindings(&mut client) {
-        0 => Ok(()),
-        some => Err(some),
-    });
+    becomes("they are forgotten", 0, || bindings(&mut client));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::mem::size_of_val;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsRawFd;
-use testkit::{Client, Proxy, Server, Waiter, eventually, int, is_older_than};
+use testkit::{becomes, Client, Proxy, Server, Waiter, eventually, int, is_older_than};
 
 /// Whether the lock goes on to the next one, who waits, when this has happened to a connection that alice holds it on.
 #[track_caller]
@@ -97,10 +97,7 @@ fn a_connection_that_ends_right_behind_its_request_frees_the_lock() {
         let kill = format!("{last} {id} SKIPME no");
         let last = if last.starts_with("CLIENT") { &kill } else { last };
         alice.send_all(&[first, &asks("k", "alice", 0), "SET done 1", last]);
-        eventually("it is done", || match client.cmd("DEL done") {
-            Value::Int(1) => Ok(()),
-            other => Err(other),
-        });
+        becomes("it is done", Value::Int(1), || client.cmd("DEL done"));
         drop(alice);
         until_free(&mut client, "k");
     }
@@ -175,10 +172,7 @@ fn a_connection_that_ends_while_writes_are_paused_frees_the_lock_after_the_pause
     assert_eq!(client.check("k", "alice"), Some(fence));
     assert_eq!(client.cmd("CLIENT PAUSE 60000 WRITE"), Value::Okay);
     drop(alice);
-    eventually("the connection is closed", || match client.check("k", "alice") {
-        None => Ok(()),
-        fence => Err(fence),
-    });
+    becomes("the connection is closed", None, || client.check("k", "alice"));
     bob.assert_waits(&server);
     assert_eq!(client.info("k"), None, "it is free, and nobody may take it");
     // The grace goes by meanwhile.

@@ -2,7 +2,7 @@
 
 use super::{bindings, binds, let_it_work, until_free};
 use redis::Value;
-use testkit::{Server, Snapshot, eventually, start_pair, wait_until_in_sync, wait_until_it_is};
+use testkit::{becomes, Server, Snapshot, start_pair, wait_until_in_sync, wait_until_it_is};
 
 #[test]
 fn a_primary_that_becomes_a_replica_forgets_its_bindings() {
@@ -37,10 +37,7 @@ fn a_planned_failover_that_pauses_writes_ends_no_hold_of_connections_that_end_me
     let mut client = primary.client();
     assert_eq!(client.cmd("CLIENT PAUSE 60000 WRITE"), Value::Okay);
     drop(alice);
-    eventually("the connection is closed", || match client.check("k", "alice") {
-        None => Ok(()),
-        fence => Err(fence),
-    });
+    becomes("the connection is closed", None, || client.check("k", "alice"));
     assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
     let demoted = client.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port()));
     assert_eq!(demoted, Value::Okay);

@@ -3,7 +3,7 @@
 use super::{asks, bindings, binds, let_it_work, until_free};
 use crate::eviction::{evict_and, tells_too_late};
 use redis::Value;
-use testkit::{Cluster, Server, SlotMove, Waiter, eventually, int, lacks_moves_at_once};
+use testkit::{becomes, Cluster, Server, SlotMove, Waiter, int, lacks_moves_at_once};
 
 #[test]
 fn a_hold_that_was_evicted_ends_with_its_connection_all_the_same() {
@@ -41,10 +41,7 @@ fn comes_back(cluster: &Cluster, moves: impl Fn(SlotMove)) {
     binds(&mut lone, &lone_key, "alice", 0);
     moves(SlotMove { slot: slot.number, from: 0, to: 1 });
     let mut client = here.client();
-    eventually("the former bindings are forgotten", || match bindings(&mut client) {
-        0 => Ok(()),
-        some => Err(some),
-    });
+    becomes("the former bindings are forgotten", 0, || bindings(&mut client));
     // The connections to the former node end: that is nothing to the new one.
     drop(lone);
     let mut client = there.client();

@@ -2,7 +2,7 @@
 
 use super::{NOT_HOLDER, guarded, held_on};
 use redis::Value;
-use testkit::{
+use testkit::{becomes, 
     Server, Session, UNLOAD, announce, bulk, error, eventually, int, is_valkey_since,
     lacks_vector_sets, unchanged,
 };
@@ -160,10 +160,7 @@ fn a_client_that_leaves_while_its_reply_is_held_back_leaves_nothing_behind() {
         leaving.send(guarded(fence, &format!("HSET h field{number} v")));
         drop(leaving);
     }
-    eventually("all have been run", || match client.cmd("HLEN h") {
-        Value::Int(20) => Ok(()),
-        other => Err(other),
-    });
+    becomes("all have been run", Value::Int(20), || client.cmd("HLEN h"));
     eventually("the module blocks nobody", || {
         let refused = format!("{:?}", client.cmd(UNLOAD));
         if refused.contains("blocked clients") { Err(refused) } else { Ok(()) }

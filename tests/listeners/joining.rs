@@ -3,7 +3,7 @@
 use super::load::{Load, assert_same};
 use super::{is_always_told, wait_until_nobody_listens};
 use redis::Value;
-use testkit::{
+use testkit::{becomes, 
     ReplicationStream, Server, Setup, Snapshot, eventually, is_older_than, is_valkey_since,
     short_or_long, wait_until_in_sync,
 };
@@ -63,11 +63,8 @@ pub(super) fn primary() -> Setup {
 }
 
 pub(super) fn wait_until_linked(replica: &Server) {
-    eventually("the replica is linked", || {
-        match replica.client().info_field("replication", "master_link_status").as_deref() {
-            Some("up") => Ok(()),
-            other => Err(other.map(str::to_owned)),
-        }
+    becomes("the replica is linked", Some("up".to_owned()), || {
+        replica.client().info_field("replication", "master_link_status")
     });
 }
 

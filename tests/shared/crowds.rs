@@ -2,7 +2,7 @@
 
 use super::{LONG, Scene, holders, waits};
 use redis::Value;
-use testkit::{Waiter, eventually, field, int};
+use testkit::{becomes, Waiter, eventually, field, int};
 
 const READERS: usize = 700;
 
@@ -54,9 +54,6 @@ fn one_command_lets_in_no_whole_crowd_however_many_grants_it_takes_back() {
     for reader in &mut readers {
         reader.fence();
     }
-    eventually("all who live hold the lock", || match holders(&mut client).len() {
-        260 => Ok(()),
-        other => Err(other),
-    });
+    becomes("all who live hold the lock", 260, || holders(&mut client).len());
     scene.agree();
 }

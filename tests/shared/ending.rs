@@ -3,7 +3,7 @@
 use super::{LONG, Scene, asks, holders, share, shorten, waits};
 use crate::waiting::{expiry, granted_at};
 use redis::Value;
-use testkit::{Client, Stopwatch, Waiter, deadline, eventually, int};
+use testkit::{becomes, Client, Stopwatch, Waiter, deadline, eventually, int};
 
 /// In milliseconds. Sooner than the look at all contended locks each second.
 const SOON: i64 = 500;
@@ -92,10 +92,7 @@ fn a_lock_of_several_holders_that_never_release_is_gone_with_the_last_lease_on_e
     scene.sync();
     for server in [&scene.primary, &scene.replica, &scene.without] {
         let mut client = server.client();
-        eventually("the key is gone", || match client.cmd("GET k") {
-            Value::Nil => Ok(()),
-            value => Err(value),
-        });
+        becomes("the key is gone", Value::Nil, || client.cmd("GET k"));
         assert!(client.now() >= end);
     }
     scene.agree();

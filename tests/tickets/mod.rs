@@ -21,7 +21,7 @@ mod telling;
 
 use crate::waiting::{LONG, Row, held, held_on};
 use redis::Value;
-use testkit::{Client, Server, Words, eventually, lacks_notify};
+use testkit::{becomes, Client, Server, Words, eventually, lacks_notify};
 
 /// A request for `k`, with a lease longer than any test.
 fn by_ticket(owner: &str, lasts: u64) -> String {
@@ -73,10 +73,7 @@ fn until_held_by(client: &mut Client, owner: &str) -> u64 {
 
 /// Waits until nobody waits by a ticket, for whatever lock.
 fn until_no_tickets(client: &mut Client) {
-    eventually("all tickets have ended", || match client.counter("tickets") {
-        0 => Ok(()),
-        left => Err(left),
-    });
+    becomes("all tickets have ended", 0, || client.counter("tickets"));
 }
 
 /// What is left of the lease of `k`, in milliseconds.

@@ -3,7 +3,7 @@
 use super::play;
 use super::{Waiter, can_be_unblocked, held, held_on, owners};
 use std::os::fd::{AsFd, AsRawFd};
-use testkit::{Client, Server, error, eventually, int};
+use testkit::{becomes, Client, Server, error, int};
 
 /// Alice holds `k`; `first` and `last` wait, and in between one whose connection `end` ends.
 fn assert_only_it_leaves(end: impl FnOnce(&Server, Waiter)) {
@@ -13,20 +13,14 @@ fn assert_only_it_leaves(end: impl FnOnce(&Server, Waiter)) {
     let mut last = Waiter::of(&server, "k", "last");
     assert_eq!(owners(&server, "k"), ["first", "gone", "last"]);
     end(&server, gone);
-    eventually("it leaves the queue", || match owners(&server, "k") {
-        owners if owners == ["first", "last"] => Ok(()),
-        owners => Err(owners),
-    });
+    becomes("it leaves the queue", ["first", "last"], || owners(&server, "k"));
     assert_eq!(client.info("k").unwrap().owner, b"alice");
     client.release("k", "alice");
     first.fence();
     client.release("k", "first");
     last.fence();
-    eventually("the server forgets its client", || {
-        match client.info_field("clients", "blocked_clients").as_deref() {
-            Some("0") => Ok(()),
-            other => Err(other.map(str::to_owned)),
-        }
+    becomes("the server forgets its client", Some("0".to_owned()), || {
+        client.info_field("clients", "blocked_clients")
     });
 }
 

@@ -2,7 +2,7 @@
 
 use super::{LONG, Waiter, waiters};
 use redis::Value;
-use testkit::{Server, Snapshot, eventually, int, start_pair, wait_until_in_sync};
+use testkit::{becomes, Server, Snapshot, eventually, int, start_pair, wait_until_in_sync};
 
 /// The waiter is told that the server decides no longer, by an error that says so or by the end of its
 /// connection right behind it.
@@ -29,10 +29,7 @@ fn a_former_primary_grants_nothing_when_a_lease_ends_and_lets_wait_when_it_is_pr
     // He may wait at the new primary, which decides.
     let granted = other.client().cmd("LOCK.ACQUIRE k bob 60000 BLOCK 0");
     assert!(matches!(granted, Value::Int(1..)), "{granted:?}");
-    eventually("the lease ends", || match client.check("k", "alice") {
-        None => Ok(()),
-        fence => Err(fence),
-    });
+    becomes("the lease ends", None, || client.check("k", "alice"));
     wait_until_in_sync(&other, &primary);
     assert_eq!(Snapshot::of(&primary), Snapshot::of(&other));
     for _ in 0..2 {

@@ -3,7 +3,7 @@
 use super::play;
 use super::{LONG, Waiter};
 use redis::Value;
-use testkit::{Client, Server, Setup, deadline, eventually, lacks};
+use testkit::{becomes, Client, Server, Setup, deadline, eventually, lacks};
 
 /// A server that evicts keys with an expiry when it is short of memory.
 fn evicting() -> Setup {
@@ -25,10 +25,7 @@ pub(crate) fn evict(client: &mut Client) {
 
 /// The commands tell of a lock that was evicted before it is back in its key.
 fn wait_until_restored(client: &mut Client) {
-    eventually("the lock is restored", || match client.cmd("EXISTS k") {
-        Value::Int(1) => Ok(()),
-        other => Err(other),
-    });
+    becomes("the lock is restored", Value::Int(1), || client.cmd("EXISTS k"));
 }
 
 /// Also one of another client.

@@ -4,7 +4,7 @@ use super::group::{Group, PASSWORD};
 use redis::Value;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use testkit::{Client, eventually};
+use testkit::{becomes, Client, eventually};
 
 pub(super) const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
 pub(super) const SENTINELS: [&str; 3] =
@@ -251,10 +251,7 @@ fn a_group_that_was_killed_as_a_whole_comes_back_with_its_lock() {
     group.start("leasehold-0");
     group.wait_until_ready("leasehold-0");
     let fence = grant(&group, &next);
-    eventually("both replicas have heard", || match group.tell(&next, "WAIT 2 100") {
-        heard if heard == "2" => Ok(()),
-        heard => Err(heard),
-    });
+    becomes("both replicas have heard", "2", || group.tell(&next, "WAIT 2 100"));
     let log = group.container(&next).log().len();
     SERVERS.into_iter().chain(SENTINELS).for_each(|pod| group.kill(pod));
     start_all(&mut group);
