@@ -322,18 +322,3 @@ fn shown(arg: &Value) -> String {
     };
     typed(arg, &name).trim_end().to_owned()
 }
-
-#[test]
-fn redis_cli_hints_at_the_arguments() {
-    if lacks((7, 0), "COMMAND DOCS") {
-        return;
-    }
-    let server = Server::start();
-    let Some(mut prompt) = server.prompt() else { return };
-    for command in commands().filter(|command| !command.args.is_empty()) {
-        // Newer ones wait for the space.
-        prompt.types(&format!("{} ", command.name.to_uppercase()));
-        prompt.shows(command.usage);
-        prompt.clears();
-    }
-}

@@ -51,7 +51,6 @@ mod line_client;
 pub mod module;
 mod ports;
 pub mod power;
-mod prompt;
 mod proxy;
 pub mod replica;
 mod replication_stream;
