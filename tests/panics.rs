@@ -281,13 +281,11 @@ fn outlives_a_waiter_that_leaves(entry: &str) {
 fn leaves_a_hold_its_ttl(entry: &str) {
     let server = start_told_to_panic_in(entry);
     let mut alice = server.client();
-    let Value::Int(fence) = alice.cmd(format!("LOCK.ACQUIRE k alice {LONG} EPHEMERAL 0")) else {
-        panic!("no fence")
-    };
+    let fence = alice.fence(format!("LOCK.ACQUIRE k alice {LONG} EPHEMERAL 0")).unwrap();
     drop(alice);
     assert_counted(&server);
     assert_caught(&server, entry);
-    assert_eq!(server.client().check("k", "alice"), Some(fence.cast_unsigned()));
+    assert_eq!(server.client().check("k", "alice"), Some(fence));
 }
 
 fn answers_an_interrupted_waiter_with_an_error(entry: &str) {

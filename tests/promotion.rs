@@ -64,8 +64,7 @@ const GRANTS: [(&str, Grant); 4] = [
         let script = "local fence = redis.call('LOCK.ACQUIRE', KEYS[1], 'alice', 60000)
             redis.call('LOCK.RELEASE', KEYS[1], 'alice')
             return fence";
-        let Value::Int(fence) = client.cmd(["EVAL", script, "1", "k"]) else { panic!("no fence") };
-        fence.cast_unsigned()
+        client.fence(["EVAL", script, "1", "k"]).unwrap()
     }),
 ];
 

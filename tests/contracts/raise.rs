@@ -2,20 +2,10 @@
 
 use super::{LONG, play};
 use crate::shared::Scene;
-use redis::Value;
-use testkit::{Client, Server, Session, error, unchanged};
+use testkit::{Server, Session, error, unchanged};
 
 const HOUR_MICROS: u64 = 3_600_000_000;
 const TOO_FAR: &str = "ERR fence must be at most a day ahead of the server's clock";
-
-/// Sends a RAISE; the fence in force, or `None` if the owner is not the holder.
-fn raise(client: &mut Client, owner: &str, fence: u64) -> Option<u64> {
-    match client.cmd(format!("LOCK.RAISE k {owner} {fence}")) {
-        Value::Int(fence) => Some(fence.try_into().unwrap()),
-        Value::Nil => None,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[test]
 fn every_reply_and_every_error() {
@@ -52,7 +42,7 @@ fn whoever_is_granted_any_lock_later_has_a_larger_fence() {
     let server = Server::start();
     let mut client = server.client();
     let raised = client.grant("k", "alice", LONG) + HOUR_MICROS;
-    raise(&mut client, "alice", raised);
+    client.fence(format!("LOCK.RAISE k alice {raised}"));
     assert!(client.grant("another", "bob", LONG) > raised);
     client.release("k", "alice");
     assert!(client.grant("k", "bob", LONG) > raised);
@@ -71,7 +61,7 @@ fn a_fence_of_more_than_a_day_ahead_is_refused() {
         assert_eq!(unchanged(&server, || client.cmd(&*command)), error(TOO_FAR));
     }
     let near = now + day - 60_000_000;
-    assert_eq!(raise(&mut client, "alice", near), Some(near));
+    assert_eq!(client.fence(format!("LOCK.RAISE k alice {near}")), Some(near));
     assert!(near > fence);
 }
 

@@ -2,11 +2,8 @@
 
 use super::{LONG, asks, binds, exact, let_it_work, until_free, until_short};
 use redis::Value;
-use std::io::{Read, Write};
-use std::mem::size_of_val;
-use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::AsRawFd;
-use testkit::{becomes, Client, Proxy, Server, Waiter, eventually, int, is_older_than};
+use std::net::Ipv4Addr;
+use testkit::{Client, Proxy, Server, Waiter, becomes, eventually, int, is_older_than};
 
 /// Whether the lock goes on to the next one, who waits, when this has happened to a connection that alice holds it on.
 #[track_caller]
@@ -40,9 +37,8 @@ fn temp_user(server: &Server) -> Client {
 fn a_connection_that_ends_in_any_other_way_frees_the_lock() {
     let limit = "pubsub 20000 0 0";
     let server = Server::builder().tcp().config("client-output-buffer-limit", limit).start();
-    let mut bob = hold_on_a_connection_that_is_reset(&server);
-    bob.fence();
-    assert!(server.client().release("k", "bob"));
+    let over_tcp = Client::over_tcp((Ipv4Addr::LOCALHOST, server.port())).unwrap();
+    hands_on(&server, over_tcp, |alice, _, _| alice.reset());
     hands_on(&server, server.client(), |mut alice, _, _| {
         assert_eq!(alice.cmd("QUIT"), Value::Okay);
     });
@@ -101,26 +97,6 @@ fn a_connection_that_ends_right_behind_its_request_frees_the_lock() {
         drop(alice);
         until_free(&mut client, "k");
     }
-}
-
-/// Bob waits for the lock that was held on it.
-fn hold_on_a_connection_that_is_reset(server: &Server) -> Waiter {
-    let mut alice = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
-    alice.write_all(format!("{}\r\n", asks("k", "alice", 0)).as_bytes()).unwrap();
-    assert!(alice.read(&mut [0; 64]).unwrap() > 0);
-    let bob = Waiter::of(server, "k", "bob");
-    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
-    let outcome = unsafe {
-        libc::setsockopt(
-            alice.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const at_once).cast(),
-            size_of_val(&at_once).try_into().unwrap(),
-        )
-    };
-    assert_eq!(outcome, 0);
-    bob
 }
 
 #[test]

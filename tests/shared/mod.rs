@@ -122,11 +122,7 @@ fn asks(key: &str, owner: &str, ttl: u64, share: u32) -> String {
 /// The fence, or nothing if there are too many.
 #[track_caller]
 fn share(client: &mut Client, owner: &str, ttl: u64, share: u32) -> Option<u64> {
-    match client.cmd(asks("k", owner, ttl, share)) {
-        Value::Int(fence) => Some(fence.try_into().unwrap()),
-        Value::Nil => None,
-        other => panic!("neither fence nor nil: {other:?}"),
-    }
+    client.fence(asks("k", owner, ttl, share))
 }
 
 /// Waits without limit.

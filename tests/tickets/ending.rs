@@ -1,6 +1,6 @@
 //! What happens to the data, to the module and to the server while tickets are kept.
 
-use super::{LONG, asked, by_ticket, held_on, left, queue_of, queue_up, until_no_tickets};
+use super::{LONG, by_ticket, held_on, left, queue_of, queue_up, until_no_tickets};
 use crate::shared::Scene;
 use crate::waiting::play;
 use testkit::{Server, Snapshot};
@@ -75,7 +75,7 @@ fn a_server_that_starts_again_knows_the_grants_and_no_tickets() {
     assert_eq!(Snapshot::of(&server), live);
     let mut client = server.client();
     assert_eq!(client.counter("tickets"), 0);
-    assert_eq!(asked(&mut client, by_ticket("bob", LONG)), Some(fence), "unclaimed, and its own");
+    assert_eq!(client.fence(by_ticket("bob", LONG)), Some(fence), "unclaimed, and its own");
     assert!(left(&mut client) > 30_000);
     assert!(queue_of(&mut client, "k").is_empty());
     queue_up(&mut client, "carol");
@@ -89,7 +89,7 @@ fn asking_again_and_giving_up_are_not_replicated() {
         for _ in 0..3 {
             queue_up(&mut client, "bob");
         }
-        assert_eq!(asked(&mut client, by_ticket("carol", 1)), None);
+        assert_eq!(client.fence(by_ticket("carol", 1)), None);
         assert!(!client.release("k", "bob"));
         until_no_tickets(&mut client);
     });

@@ -21,27 +21,17 @@ mod telling;
 
 use crate::waiting::{LONG, Row, held, held_on};
 use redis::Value;
-use testkit::{becomes, Client, Server, Words, eventually, lacks_notify};
+use testkit::{Client, Server, becomes, eventually, lacks_notify};
 
 /// A request for `k`, with a lease longer than any test.
 fn by_ticket(owner: &str, lasts: u64) -> String {
     format!("LOCK.ACQUIRE k {owner} {LONG} TICKET {lasts}")
 }
 
-/// The fence, or nothing where the owner has a place in the queue.
-#[track_caller]
-fn asked(client: &mut Client, request: impl Words) -> Option<u64> {
-    match client.cmd(request) {
-        Value::Nil => None,
-        Value::Int(fence) => Some(fence.try_into().unwrap()),
-        other => panic!("neither a fence nor nil: {other:?}"),
-    }
-}
-
 /// Takes a place in the queue of `k`.
 #[track_caller]
 fn queue_up(client: &mut Client, owner: &str) {
-    assert_eq!(asked(client, by_ticket(owner, LONG)), None, "{owner} was granted it");
+    assert_eq!(client.fence(by_ticket(owner, LONG)), None, "{owner} was granted it");
 }
 
 /// Who waits for this lock, oldest first.

@@ -1,6 +1,6 @@
 //! Another server decides: tickets are forgotten, and who asks there queues anew.
 
-use super::{LONG, asked, by_ticket, held_on, queue, queue_of, queue_up, until_no_tickets};
+use super::{LONG, by_ticket, held_on, queue, queue_of, queue_up, until_no_tickets};
 use redis::Value;
 use testkit::{
     Cluster, Server, SlotMove, code, eventually, lacks_moves_at_once, start_pair,
@@ -66,14 +66,14 @@ fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
     from.grant(&key, "alice", LONG);
     let ask = |owner: &str| format!("LOCK.ACQUIRE {key} {owner} {LONG} TICKET {LONG}");
     for owner in ["bob", "carol"] {
-        assert_eq!(asked(&mut from, ask(owner)), None);
+        assert_eq!(from.fence(ask(owner)), None);
     }
     moves(SlotMove { slot: slot.number, from: 0, to: 1 });
     until_no_tickets(&mut from);
     assert_eq!(code(from.cmd(ask("bob"))), "MOVED");
     assert!(queue_of(&mut to, &key).is_empty());
-    assert_eq!(asked(&mut to, ask("carol")), None);
-    assert_eq!(asked(&mut to, ask("bob")), None);
+    assert_eq!(to.fence(ask("carol")), None);
+    assert_eq!(to.fence(ask("bob")), None);
     assert_eq!(queue_of(&mut to, &key), ["ticket carol", "ticket bob"]);
     assert!(to.release(&key, "alice"));
     assert!(to.check(&key, "carol").is_some());
@@ -99,7 +99,7 @@ fn while_a_slot_is_on_its_way_a_ticket_is_taken_where_the_key_is() {
     let step = SlotMove { slot: slot.number, from: 0, to: 1 };
     step.import(&cluster);
     step.migrate(&cluster);
-    assert_eq!(asked(&mut from, &*ask), None);
+    assert_eq!(from.fence(&*ask), None);
     step.move_keys(&cluster);
     until_no_tickets(&mut from);
     assert_eq!(code(from.cmd(&*ask)), "ASK");
