@@ -9,7 +9,7 @@ use testkit::errors::INTERNAL;
 use testkit::{
     Client, Cluster, Server, SlotMove, Snapshot, UNLOAD, becomes, bulk, error, eventually, field,
     int, is_older_than, is_valkey_since, lacks, lacks_moves_at_once, misplaces_clients, module,
-    start_pair, wait_until_in_sync,
+    start_pair, until, wait_until_in_sync,
 };
 
 const LONG: u64 = 60_000;
@@ -139,10 +139,7 @@ fn assert_counted(server: &Server) {
 #[track_caller]
 fn assert_logged(server: &Server, entry: &str) {
     let logged = format!("panic in {entry}: ");
-    eventually("the panic is logged", || match server.log() {
-        log if log.contains(&logged) => Ok(()),
-        log => Err(log),
-    });
+    until("the panic is logged", || server.log(), |log| log.contains(&logged));
 }
 
 /// The panic was logged and counted, and everything else works.

@@ -1,7 +1,7 @@
 //! The connection that tests use. Tests decide which bytes are sent, and see each reply as it came. The crate `redis`
 //! parses the replies.
 
-use super::eventually::eventually;
+use super::eventually::{becomes, eventually, until};
 use super::reply::{field, int, micros};
 use super::request::{Words, all_encoded, encoded};
 use super::transport::{Transport, Uninterrupted, has_arrived, reset};
@@ -239,10 +239,7 @@ impl Client {
     /// Waits until the server's clock is past this Unix millisecond, and returns the time.
     #[track_caller]
     pub fn wait_until_past(&mut self, moment: i64) -> i64 {
-        eventually("time passes", || match self.now() {
-            now if now > moment => Ok(now),
-            now => Err(now),
-        })
+        until("time passes", || self.now(), |now| *now > moment)
     }
 
     /// One field of one section of INFO.
@@ -274,10 +271,7 @@ impl Client {
     /// Waits until this many clients wait for a lock.
     #[track_caller]
     pub fn wait_until_waiters(&mut self, wanted: u64) {
-        eventually("so many wait", || match self.counter("waiters") {
-            waiters if waiters == wanted => Ok(()),
-            waiters => Err(waiters),
-        });
+        becomes("so many wait", wanted, || self.counter("waiters"));
     }
 
     /// Makes the server save its data, by `BGSAVE` or `BGREWRITEAOF`, and waits until it has done so.

@@ -82,7 +82,7 @@ pub use clock::Clock;
 pub use cluster::{Cluster, Node, Slot, Takeover};
 pub use cluster_client::ClusterClient;
 pub use ending::End;
-pub use eventually::{PATIENCE, becomes, eventually};
+pub use eventually::{PATIENCE, becomes, eventually, until};
 pub use line_client::LineClient;
 pub use ports::{free_port, free_port_of_a_node};
 pub use proxy::{Proxy, Way};

@@ -7,8 +7,8 @@ use super::{LONG, SOON, TRYAGAIN, WITHIN_THE_MARGIN, asking, fence, pass, two_cl
 use redis::Value;
 use std::time::Duration;
 use testkit::{
-    Clock, Cluster, Proxy, Setup, SlotMove, Snapshot, Stopwatch, code, error, eventually, int,
-    lacks, lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
+    Clock, Cluster, Proxy, Setup, SlotMove, Snapshot, Stopwatch, code, error, int, lacks,
+    lacks_moves_at_once, until, wait_until_in_sync, wait_until_it_is,
 };
 
 fn lacks_settings() -> bool {
@@ -254,10 +254,7 @@ fn locks_that_are_evicted_when_their_slot_begins_to_move_at_once_are_held_on_the
     let fences: Vec<_> = keys.iter().map(|key| client.grant(key, "alice", LONG)).collect();
     // Far more than are put back at once as a rule.
     client.cmd("CONFIG SET maxmemory 1");
-    eventually("nearly all are evicted", || match client.counter("evictions_pending") {
-        1_800.. => Ok(()),
-        pending => Err(pending),
-    });
+    until("nearly all are evicted", || client.counter("evictions_pending"), |n| *n >= 1_800);
     client.cmd("CONFIG SET maxmemory 0");
     SlotMove { slot: slot.number, from: 0, to: 1 }.at_once(&cluster);
     let mut client = cluster.node(1).client();

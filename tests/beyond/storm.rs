@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{
-    Cluster, End, Rebalance, Seed, Snapshot, eventually, figure, lacks, short_or_long,
+    Cluster, End, Rebalance, Seed, Snapshot, figure, lacks, short_or_long, until,
     wait_until_in_sync,
 };
 
@@ -100,10 +100,7 @@ fn rage(cluster: &Cluster, locks: Vec<String>, mut go: impl FnMut()) -> usize {
 /// cluster can tell it would be right. Clients are not as slow as that, unless slots move to and fro within milliseconds.
 fn wait_until_all_have_asked_again(requests: &[Arc<AtomicU64>]) {
     for (requests, before) in requests.iter().map(|requests| (requests, requests.load(SeqCst))) {
-        eventually("the worker asks again", || match requests.load(SeqCst) {
-            now if now > before => Ok(()),
-            now => Err(now),
-        });
+        until("the worker asks again", || requests.load(SeqCst), |now| *now > before);
     }
 }
 

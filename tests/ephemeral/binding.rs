@@ -3,7 +3,7 @@
 use super::{LONG, bindings, let_it_work};
 use redis::Value;
 use testkit::waiter::id_of;
-use testkit::{becomes, Server, Session, eventually};
+use testkit::{Server, Session, becomes, bulk};
 
 /// What is bound last to a connection is freed last. Commands show what is to be freed as free, but EXISTS.
 const BINDINGS: &str = "
@@ -206,12 +206,8 @@ fn an_owner_is_told_of_no_grant_that_came_to_a_ticket_whose_connection_has_ended
             Value::Nil
         );
         drop(alice);
-        eventually("the connection has ended", || {
-            match client.cmd(format!("CLIENT LIST ID {id}")) {
-                Value::BulkString(list) if list.is_empty() => Ok(()),
-                other => Err(other),
-            }
-        });
+        let listed = format!("CLIENT LIST ID {id}");
+        becomes("the connection has ended", bulk(""), || client.cmd(&*listed));
         let asks = format!("LOCK.ACQUIRE k alice {LONG}{also}");
         let told = client.transaction(&["DEL k", &asks]);
         let Some(&Value::Int(fence)) = told.last() else { panic!("{told:?}") };

@@ -3,7 +3,7 @@
 use super::{LONG, asks, binds, exact, let_it_work, until_free, until_short};
 use redis::Value;
 use std::net::Ipv4Addr;
-use testkit::{Client, Proxy, Server, Waiter, becomes, eventually, int, is_older_than};
+use testkit::{Client, Proxy, Server, Waiter, becomes, bulk, int, is_older_than};
 
 /// Whether the lock goes on to the next one, who waits, when this has happened to a connection that alice holds it on.
 #[track_caller]
@@ -66,10 +66,8 @@ fn a_connection_that_ends_in_any_other_way_frees_the_lock() {
     hands_on(&server, server.client_resp3(), |mut alice, client, _| {
         alice.send("SUBSCRIBE news");
         let subscribed = |client: &mut Client, wanted: i64| {
-            eventually("so many are subscribed", || match client.cmd("PUBSUB NUMSUB news") {
-                Value::Array(reply) if reply[1] == int(wanted) => Ok(()),
-                other => Err(other),
-            });
+            let wanted = Value::Array(vec![bulk("news"), int(wanted)]);
+            becomes("so many are subscribed", wanted, || client.cmd("PUBSUB NUMSUB news"));
         };
         subscribed(client, 1);
         let text = "x".repeat(10_000);
@@ -153,10 +151,7 @@ fn a_connection_that_ends_while_writes_are_paused_frees_the_lock_after_the_pause
     assert_eq!(client.info("k"), None, "it is free, and nobody may take it");
     // The grace goes by meanwhile.
     let paused = client.now();
-    eventually("the short grace is over", || match client.now() {
-        now if now > paused + 400 => Ok(()),
-        now => Err(now),
-    });
+    client.wait_until_past(paused + 400);
     assert_eq!(client.check("short", "alice"), None);
     assert!(client.check("long", "alice").is_some());
     assert_eq!(client.cmd("CLIENT UNPAUSE"), Value::Okay);

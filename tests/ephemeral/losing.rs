@@ -2,7 +2,7 @@
 
 use super::{bindings, binds, let_it_work, until_free};
 use redis::Value;
-use testkit::{becomes, Server, Snapshot, start_pair, wait_until_in_sync, wait_until_it_is};
+use testkit::{Server, Snapshot, becomes, start_pair, wait_until_in_sync, wait_until_it_is};
 
 #[test]
 fn a_primary_that_becomes_a_replica_forgets_its_bindings() {

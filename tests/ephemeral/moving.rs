@@ -3,7 +3,7 @@
 use super::{asks, bindings, binds, let_it_work, until_free};
 use crate::eviction::{evict_and, tells_too_late};
 use redis::Value;
-use testkit::{becomes, Cluster, Server, SlotMove, Waiter, int, lacks_moves_at_once};
+use testkit::{Cluster, Server, SlotMove, Waiter, becomes, int, lacks_moves_at_once};
 
 #[test]
 fn a_hold_that_was_evicted_ends_with_its_connection_all_the_same() {

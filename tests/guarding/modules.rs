@@ -2,8 +2,8 @@
 
 use super::{NOT_HOLDER, guarded, held_on};
 use redis::Value;
-use testkit::{becomes, 
-    Server, Session, UNLOAD, announce, bulk, error, eventually, int, is_valkey_since,
+use testkit::{
+    Server, Session, UNLOAD, announce, becomes, bulk, error, eventually, int, is_valkey_since,
     lacks_vector_sets, unchanged,
 };
 

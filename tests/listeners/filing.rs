@@ -2,7 +2,7 @@
 
 use super::{changes, is_always_told, is_told, wait_until_nobody_listens};
 use redis::Value;
-use testkit::{becomes, Client, Server, Snapshot, aof, eventually};
+use testkit::{Client, Server, Snapshot, aof, becomes, eventually};
 
 fn wait_until_filed(server: &Server) {
     let text = server.client().wait_until_saved();

@@ -3,8 +3,8 @@
 use super::load::{Load, assert_same};
 use super::{is_always_told, wait_until_nobody_listens};
 use redis::Value;
-use testkit::{becomes, 
-    ReplicationStream, Server, Setup, Snapshot, eventually, is_older_than, is_valkey_since,
+use testkit::{
+    ReplicationStream, Server, Setup, Snapshot, becomes, is_older_than, is_valkey_since,
     short_or_long, wait_until_in_sync,
 };
 
@@ -109,18 +109,11 @@ fn a_primary_that_was_saved_while_a_replica_waited_for_its_data_agrees_with_it_a
     set(&primary, &["repl-backlog-ttl 3600"]);
     wait_until_nobody_listens(&primary);
     let mut client = primary.client();
+    // The module has counted the last changes.
     let quiet_since = client.now();
-    eventually("the module has counted the last changes", || match client.now() - quiet_since {
-        passed if passed > 300 => Ok(()),
-        passed => Err(passed),
-    });
+    client.wait_until_past(quiet_since + 300);
     follow(&replica, &primary);
-    eventually("the replica waits", || {
-        match client.info_number("replication", "connected_slaves") {
-            0 => Err(()),
-            _ => Ok(()),
-        }
-    });
+    becomes("the replica waits", 1, || client.info_number("replication", "connected_slaves"));
     let replies = client.pipeline(&["SAVE", "LOCK.ACQUIRE after alice 60000000"]);
     assert!(matches!(replies[..], [Value::Okay, Value::Int(_)]), "{replies:?}");
     wait_until_in_sync(&primary, &replica);

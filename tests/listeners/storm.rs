@@ -6,7 +6,7 @@ use super::{counted_at_once, is_always_told, wait_until_nobody_listens};
 use redis::Value;
 use std::time::{Duration, Instant};
 use std::{env, thread};
-use testkit::{Seed, Server, eventually, figure, server_name, short_or_long, wait_until_in_sync};
+use testkit::{Seed, Server, becomes, figure, server_name, short_or_long, wait_until_in_sync};
 
 /// How many servers there are, each with the module.
 const SERVERS: usize = 3;
@@ -113,12 +113,8 @@ impl Storm {
         }
         if self.seed.below(2) == 0 {
             self.note("for long");
-            eventually("the backlog is freed", || {
-                let mut client = self.primary().client();
-                match client.info_number("replication", "repl_backlog_active") {
-                    0 => Ok(()),
-                    active => Err(active),
-                }
+            becomes("the backlog is freed", 0, || {
+                self.primary().client().info_number("replication", "repl_backlog_active")
             });
         }
     }

@@ -12,7 +12,7 @@ use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{Client, Seed, Server, eventually, int, strings};
+use testkit::{Client, Seed, Server, becomes, int, strings};
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 const WORKERS: usize = 8;
@@ -250,11 +250,8 @@ fn in_ordinary_use_nothing_is_noted_and_the_figures_add_up() {
         disturber.join().unwrap();
     });
     let mut figures = Figures::of(&server);
-    eventually("everybody has left, and the last lease has run out", || {
-        match (waiters(&server), figures.get("held")) {
-            (0, 0) => Ok(()),
-            left => Err(left),
-        }
+    becomes("everybody has left, and the last lease has run out", (0, 0), || {
+        (waiters(&server), figures.get("held"))
     });
     assert_eq!(server.cmd("LOCK.LOG -1"), Value::Array(Vec::new()));
     let mut get = |name| figures.get(name);

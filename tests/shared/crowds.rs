@@ -2,7 +2,7 @@
 
 use super::{LONG, Scene, holders, waits};
 use redis::Value;
-use testkit::{becomes, Waiter, eventually, field, int};
+use testkit::{Waiter, becomes, field, int};
 
 const READERS: usize = 700;
 
@@ -21,10 +21,7 @@ fn other_clients_have_their_turn_while_a_crowd_is_let_in() {
     };
     let all = i64::try_from(READERS).unwrap();
     assert!((1..all).contains(&holders_in_first_turn), "{holders_in_first_turn}");
-    eventually("all hold the lock", || match client.info("k") {
-        Some(info) if info.holders == all => Ok(()),
-        other => Err(other),
-    });
+    becomes("all hold the lock", Some(all), || client.info("k").map(|info| info.holders));
     assert_eq!(holders(&mut client), owners);
     assert!(readers.iter_mut().map(Waiter::fence).is_sorted());
     scene.agree();

@@ -3,7 +3,7 @@
 use super::{LONG, Scene, asks, holders, share, shorten, waits};
 use crate::waiting::{expiry, granted_at};
 use redis::Value;
-use testkit::{becomes, Client, Stopwatch, Waiter, deadline, eventually, int};
+use testkit::{Client, Stopwatch, Waiter, becomes, deadline, int};
 
 /// In milliseconds. Sooner than the look at all contended locks each second.
 const SOON: i64 = 500;
@@ -35,10 +35,7 @@ fn when_a_short_lease_ends_among_long_ones_the_next_is_served_within_3_ms_and_ne
         let lateness = lateness(&scene);
         let mut client = scene.client();
         client.wait_until_waiters(0);
-        eventually("the last short lease ends", || match &holders(&mut client)[..] {
-            [long] if long == "long" => Ok(()),
-            holders => Err(holders.to_vec()),
-        });
+        becomes("the last short lease ends", ["long"], || holders(&mut client));
         assert!(client.release("k", "long"));
         lateness
     });

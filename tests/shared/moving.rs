@@ -4,7 +4,7 @@ use super::{Hold, LONG, asks, holds};
 use redis::Value;
 use std::time::Duration;
 use testkit::crowd::Crowd;
-use testkit::{Cluster, SlotMove, Stopwatch, error, eventually, lacks_moves_at_once};
+use testkit::{Cluster, SlotMove, Stopwatch, error, lacks_moves_at_once, until};
 
 const MANY: usize = 100;
 
@@ -25,10 +25,7 @@ fn queue_up(cluster: &Cluster, node: usize, key: &str) -> Crowd {
     for index in 0..MANY {
         let tolerates = u32::from(index == 0);
         crowd.send(index, format!("{} BLOCK 0", asks(key, &format!("w{index}"), LONG, tolerates)));
-        eventually("it is queued", || match client.info(key).unwrap().waiters {
-            waiters if waiters > index as i64 => Ok(()),
-            waiters => Err(waiters),
-        });
+        until("it is queued", || client.info(key).unwrap().waiters, |all| *all > index as i64);
     }
     crowd
 }

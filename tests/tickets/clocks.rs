@@ -1,7 +1,7 @@
 //! The clock of the server is set: how long a place is kept goes by another one, that nobody can set.
 
 use super::{by_ticket, held_on, queue, queue_up, rows, until_held_by};
-use testkit::{becomes, Clock, Server, clock::HOUR, int};
+use testkit::{Clock, Server, becomes, clock::HOUR, int};
 
 #[test]
 fn a_place_is_kept_and_given_up_as_ever_although_the_clock_is_set_forward_or_back() {

@@ -6,7 +6,7 @@ use redis::Value;
 use std::io::Write;
 use tempfile::NamedTempFile;
 use testkit::{
-    Client, Server, Stopwatch, bulk_text, eventually, int, is_older_than, is_valkey_since,
+    Client, Server, Stopwatch, becomes, bulk_text, eventually, int, is_older_than, is_valkey_since,
 };
 
 /// Long before the lease of whoever went unheard would have ended, and before the next regular look at the lock.
@@ -153,9 +153,8 @@ fn a_client_that_closes_as_soon_as_it_has_read_its_grant_keeps_the_lock() {
             let id = bob.id;
             drop(bob);
             assert_eq!(client.receive(), int(1));
-            eventually("bob's connection is closed", || {
-                let left = bulk_text(&client.cmd(format!("CLIENT LIST ID {id}")));
-                if left.is_empty() { Ok(()) } else { Err(left) }
+            becomes("bob's connection is closed", "", || {
+                bulk_text(&client.cmd(format!("CLIENT LIST ID {id}")))
             });
             assert_eq!(client.check("k", "bob"), Some(fence), "round {round}");
             carol.assert_waits(&server);

@@ -7,7 +7,7 @@ use super::{LONG, Waiter, exact, granted_at, is_redis_since, waiters};
 use redis::Value;
 use std::time::Duration;
 use testkit::crowd::Crowd;
-use testkit::{Clock, Server, Stopwatch, clock::HOUR, eventually};
+use testkit::{Clock, Server, Stopwatch, becomes, clock::HOUR, eventually};
 
 /// What is promised on an idle server.
 const PROMPT_MILLIS: i64 = 3;
@@ -83,10 +83,7 @@ fn assert_prompt_on(server: &Server) {
     assert_prompt(|| {
         let lateness = lateness(server);
         server.client().wait_until_waiters(0);
-        eventually("the last lease ends", || match server.client().info("k") {
-            None => Ok(()),
-            Some(info) => Err(info),
-        });
+        becomes("the last lease ends", None, || server.client().info("k"));
         lateness
     });
 }

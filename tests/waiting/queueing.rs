@@ -5,7 +5,7 @@ use super::{LONG, Row, Waiter, held, owners, queue, rows, waiters};
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
-use testkit::{Server, bulk, eventually, field, int, lacks};
+use testkit::{Server, bulk, field, int, lacks, until};
 
 const SESSIONS: &str = "
     # a free lock is granted without waiting
@@ -129,10 +129,7 @@ fn the_queue_is_shown_oldest_first_with_owner_client_time_and_patience() {
     let bob = Waiter::of(&server, "k", "bob");
     let carol = Waiter::sends(&server, "LOCK.ACQUIRE k carol 60000 BLOCK 3153600000000");
     // So that every number has something to show.
-    let both = eventually("time passes", || {
-        let both = queue(&server, "k");
-        if both[1].waited > 20 { Ok(both) } else { Err(both) }
-    });
+    let both = until("time passes", || queue(&server, "k"), |both| both[1].waited > 20);
     let [Row { waited: longer, .. }, Row { waited, patience, .. }] = both[..] else {
         panic!("{both:?}")
     };

@@ -2,7 +2,7 @@
 
 use super::{LONG, Waiter, waiters};
 use redis::Value;
-use testkit::{becomes, Server, Snapshot, eventually, int, start_pair, wait_until_in_sync};
+use testkit::{Server, Snapshot, becomes, int, start_pair, wait_until_in_sync, wait_until_it_is};
 
 /// The waiter is told that the server decides no longer, by an error that says so or by the end of its
 /// connection right behind it.
@@ -59,13 +59,8 @@ fn every_waiter_is_sent_away_by_a_failover() {
     let mut ending = Waiter::of(&primary, "ending", "bob");
     let replies = client.pipeline(&["LOCK.EXTEND ending alice 50", "FAILOVER"]);
     assert_eq!(replies, [int(1), Value::Okay]);
-    eventually("the two change roles", || {
-        let role = |server: &Server| server.client().info_field("replication", "role").unwrap();
-        match (role(&primary).as_str(), role(&replica).as_str()) {
-            ("slave", "master") => Ok(()),
-            (one, other) => Err((one.to_owned(), other.to_owned())),
-        }
-    });
+    wait_until_it_is(&primary, "slave");
+    wait_until_it_is(&replica, "master");
     for waiter in &mut queued {
         assert_sent_away(waiter);
     }

@@ -3,7 +3,7 @@
 use super::play;
 use super::{LONG, Waiter};
 use redis::Value;
-use testkit::{becomes, Client, Server, Setup, deadline, eventually, lacks};
+use testkit::{Client, Server, Setup, becomes, deadline, eventually, lacks};
 
 /// A server that evicts keys with an expiry when it is short of memory.
 fn evicting() -> Setup {

@@ -6,7 +6,7 @@ use redis::Value;
 use testkit::contended::Contended;
 use testkit::traffic::Traffic;
 use testkit::{
-    Cluster, NEVER, Seed, SlotMove, Stopwatch, Takeover, code, error, eventually, lacks_either,
+    Cluster, Seed, SlotMove, Stopwatch, Takeover, NEVER, becomes, code, error, lacks_either,
     wait_until_in_sync,
 };
 
@@ -31,11 +31,8 @@ fn a_lock_whose_slot_leaves_the_node_is_not_granted_there() {
         let reply = client.cmd(free.replace("{}", &key));
         assert!(!matches!(reply, Value::ServerError(_)), "{free}: {reply:?}");
         assert_eq!(bob.reply(), error(TRYAGAIN), "{free}");
-        eventually("nothing of it is left", || {
-            match client.cmd(format!("CLUSTER COUNTKEYSINSLOT {}", slot.number)) {
-                Value::Int(0) => Ok(()),
-                left => Err((free, left)),
-            }
+        becomes(&format!("nothing is left after {free}"), Value::Int(0), || {
+            client.cmd(format!("CLUSTER COUNTKEYSINSLOT {}", slot.number))
         });
         let there = to.client().pipeline(&["ASKING", &format!("LOCK.CHECK {key} alice")]);
         let moved = free == migrate;

@@ -4,7 +4,8 @@ use super::container::Container;
 use redis::Value;
 use std::fs;
 use testkit::{
-    Cluster, Server, eventually, int, is_older_than, lacks, lacks_tls, start_pair, wait_until_it_is,
+    Cluster, Server, becomes, eventually, int, is_older_than, lacks, lacks_tls, start_pair,
+    wait_until_it_is,
 };
 
 const QUESTIONS: [&str; 2] = ["alive", "ready"];
@@ -80,9 +81,8 @@ fn a_server_that_cannot_grant_is_only_alive() {
     fs::create_dir_all(server.dir().join("taken/by")).unwrap();
     client.cmd("SET k v");
     client.cmd("BGSAVE");
-    eventually("the server cannot save", || {
-        let told = client.info_field("persistence", "rdb_last_bgsave_status");
-        if told.as_deref() == Some("err") { Ok(()) } else { Err(told) }
+    becomes("the server cannot save", Some("err".to_owned()), || {
+        client.info_field("persistence", "rdb_last_bgsave_status")
     });
     assert_only_alive(&server, "MISCONF");
     client.cmd("CONFIG SET stop-writes-on-bgsave-error no");
