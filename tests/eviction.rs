@@ -168,39 +168,6 @@ fn what_happens_to_the_key_after_its_eviction_counts() {
 }
 
 #[test]
-fn other_keys_are_evicted_while_every_lock_stays_held() {
-    if tells_too_late() {
-        return;
-    }
-    let (locks, others) = (200, 3_000);
-    let server = evicting("allkeys-lru").start();
-    let mut client = server.client();
-    let fences: Vec<u64> =
-        (0..locks).map(|number| client.grant(format!("lock:{number}"), "alice", LONG)).collect();
-    let value = "x".repeat(1_000);
-    for number in 0..others {
-        client.cmd(format!("SET other:{number} {value}"));
-    }
-    let used: u64 = client.info_number("memory", "used_memory");
-    client.cmd(format!("CONFIG SET maxmemory {}", used - 2_000_000));
-    eventually("a third of the other keys is gone", || {
-        client.cmd(format!("SET more {value}"));
-        match client.cmd("DBSIZE") {
-            Value::Int(left) if left < locks + others - 1_000 => Ok(()),
-            other => Err(other),
-        }
-    });
-    assert_ne!(client.counter("evictions_restored"), 0, "the locks were the oldest keys");
-    for (number, fence) in fences.into_iter().enumerate() {
-        assert_eq!(client.check(format!("lock:{number}"), "alice"), Some(fence));
-    }
-    client.cmd("CONFIG SET maxmemory 0");
-    for number in 0..locks {
-        is_back(&mut client, &format!("lock:{number}"));
-    }
-}
-
-#[test]
 fn a_server_with_nothing_but_locks_to_evict_goes_on_and_says_so() {
     if tells_too_late() {
         return;

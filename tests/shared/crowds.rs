@@ -26,31 +26,3 @@ fn other_clients_have_their_turn_while_a_crowd_is_let_in() {
     assert!(readers.iter_mut().map(Waiter::fence).is_sorted());
     scene.agree();
 }
-
-#[test]
-fn one_command_lets_in_no_whole_crowd_however_many_grants_it_takes_back() {
-    let scene = Scene::start();
-    let mut client = scene.client();
-    client.grant("k", "writer", LONG);
-    let mut readers: Vec<Waiter> =
-        (0..300).map(|number| waits(&scene.primary, &format!("r{number}"), 0)).collect();
-    // They end in the turn of their grant, before they hear of it.
-    let gone: Vec<_> = readers.drain(..40).collect();
-    let ends: Vec<_> = gone.iter().map(|reader| format!("CLIENT KILL ID {}", reader.id)).collect();
-    let mut commands = vec!["LOCK.RELEASE k writer"];
-    commands.extend(ends.iter().map(String::as_str));
-    commands.extend(["LOCK.INFO k", "LOCK.ACQUIRE k late 1000", "LOCK.INFO k"]);
-    let replies = client.transaction(&commands);
-    let holders_in = |reply: &Value| match field(reply, "holders") {
-        Some(&Value::Int(holders)) => holders,
-        other => panic!("{other:?} in {replies:?}"),
-    };
-    let [before, _, after] = &replies[41..] else { panic!("{replies:?}") };
-    let (let_in, most) = (holders_in(after) - holders_in(before), 100);
-    assert!((1..most).contains(&let_in), "{let_in}");
-    for reader in &mut readers {
-        reader.fence();
-    }
-    becomes("all who live hold the lock", 260, || holders(&mut client).len());
-    scene.agree();
-}

@@ -44,20 +44,6 @@ fn when_a_short_lease_ends_among_long_ones_the_next_is_served_within_3_ms_and_ne
 }
 
 #[test]
-fn the_same_where_the_server_never_looks_for_expired_keys() {
-    let scene = Scene::start();
-    scene.client().cmd("DEBUG SET-ACTIVE-EXPIRE 0");
-    let mut client = scene.client();
-    share(&mut client, "long", LONG, 2).unwrap();
-    share(&mut client, "short", LONG, 2).unwrap();
-    let mut waiter = waits(&scene.primary, "next", 2);
-    shorten(&mut client, "short", 20);
-    waiter.fence();
-    assert_eq!(holders(&mut client), ["long", "next"]);
-    scene.agree();
-}
-
-#[test]
 fn the_key_expires_with_the_last_hold() {
     let scene = Scene::start();
     let mut client = scene.client();
