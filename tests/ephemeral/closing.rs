@@ -3,7 +3,7 @@
 use super::{LONG, asks, binds, exact, let_it_work, until_free, until_short};
 use redis::Value;
 use std::net::Ipv4Addr;
-use testkit::{Client, Proxy, Server, Waiter, becomes, bulk, int, is_older_than};
+use testkit::{Client, Proxy, Server, Session, Waiter, becomes, bulk, int, is_older_than};
 
 /// Whether the lock goes on to the next one, who waits, when this has happened to a connection that alice holds it on.
 #[track_caller]
@@ -135,46 +135,35 @@ fn a_connection_whose_other_end_is_gone_without_a_word_ends_the_hold_with_its_tt
 }
 
 #[test]
-fn a_connection_that_ends_while_writes_are_paused_frees_the_lock_after_the_pause() {
-    let server = Server::builder().aof().start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    let fence = binds(&mut alice, "k", "alice", 0);
-    binds(&mut alice, "short", "alice", 300);
-    binds(&mut alice, "long", "alice", 40_000);
-    let bob = Waiter::of(&server, "k", "bob");
-    assert_eq!(client.check("k", "alice"), Some(fence));
-    assert_eq!(client.cmd("CLIENT PAUSE 60000 WRITE"), Value::Okay);
-    drop(alice);
-    becomes("the connection is closed", None, || client.check("k", "alice"));
-    bob.assert_waits(&server);
-    assert_eq!(client.info("k"), None, "it is free, and nobody may take it");
-    // The grace goes by meanwhile.
-    let paused = client.now();
-    client.wait_until_past(paused + 400);
-    assert_eq!(client.check("short", "alice"), None);
-    assert!(client.check("long", "alice").is_some());
-    assert_eq!(client.cmd("CLIENT UNPAUSE"), Value::Okay);
-    let mut bob = bob;
-    bob.fence();
-    until_free(&mut client, "short");
-    let left = until_short(&mut client, "long", 40_000);
-    assert!(left <= 39_600, "{left} ms are left: the pause was not counted");
-}
-
-#[test]
-fn a_connection_that_ends_while_the_server_loads_frees_the_lock_afterwards() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    let mut stays = server.client();
-    let fence = binds(&mut stays, "other", "carol", 0);
-    alice.send_all(&["DEBUG RELOAD", "QUIT"]);
-    until_free(&mut client, "k");
-    assert_eq!(client.check("other", "carol"), Some(fence));
-    drop(stays);
-    until_free(&mut client, "other");
+fn a_connection_that_ends_while_writes_are_paused_or_the_server_loads_frees_the_lock_afterwards() {
+    Session::play(
+        &Server::builder().aof().start(),
+        "
+        # the grace goes by in the pause, in which the lock is free, and nobody may take it
+        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0; LOCK.ACQUIRE short alice 60000 EPHEMERAL 300 -> A; B
+        alice: LOCK.ACQUIRE long alice 60000 EPHEMERAL 40000 -> C
+        bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+        LOCK.CHECK k alice; CLIENT PAUSE 60000 WRITE -> A; OK
+        alice: leaves
+        LOCK.CHECK k alice -> until nil
+        bob: -> waits
+        LOCK.INFO k -> nil
+        401 ms pass
+        LOCK.CHECK short alice; LOCK.CHECK long alice; CLIENT UNPAUSE -> nil; C; OK
+        bob: -> D
+        LOCK.INFO short -> until nil
+        PTTL long -> until 1..40000
+        PTTL long -> 1..39600
+        # only what ended with the connection is free after the load
+        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
+        stays: LOCK.ACQUIRE other carol 60000 EPHEMERAL 0 -> B
+        alice: DEBUG RELOAD; QUIT -> OK; OK
+        LOCK.INFO k -> until nil
+        LOCK.CHECK other carol -> B
+        stays: leaves
+        LOCK.INFO other -> until nil
+        ",
+    );
 }
 
 #[test]
