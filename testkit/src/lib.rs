@@ -107,8 +107,8 @@ pub use version::{
     may_crash_when_a_paused_client_is_unblocked,
 };
 pub use version::{
-    lacks, lacks_notify, lacks_setting, lacks_tls, lacks_vector_sets, misplaces_clients,
-    server_binary, server_name,
+    lacks, lacks_notify, lacks_setting, lacks_settings, lacks_tls, lacks_vector_sets,
+    misplaces_clients, server_binary, server_name,
 };
 pub use waiter::Waiter;
 pub use wall_clock::{today, unix_micros};

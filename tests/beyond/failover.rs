@@ -5,8 +5,9 @@ use super::{LONG, TRYAGAIN, WITHIN_THE_MARGIN, clock_of_a_replica, two_clocks_an
 use redis::Value;
 use std::time::Duration;
 use testkit::{
-    Clock, Cluster, PATIENCE, Proxy, Sentinels, Server, SlotMove, Takeover, eventually,
-    fences_become_known, lacks, misplaces_clients, strings, wait_until_in_sync, wait_until_it_is,
+    Clock, Cluster, Proxy, Sentinels, Server, SlotMove, Takeover, PATIENCE, eventually,
+    fences_become_known, lacks, lacks_settings, misplaces_clients, strings, wait_until_in_sync,
+    wait_until_it_is,
 };
 
 /// A primary and its replica, whose clock is behind; the link between the two can be cut.
@@ -130,7 +131,7 @@ fn locks_continue_on_the_replica_of_a_primary_that_died() {
 
 #[test]
 fn fences_grow_over_a_takeover_right_after_a_slot_came() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") || misplaces_clients() {
+    if lacks_settings() || misplaces_clients() {
         return;
     }
     let (cluster, _behind) = two_clocks_and_replicas();
@@ -178,7 +179,7 @@ fn sentinels_with_a_scene() -> (Sentinels, Scene, Clock) {
 #[test]
 fn locks_continue_when_sentinels_replace_a_primary_that_died() {
     let (mut sentinels, mut scene, _behind) = sentinels_with_a_scene();
-    let has_settings = !lacks((7, 0), "CONFIG SET of a module's setting");
+    let has_settings = !lacks_settings();
     for replica in [1, 2].into_iter().filter(|_| has_settings) {
         let set = sentinels.server(replica).cmd("CONFIG SET leasehold.max-waiters 77");
         assert_eq!(set, Value::Okay);

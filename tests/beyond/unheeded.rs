@@ -4,15 +4,11 @@
 use super::{LONG, asking, fence, pass, two_clocks};
 use redis::Value;
 use std::time::Duration;
-use testkit::{Client, Clock, Cluster, SlotMove, Waiter, error, eventually, int, lacks};
+use testkit::{Client, Clock, Cluster, SlotMove, Waiter, error, eventually, int, lacks_settings};
 
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const NO_MARGIN: &str = "CONFIG SET leasehold.fence-margin 0";
 const MARGIN: &str = "CONFIG SET leasehold.fence-margin 5000";
-
-fn lacks_settings() -> bool {
-    lacks((7, 0), "CONFIG SET of a module's setting")
-}
 
 /// Nodes that ask for a password, and whose fences are not ahead of their clocks, as if they had
 /// been up for longer than the margin.

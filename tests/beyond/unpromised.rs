@@ -4,7 +4,7 @@ use super::{LONG, WITHIN_THE_MARGIN, two_clocks};
 use redis::Value;
 use std::time::Instant;
 use testkit::{
-    Cluster, Server, SlotMove, lacks, lacks_moves_at_once, start_pair, wait_until_in_sync,
+    Cluster, Server, SlotMove, lacks_moves_at_once, lacks_settings, start_pair, wait_until_in_sync,
 };
 
 /// As long as the longest lease here.
@@ -19,10 +19,6 @@ fn rests_from_now_on(server: &Server) {
 
 fn rests(server: &Server) -> bool {
     server.client().counter("quarantine_left_us") > 0
-}
-
-fn lacks_settings() -> bool {
-    lacks((7, 0), "CONFIG SET of a module's setting")
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{bindings, binds, let_it_work, until_free};
 use crate::eviction::{evict_and, tells_too_late};
-use testkit::{Cluster, Server, SlotMove, Waiter, becomes, int, lacks_moves_at_once};
+use testkit::{Cluster, Server, SlotMove, Waiter, becomes, int};
 
 #[test]
 fn a_hold_that_was_evicted_ends_with_its_connection_all_the_same() {
@@ -29,7 +29,7 @@ fn a_hold_that_was_evicted_ends_with_its_connection_all_the_same() {
 }
 
 /// The slot moves to another node, where alice asks again, and back.
-fn comes_back(cluster: &Cluster, moves: impl Fn(SlotMove)) {
+fn comes_back(cluster: &Cluster, moves: fn(SlotMove, &Cluster)) {
     let slot = cluster.slot_of(0);
     let key = slot.key("k");
     let (here, there) = (cluster.node(0), cluster.node(1));
@@ -38,7 +38,7 @@ fn comes_back(cluster: &Cluster, moves: impl Fn(SlotMove)) {
     let mut lone = here.client();
     let lone_key = slot.key("lone");
     binds(&mut lone, &lone_key, "alice", 0);
-    moves(SlotMove { slot: slot.number, from: 0, to: 1 });
+    moves(SlotMove { slot: slot.number, from: 0, to: 1 }, cluster);
     let mut client = here.client();
     becomes("the former bindings are forgotten", 0, || bindings(&mut client));
     // The connections to the former node end: that is nothing to the new one.
@@ -51,7 +51,7 @@ fn comes_back(cluster: &Cluster, moves: impl Fn(SlotMove)) {
     let mut bob = Waiter::of(there, &lone_key, "bob");
     assert!(client.release(&lone_key, "alice"));
     bob.fence();
-    moves(SlotMove { slot: slot.number, from: 1, to: 0 });
+    moves(SlotMove { slot: slot.number, from: 1, to: 0 }, cluster);
     drop(former);
     let mut client = here.client();
     let_it_work(&mut client);
@@ -65,10 +65,7 @@ fn comes_back(cluster: &Cluster, moves: impl Fn(SlotMove)) {
 
 #[test]
 fn a_former_connection_means_nothing_to_a_lock_whose_slot_went_away_and_came_back() {
-    let cluster = Cluster::of(2, 0);
-    comes_back(&cluster, |slot| slot.by_hand(&cluster));
-    if !lacks_moves_at_once() {
-        let cluster = Cluster::of(2, 0);
-        comes_back(&cluster, |slot| slot.at_once(&cluster));
+    for moves in SlotMove::ways() {
+        comes_back(&Cluster::of(2, 0), moves);
     }
 }

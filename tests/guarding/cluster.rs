@@ -2,9 +2,7 @@
 
 use super::LONG;
 use redis::Value;
-use testkit::{
-    Cluster, SlotMove, code, error, eventually, int, is_older_than, lacks_moves_at_once,
-};
+use testkit::{Cluster, SlotMove, code, error, eventually, int, is_older_than};
 
 /// The names of a lock and of a number, in a slot that the first node has.
 fn in_slot(cluster: &Cluster) -> (SlotMove, String, String) {
@@ -66,13 +64,12 @@ fn while_a_slot_is_on_its_way_it_is_run_where_all_keys_are_and_nowhere_else() {
     assert_eq!(code(from.cmd(&*command)), "MOVED");
 }
 
-fn goes_on_over(moves: impl FnOnce(&Cluster, SlotMove)) {
-    let cluster = Cluster::of(2, 0);
-    let (step, lock, number) = in_slot(&cluster);
+fn goes_on_over(cluster: &Cluster, moves: fn(SlotMove, &Cluster)) {
+    let (step, lock, number) = in_slot(cluster);
     let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
     let fence = from.grant(&lock, "alice", LONG);
     assert_eq!(from.cmd(increments(&lock, fence, &number)), int(1));
-    moves(&cluster, step);
+    moves(step, cluster);
     assert_eq!(to.cmd(increments(&lock, fence, &number)), int(2));
     assert_eq!(code(from.cmd(increments(&lock, fence, &number))), "MOVED");
     let late = increments(&lock, fence - 1, &number);
@@ -81,8 +78,7 @@ fn goes_on_over(moves: impl FnOnce(&Cluster, SlotMove)) {
 
 #[test]
 fn the_hold_goes_on_guarding_where_its_slot_has_gone() {
-    goes_on_over(|cluster, step| step.by_hand(cluster));
-    if !lacks_moves_at_once() {
-        goes_on_over(|cluster, step| step.at_once(cluster));
+    for moves in SlotMove::ways() {
+        goes_on_over(&Cluster::of(2, 0), moves);
     }
 }

@@ -3,9 +3,7 @@
 use super::{LONG, asks, behind, holds_all, takes, waiting, waits};
 use crate::shared::Scene;
 use redis::Value;
-use testkit::{
-    Cluster, SlotMove, code, eventually, int, is_older_than, lacks_moves_at_once,
-};
+use testkit::{Cluster, SlotMove, code, eventually, int, is_older_than};
 
 #[test]
 fn in_a_cluster_locks_of_several_slots_are_refused_and_those_of_one_are_granted() {
@@ -35,13 +33,13 @@ fn in_slot(cluster: &Cluster) -> (SlotMove, [String; 3]) {
     (SlotMove { slot: slot.number, from: 0, to: 1 }, keys)
 }
 
-fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
+fn goes_on_over(cluster: &Cluster, moves: fn(SlotMove, &Cluster)) {
     let (step, names) = in_slot(cluster);
     let keys: Vec<_> = names.iter().map(String::as_str).collect();
     let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
     let fence = takes(&mut from, "alice", &keys).unwrap();
     let mut waiter = waits(cluster.node(0), "bob", &keys);
-    moves(step);
+    moves(step, cluster);
     assert_eq!(code(waiter.reply()), "TRYAGAIN");
     assert_eq!(from.counter("waiters"), 0);
     holds_all(&mut to, "alice", &keys, fence);
@@ -53,11 +51,8 @@ fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
 
 #[test]
 fn whoever_waits_is_sent_on_when_the_slot_moves() {
-    let cluster = Cluster::of(2, 0);
-    goes_on_over(&cluster, |step| step.by_hand(&cluster));
-    if !lacks_moves_at_once() {
-        let cluster = Cluster::of(2, 0);
-        goes_on_over(&cluster, |step| step.at_once(&cluster));
+    for moves in SlotMove::ways() {
+        goes_on_over(&Cluster::of(2, 0), moves);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How many may hold a lock at most, and what requests are refused with.
 
 use super::{LONG, Scene, holders, share, waits};
-use testkit::{Server, Session, lacks};
+use testkit::{Server, Session, lacks_settings};
 
 #[test]
 fn a_thousand_hold_a_lock_and_no_more() {
@@ -26,7 +26,7 @@ fn a_thousand_hold_a_lock_and_no_more() {
 
 #[test]
 fn a_limit_that_is_lowered_takes_the_lock_from_nobody_and_one_that_is_raised_lets_in_who_waits() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     Scene::play(

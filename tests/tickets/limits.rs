@@ -3,7 +3,7 @@
 use super::{LONG, by_ticket, held, queue, queue_up};
 use crate::waiting::play;
 use redis::Value;
-use testkit::{Server, error, is_older_than, lacks};
+use testkit::{Server, error, is_older_than, lacks_settings};
 
 #[test]
 fn what_is_no_option_no_length_and_no_channel_is_refused() {
@@ -98,7 +98,7 @@ fn those_who_wait_on_a_connection_and_those_with_tickets_have_limits_of_their_ow
 
 #[test]
 fn the_limits_can_be_changed_while_the_server_runs() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     play(

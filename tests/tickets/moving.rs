@@ -2,10 +2,7 @@
 
 use super::{LONG, by_ticket, held_on, queue, queue_of, queue_up, until_no_tickets};
 use redis::Value;
-use testkit::{
-    Cluster, Server, SlotMove, code, eventually, lacks_moves_at_once, start_pair,
-    wait_until_in_sync,
-};
+use testkit::{Cluster, Server, SlotMove, code, eventually, start_pair, wait_until_in_sync};
 
 #[test]
 fn a_replica_keeps_no_ticket_and_when_it_is_promoted_who_asks_there_queues_anew() {
@@ -58,8 +55,7 @@ fn a_primary_that_becomes_a_replica_forgets_its_tickets() {
     queue_up(&mut client, "bob");
 }
 
-/// `moves` has the slot move from node 0 to node 1.
-fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
+fn goes_on_over(cluster: &Cluster, moves: fn(SlotMove, &Cluster)) {
     let slot = cluster.slot_of(0);
     let key = slot.key("k");
     let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
@@ -68,7 +64,7 @@ fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
     for owner in ["bob", "carol"] {
         assert_eq!(from.fence(ask(owner)), None);
     }
-    moves(SlotMove { slot: slot.number, from: 0, to: 1 });
+    moves(SlotMove { slot: slot.number, from: 0, to: 1 }, cluster);
     until_no_tickets(&mut from);
     assert_eq!(code(from.cmd(ask("bob"))), "MOVED");
     assert!(queue_of(&mut to, &key).is_empty());
@@ -81,10 +77,8 @@ fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
 
 #[test]
 fn tickets_of_a_slot_that_moves_are_forgotten() {
-    let cluster = Cluster::of(2, 0);
-    goes_on_over(&cluster, |step| step.by_hand(&cluster));
-    if !lacks_moves_at_once() {
-        goes_on_over(&cluster, |step| step.at_once(&cluster));
+    for moves in SlotMove::ways() {
+        goes_on_over(&Cluster::of(2, 0), moves);
     }
 }
 

@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use testkit::{
-    Client, Cluster, Server, Slot, Takeover, Waiter, becomes, bulk_text, code, deadline,
-    eventually, lacks, module, wait_until_in_sync,
+    Client, Cluster, Server, Slot, Takeover, Waiter, becomes, bulk_text, code, deadline, eventually,
+    lacks_settings, module, wait_until_in_sync,
 };
 
 const SHARDS: usize = 3;
@@ -163,7 +163,7 @@ fn a_cluster_goes_to_another_build_shard_by_shard_with_its_locks_and_fences() {
     });
     let on = |node| Shard::on(cluster.node(node), cluster.slot_of(node));
     let mut shards: Vec<_> = (0..SHARDS).map(on).collect();
-    let has_settings = !lacks((7, 0), "CONFIG SET of a module's setting");
+    let has_settings = !lacks_settings();
     for node in 0..SHARDS {
         let (replica, has_quarantine) = (node + SHARDS, has_settings && node > 0);
         links.restart(&mut cluster, replica);

@@ -4,7 +4,7 @@ use super::play;
 use super::{LONG, Waiter};
 use redis::Value;
 use testkit::crowd::Crowd;
-use testkit::{Server, error, eventually, lacks};
+use testkit::{Server, error, eventually, lacks_settings};
 
 const SHARE_FULL: &str =
     "QUEUEFULL too many waiters for maxclients (config leasehold.max-waiters-percent)";
@@ -103,7 +103,7 @@ fn whoever_comes_while_others_wait_comes_after_them() {
 
 #[test]
 fn the_limits_can_be_changed_while_the_server_runs() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     play(
@@ -221,7 +221,7 @@ fn the_log_warns_when_those_who_wait_leave_hardly_a_connection() {
     let expected =
         "those who wait leave 0 connections of maxclients (200): a holder that has to connect";
     assert!(log.contains(expected), "{log}");
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     for (change, left) in [
