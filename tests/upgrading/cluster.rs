@@ -106,7 +106,7 @@ impl Shard {
         }
         assert_eq!(code(former.cmd(format!("LOCK.CHECK {held} alice"))), "MOVED");
         let bob = std::mem::replace(&mut self.bob, bob_and_carol_ask(successor, &held));
-        assert_sent_away(Some(bob));
+        assert_sent_away([bob]);
     }
 
     /// Nothing is granted, and alice goes on. Then who waits has the lock.
