@@ -136,23 +136,6 @@ fn the_end_of_a_lease_is_told() {
     }
 }
 
-#[test]
-fn who_looks_in_a_script_or_a_transaction_is_told() {
-    let server = Server::start();
-    let mut client = server.client();
-    for script in ["EVAL return{redis.call('LOCK.CHECK',KEYS[1],'alice')} 1 k", "EXEC"] {
-        client.grant("k", "alice", LONG);
-        let mut cache = Cache::tracking(&server, "");
-        if script == "EXEC" {
-            cache.cmd("MULTI");
-            cache.cmd("LOCK.CHECK k alice");
-        }
-        cache.cmd(script);
-        client.release("k", "alice");
-        cache.assert_told_of("k");
-    }
-}
-
 /// A client may wait for a lock, and be told of it, on one connection.
 #[test]
 fn who_waits_and_keeps_what_it_saw_is_told_both() {

@@ -102,27 +102,3 @@ fn a_lock_whose_lease_ran_out_is_free_on_a_replica_whose_primary_has_not_said_so
     is_free_although_its_key_is_there(&replica, end);
     primary.thaw();
 }
-
-#[test]
-fn a_writable_replica_grants_what_is_free_there_and_lets_nobody_wait() {
-    let primary = Server::builder().tcp().start();
-    let proxy = Proxy::to(primary.port());
-    let setup = Server::builder().config("replica-read-only", "no");
-    let replica = setup.replica_through(proxy.port()).start();
-    wait_until_in_sync(&primary, &replica);
-    let first = primary.client().grant("k", "alice", LONG);
-    wait_until_in_sync(&primary, &replica);
-    let mut client = replica.client();
-    let refused = client.cmd("LOCK.ACQUIRE k bob 60000 BLOCK 0");
-    assert!(matches!(refused, Value::ServerError(_)), "nobody would ever be served: {refused:?}");
-    assert!(client.release("k", "alice"));
-    let second = client.grant("k", "bob", LONG);
-    assert!(second > first);
-    // The primary knows nothing of it, and has the last word.
-    assert!(primary.client().extend("k", "alice", 100));
-    wait_until_in_sync(&primary, &replica);
-    assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
-    proxy.cut_one_way(Way::FromServer);
-    becomes("who holds it", None, || client.info("k"));
-    assert!(client.grant("k", "carol", LONG) > second);
-}

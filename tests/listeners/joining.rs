@@ -4,7 +4,7 @@ use super::load::{Load, assert_same};
 use super::{is_always_told, wait_until_nobody_listens};
 use redis::Value;
 use testkit::{
-    ReplicationStream, Server, Setup, Snapshot, becomes, is_older_than, is_valkey_since,
+    Server, Setup, Snapshot, becomes, is_older_than, is_valkey_since,
     short_or_long, wait_until_in_sync,
 };
 
@@ -85,17 +85,6 @@ fn a_replica_that_joins_in_any_way_misses_no_change() {
     }
 }
 
-#[test]
-fn a_replica_without_the_module_that_joins_misses_no_change() {
-    let (primary, replica) = (primary().start(), primary().without_module().start());
-    let load = Load::on(&primary);
-    wait_until_nobody_listens(&primary);
-    follow(&replica, &primary);
-    wait_until_linked(&replica);
-    load.paused(|| assert_same(&primary, &replica, "without the module"));
-    load.finish();
-}
-
 /// What is saved between the request of a replica and the fork for it has the same place in the stream as the fork.
 #[test]
 fn a_primary_that_was_saved_while_a_replica_waited_for_its_data_agrees_with_it_after_a_restart() {
@@ -122,18 +111,4 @@ fn a_primary_that_was_saved_while_a_replica_waited_for_its_data_agrees_with_it_a
     primary.start_again();
     wait_until_in_sync(&primary, &replica);
     assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
-}
-
-/// Who reads the stream gets no command of the module's, from its first byte on.
-#[test]
-fn the_stream_of_whoever_joins_has_no_command_of_the_modules() {
-    let primary = primary().start();
-    wait_until_nobody_listens(&primary);
-    let mut stream = ReplicationStream::of(&primary);
-    let mut client = primary.client();
-    client.pipeline(&["LOCK.ACQUIRE k alice 60000", "LOCK.RELEASE k alice"]);
-    let commands = stream.commands(&primary);
-    let is_told = |name: &str| commands.iter().any(|command| command.starts_with(name));
-    assert!(is_told("SET k ") && is_told("DEL k"), "{commands:?}");
-    assert!(!is_told("LOCK."), "{commands:?}");
 }

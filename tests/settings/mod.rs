@@ -7,7 +7,7 @@ mod threads;
 
 use crate::waiting::{owners, waiters};
 use redis::Value;
-use testkit::{Client, Server, Session, Setup, Waiter, becomes, bulk, lacks, strings};
+use testkit::{Client, Server, Session, Setup, becomes, bulk, lacks, strings};
 
 const LONG: u64 = 60_000;
 
@@ -100,7 +100,7 @@ fn crowd_for(server: &Server, key: &str, owner: &str) -> Vec<Client> {
 }
 
 /// Settings that no lock is to notice. A name may be unknown to older servers.
-const UNNOTICED: [(&str, &str); 11] = [
+const UNNOTICED: [(&str, &str); 12] = [
     ("hz", "1"),
     ("hz", "500"),
     ("databases", "1"),
@@ -110,6 +110,7 @@ const UNNOTICED: [(&str, &str); 11] = [
     ("protected-mode", "yes"),
     ("tcp-keepalive", "1"),
     ("requirepass", "open-sesame"),
+    ("appendfsync", "always"),
     ("maxmemory-clients", "16777216"),
     ("client-output-buffer-limit", "normal 65536 32768 60"),
 ];
@@ -125,6 +126,7 @@ fn a_server_with_any_of_these_settings() {
         let server = match name {
             "requirepass" => setup.password(value).start(),
             "client-output-buffer-limit" => setup.config(name, value).start(),
+            "appendfsync" => start_with(setup.aof(), name, value),
             "hz" => start_with(setup.config("dynamic-hz", "no"), name, value),
             "protected-mode" | "tcp-keepalive" => start_with(setup.clients_over_tcp(), name, value),
             _ => start_with(setup, name, value),
@@ -146,21 +148,6 @@ fn a_server_with_any_of_these_settings() {
             _ => {}
         }
     }
-}
-
-#[test]
-fn one_that_forces_every_write_to_disk_before_it_replies() {
-    let mut server = start_with(Server::builder().aof(), "appendfsync", "always");
-    smoke(&server);
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    client.release("k", "alice");
-    let fence = bob.fence();
-    server.kill();
-    server.start_again();
-    assert_eq!(server.client().check("k", "bob"), Some(fence), "what was told is on disk");
-    assert!(server.client().grant("other", "carol", LONG) > fence);
 }
 
 /// Those that the module itself has the server run, and what operators like to hide.

@@ -103,25 +103,6 @@ fn the_same_with_300_000_other_keys_that_have_an_expiry_where_the_server_never_l
     assert_prompt_on(&server);
 }
 
-#[test]
-fn leases_of_many_locks_that_end_in_one_moment_are_all_handed_on_soon() {
-    let server = exact().start();
-    let mut client = server.client();
-    let keys: Vec<_> = (0..100).map(|number| format!("k{number}")).collect();
-    let queued = keys.iter().map(|key| {
-        client.grant(key, "alice", LONG);
-        Waiter::of(&server, key, "bob")
-    });
-    let queued: Vec<_> = queued.collect();
-    let (least, end) = (least_lateness(&server), client.now() + 50);
-    let shorten: Vec<_> = keys.iter().map(|key| format!("PEXPIREAT {key} {end}")).collect();
-    client.transaction(&shorten.iter().map(String::as_str).collect::<Vec<_>>());
-    for mut waiter in queued {
-        let late = granted_at(waiter.fence()) - end;
-        assert!((least..500).contains(&late), "{late} ms after its end");
-    }
-}
-
 /// The server's own routine walks over all expiries and deletes what has expired. A lock handed on in the middle
 /// of that walk would take others away under its feet, and the server would die of it.
 #[test]
