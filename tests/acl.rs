@@ -26,19 +26,6 @@ fn all_commands() -> String {
     }
 }
 
-/// Gives the user `worker` these rules and no others; its connection.
-fn log_in(server: &Server, rules: &str) -> Client {
-    let reply = server.cmd(format!("ACL SETUSER worker reset on nopass {rules}").trim_end());
-    assert_eq!(reply, Value::Okay, "{rules}");
-    authenticated(server)
-}
-
-fn authenticated(server: &Server) -> Client {
-    let mut client = server.client();
-    assert_eq!(client.cmd("AUTH worker x"), Value::Okay);
-    client
-}
-
 fn request(name: &str, key: &str) -> String {
     match name {
         "ACQUIRE" | "EXTEND" => format!("LOCK.{name} {key} worker {LONG}"),
@@ -86,7 +73,7 @@ fn where_there_is_no_room_for_the_category_lock_the_others_are_kept() {
     for (rules, allowed) in
         [("+@read", READS), ("+@write", CHANGES), ("+@fast", ALL_BUT_WAITERS), ("+@all", ALL)]
     {
-        let mut worker = log_in(&server, &format!("~* {rules}"));
+        let mut worker = server.user("worker", &format!("~* {rules}"));
         assert_may_run(&server, &mut worker, "k", allowed, rules);
     }
 }
@@ -99,7 +86,7 @@ fn users_of_a_file_and_of_a_server_without_the_module_have_their_rights() {
     let line = format!("worker on nopass ~mine* {}", all_commands());
     for (name, value) in [("user", &*line), ("aclfile", file.path().to_str().unwrap())] {
         let server = Server::builder().config(name, value).aof().start();
-        let mut worker = authenticated(&server);
+        let mut worker = server.logged_in("worker");
         assert_may_run(&server, &mut worker, "mine", ALL, name);
         assert_may_run(&server, &mut worker, "theirs", HELP, name);
     }
@@ -109,7 +96,7 @@ fn users_of_a_file_and_of_a_server_without_the_module_have_their_rights() {
     }
     for rule in rules {
         let server = Server::builder().without_module().aof().start();
-        let mut worker = log_in(&server, &format!("~mine* {rule}"));
+        let mut worker = server.user("worker", &format!("~mine* {rule}"));
         let load = format!("MODULE LOAD {}", module::path().display());
         assert_eq!(server.cmd(load), Value::Okay);
         assert_may_run(&server, &mut worker, "mine", ALL, rule);
@@ -147,7 +134,7 @@ fn a_user_runs_on_a_lock_what_its_rights_to_the_key_allow() {
     let server = Server::builder().aof().start();
     let is_new = !lacks((7, 0), "selectors, and rights to read and to write in the ACL");
     for (keys, mine, theirs) in PATTERNS.iter().chain(RIGHTS.iter().filter(|_| is_new)) {
-        let mut worker = log_in(&server, format!("+@all {keys}").trim_end());
+        let mut worker = server.user("worker", &format!("+@all {keys}"));
         assert_may_run(&server, &mut worker, "mine", mine, keys);
         assert_may_run(&server, &mut worker, "theirs", theirs, keys);
     }

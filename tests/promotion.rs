@@ -143,9 +143,7 @@ fn a_replica_an_hour_behind_goes_on_above_a_lock_that_its_primary_was_brought_fr
 #[test]
 fn a_stranger_who_may_do_nothing_teaches_a_replica_no_fence() {
     let (_primary, replica) = start_pair(Server::builder(), Server::builder());
-    let (mut client, mut stranger) = (replica.client(), replica.client());
-    client.cmd("ACL SETUSER stranger on nopass -@all");
-    assert_eq!(stranger.cmd("AUTH stranger x"), Value::Okay);
+    let (mut client, mut stranger) = (replica.client(), replica.user("stranger", "-@all"));
     let planted = u64::try_from(client.now()).unwrap() * 1_000 + 3_600_000_000;
     let reply = stranger.cmd(format!("SET k {planted}:stranger PXAT 9999999999999"));
     assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");

@@ -86,9 +86,7 @@ fn who_has_not_logged_in_lifts_no_fences() {
     let mut stranger = cluster.node(0).stranger();
     assert_eq!(stranger.cmd("ASKING"), error(NOAUTH));
     assert_nobody_who_is_refused_lifts_fences(&cluster, &mut stranger);
-    let mut user = cluster.node(0).client();
-    user.cmd("ACL SETUSER bob on >pw ~* +@all -cluster -asking");
-    assert_eq!(user.cmd("AUTH bob pw"), Value::Okay);
+    let mut user = cluster.node(0).user("bob", "~* +@all -cluster -asking");
     assert_nobody_who_is_refused_lifts_fences(&cluster, &mut user);
 }
 

@@ -27,10 +27,7 @@ fn a_connection_that_the_client_closes_frees_the_lock() {
 
 /// A connection of a user who may do everything, and who can be deleted.
 fn temp_user(server: &Server) -> Client {
-    assert_eq!(server.cmd("ACL SETUSER temp on nopass ~* &* +@all"), Value::Okay);
-    let mut client = server.client();
-    assert_eq!(client.cmd("AUTH temp any"), Value::Okay);
-    client
+    server.user("temp", "~* &* +@all")
 }
 
 #[test]

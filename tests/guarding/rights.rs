@@ -7,12 +7,7 @@ use testkit::{Client, Server, Session, error, int, is_older_than, lacks};
 const NEEDS_ALL: &str = "NOPERM LOCK.GUARD needs a user with +@all on this server, which does not tell modules what a user may do";
 
 fn worker(server: &Server, rules: &str) -> Client {
-    let channels = if is_older_than((6, 2)) { "" } else { "resetchannels &mine" };
-    let rules = format!("ACL SETUSER worker reset on >secret ~the-lock ~mine* {channels} {rules}");
-    assert_eq!(server.cmd(rules), Value::Okay);
-    let mut client = server.client();
-    assert_eq!(client.cmd("AUTH worker secret"), Value::Okay);
-    client
+    server.user("worker", &format!("~the-lock ~mine* resetchannels &mine {rules}"))
 }
 
 #[track_caller]
