@@ -169,8 +169,8 @@ fn a_restart_with_another_build_or_without_the_module_and_back_keeps_locks_and_t
 
 fn hand_over(primary: &Server, replica: &Server) {
     wait_until_in_sync(primary, replica);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
+    replica.promote();
+    primary.follow(replica);
     wait_until_in_sync(replica, primary);
 }
 

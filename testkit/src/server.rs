@@ -199,6 +199,20 @@ impl Server {
         client
     }
 
+    /// Begins to follow this one.
+    #[track_caller]
+    pub fn follow(&self, primary: &Self) {
+        // It may follow it already.
+        let reply = self.cmd(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+        assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
+    }
+
+    /// Is a primary from now on.
+    #[track_caller]
+    pub fn promote(&self) {
+        assert_eq!(self.cmd("REPLICAOF NO ONE"), Value::Okay);
+    }
+
     /// A new connection of a user of these rules alone, who is made for it.
     #[track_caller]
     pub fn user(&self, name: &str, rules: &str) -> Client {

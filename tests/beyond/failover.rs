@@ -2,7 +2,6 @@
 
 use super::scene::Scene;
 use super::{LONG, TRYAGAIN, WITHIN_THE_MARGIN, clock_of_a_replica, two_clocks_and_replicas};
-use redis::Value;
 use std::time::Duration;
 use testkit::{
     Clock, Cluster, PATIENCE, Proxy, Server, SlotMove, Takeover, eventually, fences_become_known,
@@ -25,9 +24,9 @@ fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {
     wait_until_in_sync(&primary, &replica);
     proxy.cut();
     scene.goes_on_unheard(&primary);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    replica.promote();
     scene.continues_on(&replica);
-    assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
+    primary.follow(&replica);
     scene.sends_all_waiters_away();
     wait_until_in_sync(&replica, &primary);
 }
@@ -36,7 +35,7 @@ fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {
 fn over_an_unheard_grant(primary: &Server, proxy: &Proxy, replica: &Server) -> (u64, u64) {
     proxy.cut();
     let first = primary.client().grant("k", "alice", LONG);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    replica.promote();
     (first, replica.client().grant("k", "bob", LONG))
 }
 

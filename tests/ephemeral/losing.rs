@@ -2,7 +2,9 @@
 
 use super::{bindings, binds, let_it_work, until_free};
 use redis::Value;
-use testkit::{Server, Session, Snapshot, becomes, start_pair, wait_until_in_sync, wait_until_it_is};
+use testkit::{
+    Server, Session, Snapshot, becomes, start_pair, wait_until_in_sync, wait_until_it_is,
+};
 
 #[test]
 fn a_primary_that_becomes_a_replica_forgets_its_bindings() {
@@ -10,8 +12,8 @@ fn a_primary_that_becomes_a_replica_forgets_its_bindings() {
     let mut alice = primary.client();
     let fence = binds(&mut alice, "k", "alice", 0);
     wait_until_in_sync(&primary, &replica);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
+    replica.promote();
+    primary.follow(&replica);
     let mut client = primary.client();
     assert_eq!(bindings(&mut client), 0);
     drop(alice);
@@ -38,9 +40,8 @@ fn a_planned_failover_that_pauses_writes_ends_no_hold_of_connections_that_end_me
     assert_eq!(client.cmd("CLIENT PAUSE 60000 WRITE"), Value::Okay);
     drop(alice);
     becomes("the connection is closed", None, || client.check("k", "alice"));
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    let demoted = client.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port()));
-    assert_eq!(demoted, Value::Okay);
+    replica.promote();
+    primary.follow(&replica);
     let mut there = replica.client();
     let_it_work(&mut there);
     assert_eq!(there.check("k", "alice"), Some(fence));

@@ -4,8 +4,8 @@ use super::load::{Load, assert_same};
 use super::{is_always_told, wait_until_nobody_listens};
 use redis::Value;
 use testkit::{
-    Server, Setup, Snapshot, becomes, is_older_than, is_valkey_since,
-    short_or_long, wait_until_in_sync,
+    Server, Setup, Snapshot, becomes, is_older_than, is_valkey_since, short_or_long,
+    wait_until_in_sync,
 };
 
 /// Settings by which data is copied in another way, of the primary and of the replica.
@@ -50,13 +50,6 @@ pub(super) fn set(server: &Server, settings: &[&str]) {
     }
 }
 
-pub(super) fn follow(replica: &Server, primary: &Server) {
-    let follow = format!("REPLICAOF 127.0.0.1 {}", primary.port());
-    // It may follow it already.
-    let reply = replica.cmd(follow);
-    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
-}
-
 /// A server that others can follow, and that holds on to its backlog for a second only.
 pub(super) fn primary() -> Setup {
     Server::builder().tcp().config("repl-backlog-ttl", "1")
@@ -77,7 +70,7 @@ fn a_replica_that_joins_in_any_way_misses_no_change() {
             set(&replica, way.replica);
             let load = Load::on(&primary);
             wait_until_nobody_listens(&primary);
-            follow(&replica, &primary);
+            replica.follow(&primary);
             wait_until_linked(&replica);
             load.paused(|| assert_same(&primary, &replica, way.name));
             load.finish();
@@ -101,7 +94,7 @@ fn a_primary_that_was_saved_while_a_replica_waited_for_its_data_agrees_with_it_a
     // The module has counted the last changes.
     let quiet_since = client.now();
     client.wait_until_past(quiet_since + 300);
-    follow(&replica, &primary);
+    replica.follow(&primary);
     becomes("the replica waits", 1, || client.info_number("replication", "connected_slaves"));
     let replies = client.pipeline(&["SAVE", "LOCK.ACQUIRE after alice 60000000"]);
     assert!(matches!(replies[..], [Value::Okay, Value::Int(_)]), "{replies:?}");

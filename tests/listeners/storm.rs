@@ -1,6 +1,6 @@
 //! Anything that makes somebody listen, at random, under load.
 
-use super::joining::{follow, primary, set, wait_until_linked, ways};
+use super::joining::{primary, set, wait_until_linked, ways};
 use super::load::{Holdings, Load, assert_same};
 use super::{counted_at_once, is_always_told, wait_until_nobody_listens};
 use redis::Value;
@@ -95,11 +95,11 @@ impl Storm {
         }
         set(&self.servers[above], way.primary);
         set(replica, way.replica);
-        assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-        follow(replica, &self.servers[above]);
+        replica.promote();
+        replica.follow(&self.servers[above]);
         if is_chained {
             // What followed this one goes where it went.
-            follow(&self.servers[other], self.primary());
+            self.servers[other].follow(self.primary());
         }
         wait_until_linked(&self.servers[index]);
     }
@@ -108,7 +108,7 @@ impl Storm {
         self.note("all leave");
         for (index, server) in self.servers.iter().enumerate() {
             if index != self.primary {
-                assert_eq!(server.cmd("REPLICAOF NO ONE"), Value::Okay);
+                server.promote();
             }
         }
         if self.seed.below(2) == 0 {
@@ -129,14 +129,14 @@ impl Storm {
         let old = self.primary;
         self.load.moved(|| {
             wait_until_in_sync(&self.servers[old], replica);
-            assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+            replica.promote();
             replica.socket()
         });
         self.primary = index;
         self.note(format!("{index} is promoted"));
         for (other, server) in self.servers.iter().enumerate() {
             if other != index {
-                follow(server, self.primary());
+                server.follow(self.primary());
             }
         }
     }

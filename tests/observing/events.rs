@@ -114,9 +114,9 @@ fn only_who_asks_for_events_of_modules_hears_of_locks() {
         let mut listener = Listener::on(&server);
         live(&server);
         let messages = listener.messages();
-        let ours = messages.iter().filter(|(channel, text)| {
-            channel.contains("lock.") || text.contains("lock.")
-        });
+        let ours = messages
+            .iter()
+            .filter(|(channel, text)| channel.contains("lock.") || text.contains("lock."));
         assert_eq!(ours.count(), of_ours, "{classes}: {messages:?}");
     }
 }
@@ -133,7 +133,7 @@ fn a_replica_publishes_what_it_applies_and_nothing_of_ours() {
         assert!(heard.iter().any(|name| name == event), "no {event}: {heard:?}");
     }
     // When it is the one that decides, it publishes.
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    replica.promote();
     replica.client().grant("k", "alice", LONG);
     assert_eq!(listener.heard(), ["lock.acquired"]);
 }

@@ -41,8 +41,7 @@ fn a_primary_that_becomes_a_replica_forgets_its_tickets() {
     let (server, mut client) = held_on(Server::builder().tcp());
     queue_up(&mut client, "bob");
     queue_up(&mut client, "carol");
-    let follow = format!("REPLICAOF 127.0.0.1 {}", primary.port());
-    assert_eq!(client.cmd(follow), Value::Okay);
+    server.follow(&primary);
     until_no_tickets(&mut client);
     assert_eq!(code(client.cmd(by_ticket("bob", LONG))), "READONLY");
     testkit::wait_until_it_is(&server, "slave");

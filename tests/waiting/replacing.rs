@@ -23,8 +23,8 @@ fn a_former_primary_grants_nothing_when_a_lease_ends_and_lets_wait_when_it_is_pr
     client.grant("k", "alice", 300);
     let mut bob = Waiter::of(&primary, "k", "bob");
     wait_until_in_sync(&primary, &other);
-    other.cmd("REPLICAOF NO ONE");
-    primary.cmd(format!("REPLICAOF 127.0.0.1 {}", other.port()));
+    other.promote();
+    primary.follow(&other);
     assert_sent_away(&mut bob);
     // He may wait at the new primary, which decides.
     let granted = other.client().cmd("LOCK.ACQUIRE k bob 60000 BLOCK 0");
