@@ -95,12 +95,13 @@ fn names_are_published_as_they_are() {
     assert_eq!(listener.heard(), [format!("lock.acquired@0 {key}")]);
 }
 
-/// A grant, a try, a hand-off at the end of a lease, and a release.
+/// A grant, an extension, a hand-off at the end of a lease, and a release.
 fn live(server: &Server) {
     let mut client = server.client();
-    client.grant("k", "alice", 50);
-    client.grant("k", "alice", 60);
-    Waiter::of(server, "k", "bob").fence();
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(server, "k", "bob");
+    assert!(client.extend("k", "alice", 50));
+    bob.fence();
     assert!(client.release("k", "bob"));
 }
 
