@@ -3,173 +3,96 @@
 use redis::Value;
 use testkit::{Client, Server, bulk, code, field, int, items, lacks, strings};
 
-/// What is expected of a command; lists are words in any order.
+/// Of each command: what a person may type, as put together from its arguments; an example; its arity, flags, categories
+/// where a module's commands are in any, flags of the one key, and tips, each in any order; and its arguments,
+/// `[KEYWORD name: type]`, in brackets if they may be left out, a key with its key specification.
+const COMMANDS: &str = "
+LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds|TICKET milliseconds [NOTIFY channel]] \
+    [EPHEMERAL grace] [ALSO numkeys key [key ...]]
+LOCK.ACQUIRE the-key alice 5000
+-4; write denyoom fast blocking movablekeys; @write @fast @blocking @lock; RW access insert; nondeterministic_output
+key: key 0, owner: string, ttl: integer, [SHARE holders: integer], [wait: oneof]
+[EPHEMERAL grace: integer], [also: block]
+
+LOCK.RELEASE key owner [fence] [ALSO numkeys key [key ...]]
+LOCK.RELEASE the-key alice 7
+-3; write fast movablekeys; @write @fast @lock; RM access delete;
+key: key 0, owner: string, [fence: integer], [also: block]
+
+LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]
+LOCK.EXTEND the-key alice 5000
+-4; write fast movablekeys; @write @fast @lock; RW access update;
+key: key 0, owner: string, ttl: integer, [fence: integer], [also: block]
+
+LOCK.RAISE key owner fence
+LOCK.RAISE the-key alice 7
+4; write fast; @write @fast @lock; RW access update;
+key: key 0, owner: string, fence: integer
+
+LOCK.CHECK key owner [fence]
+LOCK.CHECK the-key alice
+-3; readonly fast; @read @fast @lock; RO access;
+key: key 0, owner: string, [fence: integer]
+
+LOCK.GUARD key owner fence command [arg [arg ...]]
+LOCK.GUARD the-key alice 7 DBSIZE
+-5; write movablekeys; @write @slow @lock; RO access;
+key: key 0, owner: string, fence: integer, command: string, [arg: string [arg: string ...]]
+
+LOCK.INFO key
+LOCK.INFO the-key
+2; readonly fast; @read @fast @lock; RO access; nondeterministic_output
+key: key 0
+
+LOCK.HOLDERS key [COUNT count]
+LOCK.HOLDERS the-key
+-2; readonly; @read @slow @lock; RO access; nondeterministic_output
+key: key 0, [COUNT count: integer]
+
+LOCK.WAITERS key [COUNT count]
+LOCK.WAITERS the-key
+-2; readonly; @read @slow @lock; RO access; nondeterministic_output
+key: key 0, [COUNT count: integer]
+
+LOCK.TOP [count|RESET]
+LOCK.TOP 5
+-1; admin loading stale; @admin @slow @dangerous; ; request_policy:all_nodes nondeterministic_output
+[listing: oneof]
+
+LOCK.LOG [count|RESET]
+LOCK.LOG 5
+-1; admin loading stale; @admin @slow @dangerous; ; request_policy:all_nodes nondeterministic_output
+[listing: oneof]
+
+LOCK.HELP
+LOCK.HELP
+1; loading stale fast; @fast @lock; ;
+";
+
 struct Expected {
-    name: &'static str,
+    name: String,
     arity: i64,
     flags: &'static str,
-    /// The categories of the ACL, where a module's commands are in any.
     categories: &'static str,
-    tips: &'static str,
-    /// Of the one key, as COMMAND GETKEYSANDFLAGS tells them; empty for a command without a key.
     rights: &'static str,
-    /// `[KEYWORD name: type]`, in brackets if it may be left out; a key with its key specification.
-    args: &'static [&'static str],
-    /// What a person may type, as put together from the arguments.
+    tips: &'static str,
+    args: Vec<&'static str>,
     usage: &'static str,
     example: &'static str,
 }
 
-const COMMANDS: [Expected; 12] = [
-    Expected {
-        name: "lock.acquire",
-        arity: -4,
-        flags: "write denyoom fast blocking movablekeys",
-        categories: "@write @fast @blocking @lock",
-        tips: "nondeterministic_output",
-        rights: "RW access insert",
-        args: &[
-            "key: key 0",
-            "owner: string",
-            "ttl: integer",
-            "[SHARE holders: integer]",
-            "[wait: oneof]",
-            "[EPHEMERAL grace: integer]",
-            "[also: block]",
-        ],
-        usage: "LOCK.ACQUIRE key owner ttl [SHARE holders] \
-            [BLOCK milliseconds|TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace] \
-            [ALSO numkeys key [key ...]]",
-        example: "LOCK.ACQUIRE the-key alice 5000",
-    },
-    Expected {
-        name: "lock.release",
-        arity: -3,
-        flags: "write fast movablekeys",
-        categories: "@write @fast @lock",
-        tips: "",
-        rights: "RM access delete",
-        args: &["key: key 0", "owner: string", "[fence: integer]", "[also: block]"],
-        usage: "LOCK.RELEASE key owner [fence] [ALSO numkeys key [key ...]]",
-        example: "LOCK.RELEASE the-key alice 7",
-    },
-    Expected {
-        name: "lock.extend",
-        arity: -4,
-        flags: "write fast movablekeys",
-        categories: "@write @fast @lock",
-        tips: "",
-        rights: "RW access update",
-        args: &["key: key 0", "owner: string", "ttl: integer", "[fence: integer]", "[also: block]"],
-        usage: "LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]",
-        example: "LOCK.EXTEND the-key alice 5000",
-    },
-    Expected {
-        name: "lock.raise",
-        arity: 4,
-        flags: "write fast",
-        categories: "@write @fast @lock",
-        tips: "",
-        rights: "RW access update",
-        args: &["key: key 0", "owner: string", "fence: integer"],
-        usage: "LOCK.RAISE key owner fence",
-        example: "LOCK.RAISE the-key alice 7",
-    },
-    Expected {
-        name: "lock.check",
-        arity: -3,
-        flags: "readonly fast",
-        categories: "@read @fast @lock",
-        tips: "",
-        rights: "RO access",
-        args: &["key: key 0", "owner: string", "[fence: integer]"],
-        usage: "LOCK.CHECK key owner [fence]",
-        example: "LOCK.CHECK the-key alice",
-    },
-    Expected {
-        name: "lock.guard",
-        arity: -5,
-        flags: "write movablekeys",
-        categories: "@write @slow @lock",
-        tips: "",
-        rights: "RO access",
-        args: &[
-            "key: key 0",
-            "owner: string",
-            "fence: integer",
-            "command: string",
-            "[arg: string [arg: string ...]]",
-        ],
-        usage: "LOCK.GUARD key owner fence command [arg [arg ...]]",
-        example: "LOCK.GUARD the-key alice 7 DBSIZE",
-    },
-    Expected {
-        name: "lock.info",
-        arity: 2,
-        flags: "readonly fast",
-        categories: "@read @fast @lock",
-        tips: "nondeterministic_output",
-        rights: "RO access",
-        args: &["key: key 0"],
-        usage: "LOCK.INFO key",
-        example: "LOCK.INFO the-key",
-    },
-    Expected {
-        name: "lock.holders",
-        arity: -2,
-        flags: "readonly",
-        categories: "@read @slow @lock",
-        tips: "nondeterministic_output",
-        rights: "RO access",
-        args: &["key: key 0", "[COUNT count: integer]"],
-        usage: "LOCK.HOLDERS key [COUNT count]",
-        example: "LOCK.HOLDERS the-key",
-    },
-    Expected {
-        name: "lock.waiters",
-        arity: -2,
-        flags: "readonly",
-        categories: "@read @slow @lock",
-        tips: "nondeterministic_output",
-        rights: "RO access",
-        args: &["key: key 0", "[COUNT count: integer]"],
-        usage: "LOCK.WAITERS key [COUNT count]",
-        example: "LOCK.WAITERS the-key",
-    },
-    Expected {
-        name: "lock.top",
-        arity: -1,
-        flags: "admin loading stale",
-        categories: "@admin @slow @dangerous",
-        tips: "request_policy:all_nodes nondeterministic_output",
-        rights: "",
-        args: &["[listing: oneof]"],
-        usage: "LOCK.TOP [count|RESET]",
-        example: "LOCK.TOP 5",
-    },
-    Expected {
-        name: "lock.log",
-        arity: -1,
-        flags: "admin loading stale",
-        categories: "@admin @slow @dangerous",
-        tips: "request_policy:all_nodes nondeterministic_output",
-        rights: "",
-        args: &["[listing: oneof]"],
-        usage: "LOCK.LOG [count|RESET]",
-        example: "LOCK.LOG 5",
-    },
-    Expected {
-        name: "lock.help",
-        arity: 1,
-        flags: "loading stale fast",
-        categories: "@fast @lock",
-        tips: "",
-        rights: "",
-        args: &[],
-        usage: "LOCK.HELP",
-        example: "LOCK.HELP",
-    },
-];
+fn commands() -> impl Iterator<Item = Expected> {
+    COMMANDS.trim().split("\n\n").map(|told| {
+        let mut lines = told.lines();
+        let [usage, example, kinds] = [(); 3].map(|()| lines.next().unwrap());
+        let kinds: Vec<_> = kinds.split(';').map(str::trim).collect();
+        let [arity, flags, categories, rights, tips] = kinds[..] else { panic!("{told}") };
+        let name = usage.split(' ').next().unwrap().to_lowercase();
+        let arity = arity.parse().unwrap();
+        let args = lines.flat_map(|line| line.split(", ")).collect();
+        Expected { name, arity, flags, categories, rights, tips, args, usage, example }
+    })
+}
 
 /// The parts of what COMMAND INFO says of one command.
 const ARITY: usize = 1;
@@ -245,8 +168,9 @@ fn the_server_knows_flags_categories_keys_arity_and_tips_of_each_command() {
     let is_new = !lacks((7, 0), "arity, tips and the flag of commands that block");
     let has_any = !lacks((7, 2), "categories of a module's commands");
     let has_own = !lacks((7, 4), "categories of a module's own");
-    for command in &COMMANDS {
-        let Expected { name, arity, flags, categories, tips, rights, example, .. } = *command;
+    for command in commands() {
+        let Expected { arity, flags, categories, tips, rights, example, .. } = command;
+        let name = &command.name;
         let parts = command_info(&mut client, name);
         let mut live = strings(&parts[FLAGS]);
         // That it belongs to a module goes without saying.
@@ -265,7 +189,7 @@ fn the_server_knows_flags_categories_keys_arity_and_tips_of_each_command() {
         if is_new {
             assert_eq!(parts[ARITY], int(arity), "{name}");
             assert_same(strings(&parts[TIPS]), tips, name);
-            assert_tells_where_keys_are(command, &parts[KEY_SPECS]);
+            assert_tells_where_keys_are(&command, &parts[KEY_SPECS]);
         }
     }
     assert!(!server.log().contains("refused"), "{}", server.log());
@@ -273,7 +197,7 @@ fn the_server_knows_flags_categories_keys_arity_and_tips_of_each_command() {
 
 #[track_caller]
 fn assert_tells_where_keys_are(command: &Expected, specs: &Value) {
-    let name = command.name;
+    let name = &command.name;
     let Value::Array(specs) = specs else { panic!("{name}: {specs:?}") };
     if command.rights.is_empty() {
         return assert_eq!(specs[..], [], "{name}");
@@ -326,8 +250,8 @@ fn the_commands_can_be_listed_by_module_and_by_category_and_the_key_of_a_request
     }
     let server = Server::start();
     let mut client = server.client();
-    let names = |is_listed: fn(&&Expected) -> bool| {
-        COMMANDS.iter().filter(is_listed).map(|command| command.name).collect::<Vec<_>>().join(" ")
+    let names = |is_listed: fn(&Expected) -> bool| {
+        commands().filter(is_listed).map(|command| command.name).collect::<Vec<_>>().join(" ")
     };
     let listed = strings(&client.cmd("COMMAND LIST FILTERBY MODULE leasehold"));
     assert_same(listed, &names(|_| true), "by module");
@@ -336,12 +260,12 @@ fn the_commands_can_be_listed_by_module_and_by_category_and_the_key_of_a_request
         assert_same(listed, &names(|command| command.categories.contains("@lock")), "by category");
         assert!(strings(&client.cmd("ACL CAT")).contains(&"lock".to_owned()));
     }
-    for command in COMMANDS.iter().filter(|command| !command.rights.is_empty()) {
+    for command in commands().filter(|command| !command.rights.is_empty()) {
         let reply = client.cmd(format!("COMMAND GETKEYSANDFLAGS {}", command.example));
         let Value::Array(keys) = &reply else { panic!("{reply:?}") };
         let [Value::Array(key)] = &keys[..] else { panic!("{reply:?}") };
         assert_eq!(key[0], bulk("the-key"));
-        assert_same(strings(&key[1]), command.rights, command.name);
+        assert_same(strings(&key[1]), command.rights, &command.name);
     }
     let replies = client.pipeline(&["MULTI", "LOCK.ACQUIRE k alice", "EXEC"]);
     assert_eq!(code(replies[2].clone()), "EXECABORT", "it is short of words");
@@ -363,8 +287,8 @@ fn every_command_is_documented_with_its_arguments_and_the_usage_that_they_make_u
         };
         typed(arg, &format!("{name}: {kind}{spec}"))
     };
-    for command in &COMMANDS {
-        let docs = command_docs(&mut client, command.name);
+    for command in commands() {
+        let docs = command_docs(&mut client, &command.name);
         for name in ["summary", "since", "complexity"] {
             let text = text_field(&docs, name);
             assert!(text.is_some_and(|text| !text.is_empty()), "no {name} of {}", command.name);
@@ -376,12 +300,8 @@ fn every_command_is_documented_with_its_arguments_and_the_usage_that_they_make_u
         let are_later = changes.iter().all(|change| strings(change).first() > since.as_ref());
         assert!(are_later, "{changes:?}");
         let args = arguments(&docs);
-        assert_eq!(
-            args.iter().map(with_type).collect::<Vec<_>>(),
-            command.args,
-            "{}",
-            command.name
-        );
+        let typed: Vec<_> = args.iter().map(with_type).collect();
+        assert_eq!(typed, command.args, "{}", command.name);
         let usage =
             args.iter().map(shown).fold(command.name.to_uppercase(), |all, arg| all + " " + &arg);
         assert_eq!(usage, command.usage);
@@ -401,19 +321,4 @@ fn shown(arg: &Value) -> String {
         _ => text_field(arg, "display_text").or_else(|| text_field(arg, "name")).unwrap(),
     };
     typed(arg, &name).trim_end().to_owned()
-}
-
-#[test]
-fn redis_cli_hints_at_the_arguments() {
-    if lacks((7, 0), "COMMAND DOCS") {
-        return;
-    }
-    let server = Server::start();
-    let Some(mut prompt) = server.prompt() else { return };
-    for command in COMMANDS.iter().filter(|command| !command.args.is_empty()) {
-        // Newer ones wait for the space.
-        prompt.types(&format!("{} ", command.name.to_uppercase()));
-        prompt.shows(command.usage);
-        prompt.clears();
-    }
 }

@@ -9,8 +9,8 @@ mod unseen;
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::{
-    Client, Server, Setup, Snapshot, Waiter, aof, becomes, bulk, deadline, eventually, int,
-    is_older_than, lacks, module, start_pair, wait_until_in_sync,
+    Client, Server, Setup, Waiter, becomes, bulk, deadline, eventually, int, is_older_than, lacks,
+    module,
 };
 
 const LONG: u64 = 60_000;
@@ -164,66 +164,6 @@ fn what_happens_to_the_key_after_its_eviction_counts() {
                 becomes(&what, exists, || client.cmd(["EXISTS", key]));
             }
         }
-    }
-}
-
-#[test]
-fn replicas_and_the_append_only_file_hear_of_the_eviction_and_then_of_the_lock() {
-    if tells_too_late() {
-        return;
-    }
-    let (mut primary, replica) = start_pair(evicting("allkeys-lru").aof(), Server::builder());
-    let mut client = primary.client();
-    for number in 0..20 {
-        client.grant(format!("k{number}"), "alice", LONG);
-    }
-    evict_and(&mut client, &["LOCK.RELEASE k7 alice", "LOCK.ACQUIRE k7 bob 60000"]);
-    for number in 0..20 {
-        is_back(&mut client, &format!("k{number}"));
-    }
-    wait_until_in_sync(&primary, &replica);
-    let live = Snapshot::of(&primary);
-    assert_eq!(live.size(), 20);
-    assert_eq!(Snapshot::of(&replica), live);
-    let lines = aof::lines(&primary);
-    let of_k3: Vec<&str> =
-        lines.iter().filter(|line| line.contains(" k3")).map(|line| &line[..3]).collect();
-    assert!(of_k3 == ["SET", "DEL", "SET"] || of_k3 == ["SET", "UNL", "SET"], "{of_k3:?}");
-    primary.kill();
-    primary.start_again();
-    assert_eq!(Snapshot::of(&primary), live);
-}
-
-#[test]
-fn other_keys_are_evicted_while_every_lock_stays_held() {
-    if tells_too_late() {
-        return;
-    }
-    let (locks, others) = (200, 3_000);
-    let server = evicting("allkeys-lru").start();
-    let mut client = server.client();
-    let fences: Vec<u64> =
-        (0..locks).map(|number| client.grant(format!("lock:{number}"), "alice", LONG)).collect();
-    let value = "x".repeat(1_000);
-    for number in 0..others {
-        client.cmd(format!("SET other:{number} {value}"));
-    }
-    let used: u64 = client.info_number("memory", "used_memory");
-    client.cmd(format!("CONFIG SET maxmemory {}", used - 2_000_000));
-    eventually("a third of the other keys is gone", || {
-        client.cmd(format!("SET more {value}"));
-        match client.cmd("DBSIZE") {
-            Value::Int(left) if left < locks + others - 1_000 => Ok(()),
-            other => Err(other),
-        }
-    });
-    assert_ne!(client.counter("evictions_restored"), 0, "the locks were the oldest keys");
-    for (number, fence) in fences.into_iter().enumerate() {
-        assert_eq!(client.check(format!("lock:{number}"), "alice"), Some(fence));
-    }
-    client.cmd("CONFIG SET maxmemory 0");
-    for number in 0..locks {
-        is_back(&mut client, &format!("lock:{number}"));
     }
 }
 

@@ -28,19 +28,6 @@ fn a_lock_that_was_renamed_or_copied_or_restored_keeps_its_fence_and_is_followed
 }
 
 #[test]
-fn a_lock_restored_from_another_server_is_followed_by_a_larger_fence() {
-    let mut early = Clock::new();
-    early.step_back(HOUR);
-    let servers = (Server::start(), Server::builder().clock(&early).start());
-    let (mut ahead, mut behind) = (servers.0.client(), servers.1.client());
-    let first = ahead.grant("k", "alice", LONG);
-    let Value::BulkString(dump) = ahead.cmd("DUMP k") else { panic!("no dump") };
-    assert_eq!(behind.cmd([b"RESTORE", &b"k"[..], b"60000", &dump]), Value::Okay);
-    assert!(behind.release("k", "alice"));
-    assert!(behind.grant("k", "bob", LONG) > first);
-}
-
-#[test]
 fn a_fence_grows_when_the_clock_of_a_running_server_is_stepped_back() {
     let mut clock = Clock::new();
     let server = Server::builder().clock(&clock).start();

@@ -4,7 +4,7 @@ mod words;
 
 use redis::Value;
 use testkit::{
-    Client, Seed, Server, Snapshot, eventually, figure, int, short_or_long, start_pair,
+    Client, Seed, Server, Snapshot, eventually, figure, short_or_long, start_pair,
     wait_until_in_sync,
 };
 
@@ -180,28 +180,4 @@ fn a_server_survives_thousands_of_senseless_commands_and_its_replica_agrees() {
         if primary == replica { Ok(()) } else { Err((primary, replica)) }
     });
     figure(&format!("senseless commands: {sent}, survived, and the replica agrees"));
-}
-
-/// One leaves in the middle of a command, another never reads its replies, and one types by hand.
-#[test]
-fn clients_that_behave_oddly_do_no_harm() {
-    let server = Server::start();
-    let whole = b"*4\r\n$12\r\nLOCK.ACQUIRE\r\n$1\r\nk\r\n$5\r\nalice\r\n$5\r\n60000\r\n";
-    for length in 1..whole.len() {
-        server.client().send_bytes(&whole[..length]);
-    }
-    assert_eq!(server.cmd("EXISTS k"), int(0));
-    let mut deaf: Vec<Client> = (0..20).map(|_| server.client()).collect();
-    for client in &mut deaf {
-        for _ in 0..50 {
-            client.send_bytes(b"LOCK.ACQUIRE k alice 60000\r\nLOCK.INFO k\r\nLOCK.HELP\r\n");
-        }
-    }
-    drop(deaf);
-    let mut client = server.client();
-    client.send_bytes(whole);
-    assert!(matches!(client.receive(), Value::Int(_)));
-    client.send_bytes(b"lock.acquire \"a key\" 'an owner' 60000\r\n");
-    let Value::Int(fence) = client.receive() else { panic!("no fence") };
-    assert_eq!(client.check("a key", "an owner"), u64::try_from(fence).ok());
 }

@@ -34,7 +34,6 @@ mod faults;
 mod fencing;
 mod guarding;
 mod harness;
-mod harness_topology;
 mod hostile;
 mod innocent;
 mod instructions;

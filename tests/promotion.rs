@@ -6,18 +6,6 @@ use testkit::{Client, Clock, Server, Setup, misplaces_clients, start_pair, wait_
 
 const LONG: u64 = 60_000;
 
-fn promote(replica: &Server) {
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    let role = replica.client().info_field("replication", "role");
-    assert_eq!(role.as_deref(), Some("master"));
-}
-
-fn follow(server: &Server, primary: &Server) {
-    let reply = server.cmd(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
-    wait_until_in_sync(primary, server);
-}
-
 /// Grants and releases, `count` times; the last fence.
 fn churn(client: &mut Client, key: &str, count: u64) -> u64 {
     let mut last = 0;
@@ -38,7 +26,7 @@ fn behind() -> (Setup, Clock) {
 /// The lock `k` on a promoted replica is granted with a fence above this one.
 #[track_caller]
 fn assert_goes_on_above(replica: &Server, fence: u64, what: &str) {
-    promote(replica);
+    replica.promote();
     let mut client = replica.client();
     if let Some(info) = client.info("k") {
         assert_eq!(client.acquire("k", "bob", LONG), None, "{what}: it is still held");
@@ -64,8 +52,7 @@ const GRANTS: [(&str, Grant); 4] = [
         let script = "local fence = redis.call('LOCK.ACQUIRE', KEYS[1], 'alice', 60000)
             redis.call('LOCK.RELEASE', KEYS[1], 'alice')
             return fence";
-        let Value::Int(fence) = client.cmd(["EVAL", script, "1", "k"]) else { panic!("no fence") };
-        fence.cast_unsigned()
+        client.fence(["EVAL", script, "1", "k"]).unwrap()
     }),
 ];
 
@@ -83,7 +70,8 @@ fn a_replica_an_hour_behind_goes_on_above_whatever_its_primary_granted() {
     assert!(client.now() > replica.client().now() + 3_000_000, "the replica is behind");
     for (what, grant) in GRANTS {
         for upstream in [&primary, &middle] {
-            follow(&replica, upstream);
+            replica.follow(upstream);
+            wait_until_in_sync(upstream, &replica);
             client.cmd("DEL k");
             let fence = grant(&mut client);
             wait_until_in_sync(&primary, &middle);
@@ -134,7 +122,7 @@ fn a_replica_an_hour_behind_goes_on_above_a_lock_that_its_primary_was_brought_fr
         let restored = primary.cmd([b"RESTORE", &b"k"[..], b"60000", &dump]);
         assert_eq!(restored, Value::Okay);
         wait_until_in_sync(&primary, &replica);
-        promote(&replica);
+        replica.promote();
         let mut client = replica.client();
         assert_eq!(client.cmd("DEL k"), Value::Int(1));
         assert!(client.grant("k", "bob", LONG) > brought, "{holders} holders");
@@ -144,13 +132,11 @@ fn a_replica_an_hour_behind_goes_on_above_a_lock_that_its_primary_was_brought_fr
 #[test]
 fn a_stranger_who_may_do_nothing_teaches_a_replica_no_fence() {
     let (_primary, replica) = start_pair(Server::builder(), Server::builder());
-    let (mut client, mut stranger) = (replica.client(), replica.client());
-    client.cmd("ACL SETUSER stranger on nopass -@all");
-    assert_eq!(stranger.cmd("AUTH stranger x"), Value::Okay);
+    let (mut client, mut stranger) = (replica.client(), replica.user("stranger", "-@all"));
     let planted = u64::try_from(client.now()).unwrap() * 1_000 + 3_600_000_000;
     let reply = stranger.cmd(format!("SET k {planted}:stranger PXAT 9999999999999"));
     assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
-    promote(&replica);
+    replica.promote();
     assert!(client.grant("k", "bob", LONG) < planted);
 }
 
@@ -161,6 +147,6 @@ fn a_promotion_lifts_the_fences_by_the_margin() {
     let mut client = replica.client();
     // The start has lifted them too, but to less than this.
     let floor = u64::try_from(client.next_millisecond() + 600_000).unwrap() * 1_000;
-    promote(&replica);
+    replica.promote();
     assert!(client.grant("k", "bob", LONG) > floor);
 }

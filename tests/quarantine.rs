@@ -3,7 +3,7 @@
 
 use redis::Value;
 use std::time::{Duration, Instant};
-use testkit::{Client, Clock, Server, Setup, Waiter, announce, becomes, clock::HOUR};
+use testkit::{Client, Clock, Server, Setup, Waiter, announce, becomes};
 
 const LONG: u64 = 60_000;
 
@@ -106,25 +106,4 @@ fn a_quarantine_lasts_as_long_as_it_is_whichever_way_the_clock_is_set_meanwhile(
             client.cmd("DEL k");
         }
     }
-}
-
-#[test]
-fn a_clock_that_is_set_again_and_again_neither_ends_a_quarantine_nor_keeps_it_from_ending() {
-    let mut clock = Clock::new();
-    let begun = Instant::now();
-    let server = resting().clock(&clock).start();
-    let mut client = server.client();
-    let least = Duration::from_millis(QUARANTINE.unsigned_abs());
-    while begun.elapsed() < least / 2 {
-        clock.step_forward(WRONG_BY);
-        assert_eq!(client.acquire("k", "alice", LONG), None, "after {:?}", begun.elapsed());
-        clock.step_back(2 * WRONG_BY);
-        assert_eq!(client.acquire("k", "alice", LONG), None, "after {:?}", begun.elapsed());
-        clock.step_forward(WRONG_BY);
-    }
-    let reply = client.cmd(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 10000"));
-    assert_rested(&reply, begun, "set again and again");
-    clock.step_back(HOUR);
-    clock.wait_until_known(&mut client);
-    client.grant("another", "alice", LONG);
 }

@@ -53,22 +53,6 @@ fn a_replica_holds_what_its_primary_holds() {
 }
 
 #[test]
-fn a_replica_that_joins_later_holds_it_too_also_if_it_loads_beside_its_old_data() {
-    let mut seed = Seed::announced();
-    let primary = Server::builder().tcp().start();
-    lively(&mut primary.client(), &mut seed, 300);
-    let setup = Server::builder().config("repl-diskless-load", "swapdb");
-    let replica = setup.replica_of(&primary).start();
-    assert_same(&primary, &replica);
-    // What it has it must throw away: the primary no longer knows how it came about.
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    lively(&mut replica.client(), &mut seed, 300);
-    let follow = format!("REPLICAOF 127.0.0.1 {}", primary.port());
-    assert_eq!(replica.cmd(follow), Value::Okay);
-    assert_same(&primary, &replica);
-}
-
-#[test]
 fn the_append_only_file_and_the_rdb_file_load_without_the_module_and_with_it_again() {
     let mut seed = Seed::announced();
     for setup in [Server::builder().aof(), Server::builder()] {

@@ -87,7 +87,7 @@ fn an_unused_pair_executes_no_command_but_its_clients_and_says_nothing_when_one_
         executed.retain(|name, _| !expected.contains(&&**name));
         assert!(executed.is_empty(), "{executed:?}");
     }
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    replica.promote();
     assert_silent(&mut ReplicationStream::of(&replica), &replica);
     let lines = aof::framed_lines(&replica);
     assert!(!lines.iter().any(|line| is_broadcast(line)), "{lines:?}");
@@ -151,7 +151,7 @@ fn a_promoted_replica_that_knows_fences_of_its_primary_tells_its_own_replicas() 
     let (primary, replica) = start_pair(Server::builder(), Server::builder());
     use_it(&primary);
     wait_until_in_sync(&primary, &replica);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    replica.promote();
     assert_one_broadcast(&ReplicationStream::of(&replica).commands(&replica));
 }
 

@@ -9,7 +9,7 @@ use crate::shared::{Hold, holds};
 use redis::Value;
 use std::env;
 use std::path::PathBuf;
-use testkit::{Client, Server, Setup, Waiter, bulk_text, module, start_pair, wait_until_in_sync};
+use testkit::{Server, Setup, Waiter, bulk_text, module, start_pair, wait_until_in_sync};
 
 const LONG: u64 = 60_000;
 
@@ -45,202 +45,147 @@ impl Between {
         }
     }
 
-    /// The lock of alice is there, and bob waits for it if he can.
-    fn look(self, server: &Server, held: u64, last: &mut u64) -> Option<Waiter> {
-        let mut client = server.client();
-        match self {
-            Self::AnotherBuild => Some(still_held(server, held, last)),
+    /// What is held is left alone, also by clients that know nothing but `SET`. Who waits, if somebody can.
+    fn look(self, server: &Server, locks: &mut Locks) -> Vec<Waiter> {
+        let (waiters, takes) = match self {
+            Self::AnotherBuild => (locks.go_on(server).into(), "LOCK.ACQUIRE alone zoe 60000"),
             Self::NoModule => {
-                let value = bulk_text(&client.cmd("GET held"));
-                assert_eq!(value, format!("{held}:alice"));
-                assert!(matches!(client.cmd("PTTL held"), Value::Int(1..)));
-                // Clients that know nothing but SET are kept out.
-                assert_eq!(client.cmd("SET held old-client NX PX 1000"), Value::Nil);
-                let unknown = client.cmd("LOCK.CHECK held alice");
+                let value = bulk_text(&server.cmd("GET held"));
+                assert_eq!(value, format!("{}:alice", locks.alices));
+                assert!(matches!(server.cmd("PTTL held"), Value::Int(1..)));
+                let unknown = server.cmd("LOCK.CHECK held alice");
                 assert!(matches!(unknown, Value::ServerError(_)), "{unknown:?}");
-                None
+                (Vec::new(), "SET alone zoe NX PX 60000")
             }
+        };
+        for key in ["held", "shared"] {
+            assert_eq!(server.cmd(format!("SET {key} old-client NX PX 1000")), Value::Nil);
         }
+        // What one holds for itself there, nobody shares here.
+        let taken = server.cmd(takes);
+        assert!(matches!(taken, Value::Okay | Value::Int(_)), "{taken:?}");
+        waiters
     }
 }
 
-/// Alice holds the lock by the same fence, fences of other grants grow, and bob asks and waits.
-fn still_held(server: &Server, held: u64, last: &mut u64) -> Waiter {
-    let mut client = server.client();
-    assert_eq!(client.check("held", "alice"), Some(held));
-    assert_eq!(client.acquire("held", "carol", LONG), None);
-    *last = next_fence(&mut client, *last);
-    Waiter::of(server, "held", "bob")
+/// A lock that alice holds, one that several read, and the last fence of one that is free in between.
+struct Locks {
+    alices: u64,
+    readers: Vec<Hold>,
+    last: u64,
 }
 
-/// Of a lock that is free in between. Larger than the last one.
-fn next_fence(client: &mut Client, last: u64) -> u64 {
-    let fence = client.grant("free", "dave", LONG);
-    assert!(client.release("free", "dave"));
-    assert!(fence > last, "{fence} after {last}");
-    fence
+fn reads(key: &str, owner: &str) -> String {
+    format!("LOCK.ACQUIRE {key} {owner} {LONG} SHARE 0")
+}
+
+impl Locks {
+    fn on(server: &Server) -> Self {
+        let mut client = server.client();
+        let alices = client.grant("held", "alice", LONG);
+        for owner in ["alice", "bob"] {
+            client.fence(reads("shared", owner)).unwrap();
+        }
+        Self { alices, readers: holds(&mut client, "shared"), last: 0 }
+    }
+
+    /// They are held by the same fences, and fences of other grants grow. Carol waits for both.
+    fn go_on(&mut self, server: &Server) -> [Waiter; 2] {
+        let mut client = server.client();
+        assert_eq!(client.check("held", "alice"), Some(self.alices));
+        if has_shares_and_tickets(server) {
+            assert_eq!(holds(&mut client, "shared"), self.readers);
+        } else {
+            // It is taken for somebody else's: nobody is let in, and nothing is changed.
+            for owner in ["alice", "bob"] {
+                assert_eq!(client.check("shared", owner), None);
+                assert_eq!(client.acquire("shared", owner, LONG), None);
+                assert!(!client.extend("shared", owner, LONG));
+                assert!(!client.release("shared", owner));
+            }
+        }
+        let fence = client.grant("free", "dave", LONG);
+        assert!(client.release("free", "dave"));
+        assert!(fence > self.last, "{fence} after {}", self.last);
+        self.last = fence;
+        ["held", "shared"].map(|key| {
+            assert_eq!(client.acquire(key, "carol", LONG), None);
+            Waiter::of(server, key, "carol")
+        })
+    }
+
+    /// One more reads with the others; then carol has both, once all have let go.
+    fn are_handed_on(mut self, server: &Server) {
+        let mut client = server.client();
+        let joined = client.fence(reads("shared", "dave")).unwrap();
+        let before = std::mem::replace(&mut self.readers, holds(&mut client, "shared"));
+        assert_eq!(self.readers[..2], before);
+        assert!(before.iter().all(|reader| reader.fence < joined.cast_signed()));
+        let [mut held, mut shared] = self.go_on(server);
+        assert!(client.extend("held", "alice", LONG));
+        assert!(client.release("held", "alice"));
+        assert!(held.fence() > self.alices);
+        for owner in ["alice", "dave", "bob"] {
+            shared.assert_waits(server);
+            assert!(client.release("shared", owner));
+        }
+        assert!(shared.fence() > joined);
+        assert_eq!(client.fence(reads("alone", "dave")), None);
+        assert!(client.release("alone", "zoe"));
+        client.fence(reads("alone", "dave")).unwrap();
+    }
 }
 
 /// By an error that begins with one of these words, or by the end of the connection.
 #[track_caller]
-fn assert_sent_away(waiter: Option<Waiter>) {
-    let Some(mut waiter) = waiter else { return };
-    match waiter.client.try_receive() {
-        Err(_) => {}
-        Ok(Value::ServerError(told)) if ["UNBLOCKED", "TRYAGAIN"].contains(&told.code()) => {}
-        other => panic!("it was told {other:?}"),
+fn assert_sent_away(waiters: impl IntoIterator<Item = Waiter>) {
+    for mut waiter in waiters {
+        match waiter.client.try_receive() {
+            Err(_) => {}
+            Ok(Value::ServerError(told)) if ["UNBLOCKED", "TRYAGAIN"].contains(&told.code()) => {}
+            other => panic!("it was told {other:?}"),
+        }
     }
-}
-
-/// Alice extends and releases, and bob has the lock.
-fn hands_on(server: &Server, mut bob: Waiter, held: u64) {
-    let mut client = server.client();
-    assert!(client.extend("held", "alice", LONG));
-    assert!(client.release("held", "alice"));
-    let fence = bob.fence();
-    assert!(fence > held);
-    assert_eq!(client.check("held", "bob"), Some(fence));
-}
-
-/// There and back by restarts.
-fn over_restarts(between: Between) {
-    let mut server = Server::builder().aof().tcp().start();
-    let held = server.client().grant("held", "alice", LONG);
-    let mut last = 0;
-    let bob = still_held(&server, held, &mut last);
-    server.stop();
-    assert_sent_away(Some(bob));
-
-    let mut other = between.setup().in_the_directory_of(&server).start();
-    let bob = between.look(&other, held, &mut last);
-    other.stop();
-    assert_sent_away(bob);
-
-    server.start_again();
-    let bob = still_held(&server, held, &mut last);
-    hands_on(&server, bob, held);
-}
-
-/// There and back by promotions of a replica.
-fn over_promotions(between: Between) {
-    let (one, other) = start_pair(Server::builder().aof(), between.setup());
-    let held = one.client().grant("held", "alice", LONG);
-    let mut last = 0;
-    let bob = still_held(&one, held, &mut last);
-    hand_over(&one, &other);
-    assert_sent_away(Some(bob));
-    let bob = between.look(&other, held, &mut last);
-    hand_over(&other, &one);
-    assert_sent_away(bob);
-    let bob = still_held(&one, held, &mut last);
-    hands_on(&one, bob, held);
-}
-
-fn hand_over(primary: &Server, replica: &Server) {
-    wait_until_in_sync(primary, replica);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
-    wait_until_in_sync(replica, primary);
 }
 
 const EITHER: [Between; 2] = [Between::AnotherBuild, Between::NoModule];
 
 #[test]
-fn a_restart_with_another_build_or_without_the_module_and_back_keeps_the_lock_and_its_fence() {
-    EITHER.into_iter().for_each(over_restarts);
+fn a_restart_with_another_build_or_without_the_module_and_back_keeps_locks_and_their_fences() {
+    for between in EITHER {
+        let mut server = Server::builder().aof().tcp().start();
+        let mut locks = Locks::on(&server);
+        let waiters = locks.go_on(&server);
+        server.stop();
+        assert_sent_away(waiters);
+        let mut other = between.setup().in_the_directory_of(&server).start();
+        let waiters = between.look(&other, &mut locks);
+        other.stop();
+        assert_sent_away(waiters);
+        server.start_again();
+        locks.are_handed_on(&server);
+    }
+}
+
+fn hand_over(primary: &Server, replica: &Server) {
+    wait_until_in_sync(primary, replica);
+    replica.promote();
+    primary.follow(replica);
+    wait_until_in_sync(replica, primary);
 }
 
 #[test]
-fn a_promotion_to_another_build_or_a_server_without_the_module_and_back_keeps_the_lock_and_its_fence()
+fn a_promotion_to_another_build_or_a_server_without_the_module_and_back_keeps_locks_and_their_fences()
  {
-    EITHER.into_iter().for_each(over_promotions);
-}
-
-/// Two read a lock. Returns who they are.
-fn read_by_two(server: &Server) -> Vec<Hold> {
-    let mut client = server.client();
-    for owner in ["alice", "bob"] {
-        let reply = client.cmd(format!("LOCK.ACQUIRE shared {owner} {LONG} SHARE 0"));
-        assert!(matches!(reply, Value::Int(1..)), "{reply:?}");
+    for between in EITHER {
+        let (one, other) = start_pair(Server::builder().aof(), between.setup());
+        let mut locks = Locks::on(&one);
+        let waiters = locks.go_on(&one);
+        hand_over(&one, &other);
+        assert_sent_away(waiters);
+        let waiters = between.look(&other, &mut locks);
+        hand_over(&other, &one);
+        assert_sent_away(waiters);
+        locks.are_handed_on(&one);
     }
-    holds(&mut client, "shared")
-}
-
-impl Between {
-    /// Both still read the lock, or it is taken for somebody else's: nobody is let in, and nothing is changed.
-    fn leaves_it_to_both(self, server: &Server, readers: &[Hold]) -> Option<Waiter> {
-        let mut client = server.client();
-        assert_eq!(client.cmd("SET shared old-client NX PX 1000"), Value::Nil);
-        match self {
-            Self::NoModule => return None,
-            Self::AnotherBuild if has_shares_and_tickets(server) => {
-                assert_eq!(holds(&mut client, "shared"), readers);
-            }
-            Self::AnotherBuild => {
-                for owner in ["alice", "bob"] {
-                    assert_eq!(client.check("shared", owner), None);
-                    assert_eq!(client.acquire("shared", owner, LONG), None);
-                    assert!(!client.extend("shared", owner, LONG));
-                    assert!(!client.release("shared", owner));
-                }
-            }
-        }
-        assert_eq!(client.acquire("shared", "carol", LONG), None);
-        Some(Waiter::of(server, "shared", "carol"))
-    }
-
-    /// What one holds for itself there, nobody shares here.
-    fn takes_one_alone(self, server: &Server) {
-        let taken = match self {
-            Self::NoModule => server.cmd("SET alone zoe NX PX 60000"),
-            Self::AnotherBuild => server.cmd("LOCK.ACQUIRE alone zoe 60000"),
-        };
-        assert!(matches!(taken, Value::Okay | Value::Int(_)), "{taken:?}");
-    }
-}
-
-/// The two read it as before, and one more with them; then a writer has it.
-fn goes_on_with_both(server: &Server, readers: &[Hold]) {
-    let mut client = server.client();
-    assert_eq!(holds(&mut client, "shared"), readers);
-    let joins = |key| format!("LOCK.ACQUIRE {key} dave {LONG} SHARE 0");
-    let Value::Int(joined) = client.cmd(joins("shared")) else { panic!("it is not let in") };
-    assert!(readers.iter().all(|reader| reader.fence < joined));
-    let mut writer = Waiter::of(server, "shared", "carol");
-    for owner in ["alice", "dave", "bob"] {
-        writer.assert_waits(server);
-        assert!(client.release("shared", owner));
-    }
-    assert!(writer.fence() > joined.cast_unsigned());
-    assert_eq!(client.cmd(joins("alone")), Value::Nil);
-    assert!(client.release("alone", "zoe"));
-    assert!(matches!(client.cmd(joins("alone")), Value::Int(1..)));
-}
-
-/// There and back by restarts, and then by promotions, with a lock that two read.
-fn over_both_with_readers(between: Between) {
-    let mut server = Server::builder().aof().tcp().start();
-    let readers = read_by_two(&server);
-    server.stop();
-    let mut other = between.setup().in_the_directory_of(&server).start();
-    let carol = between.leaves_it_to_both(&other, &readers);
-    between.takes_one_alone(&other);
-    other.stop();
-    assert_sent_away(carol);
-    server.start_again();
-    goes_on_with_both(&server, &readers);
-
-    let (one, other) = start_pair(Server::builder().aof(), between.setup());
-    let readers = read_by_two(&one);
-    hand_over(&one, &other);
-    let carol = between.leaves_it_to_both(&other, &readers);
-    between.takes_one_alone(&other);
-    hand_over(&other, &one);
-    assert_sent_away(carol);
-    goes_on_with_both(&one, &readers);
-}
-
-#[test]
-fn another_build_or_a_server_without_the_module_and_back_leave_a_lock_to_all_who_hold_it() {
-    EITHER.into_iter().for_each(over_both_with_readers);
 }

@@ -1,10 +1,10 @@
 //! The connection that tests use. Tests decide which bytes are sent, and see each reply as it came. The crate `redis`
 //! parses the replies.
 
-use super::eventually::eventually;
+use super::eventually::{becomes, eventually, until};
 use super::reply::{field, int, micros};
 use super::request::{Words, all_encoded, encoded};
-use super::transport::{Transport, Uninterrupted, has_arrived};
+use super::transport::{Transport, Uninterrupted, has_arrived, reset};
 use redis::{Parser, RedisResult, Value};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -120,6 +120,13 @@ impl Client {
         self.transport.shut_down(Shutdown::Write).unwrap();
     }
 
+    /// Ends the connection with a reset, as after a crash of the machine.
+    pub fn reset(mut self) {
+        reset(self.as_fd());
+        // Without the word by which it is shut down.
+        self.transport = Box::new(UnixStream::pair().unwrap().0);
+    }
+
     /// Waits until the server has closed the connection, and checks that it sent nothing before.
     #[track_caller]
     pub fn assert_closed(&mut self) {
@@ -159,7 +166,17 @@ impl Client {
         ttl: u64,
     ) -> Option<u64> {
         let ttl = ttl.to_string();
-        fence_or_nil(&self.cmd([b"LOCK.ACQUIRE", key.as_ref(), owner.as_ref(), ttl.as_bytes()]))
+        self.fence([b"LOCK.ACQUIRE", key.as_ref(), owner.as_ref(), ttl.as_bytes()])
+    }
+
+    /// A command that replies with a fence or nil.
+    #[track_caller]
+    pub fn fence(&mut self, words: impl Words) -> Option<u64> {
+        match self.cmd(words) {
+            Value::Nil => None,
+            Value::Int(fence) => Some(fence.try_into().unwrap()),
+            other => panic!("neither a fence nor nil: {other:?}"),
+        }
     }
 
     /// `LOCK.ACQUIRE` of a lock that is free or already the owner's.
@@ -181,7 +198,7 @@ impl Client {
 
     /// `LOCK.CHECK`: the fence, or `None` when that owner does not hold the lock.
     pub fn check(&mut self, key: impl AsRef<[u8]>, owner: impl AsRef<[u8]>) -> Option<u64> {
-        fence_or_nil(&self.cmd([b"LOCK.CHECK", key.as_ref(), owner.as_ref()]))
+        self.fence([b"LOCK.CHECK", key.as_ref(), owner.as_ref()])
     }
 
     /// `LOCK.INFO`: `None` when the lock is free.
@@ -222,10 +239,7 @@ impl Client {
     /// Waits until the server's clock is past this Unix millisecond, and returns the time.
     #[track_caller]
     pub fn wait_until_past(&mut self, moment: i64) -> i64 {
-        eventually("time passes", || match self.now() {
-            now if now > moment => Ok(now),
-            now => Err(now),
-        })
+        until("time passes", || self.now(), |now| *now > moment)
     }
 
     /// One field of one section of INFO.
@@ -257,10 +271,7 @@ impl Client {
     /// Waits until this many clients wait for a lock.
     #[track_caller]
     pub fn wait_until_waiters(&mut self, wanted: u64) {
-        eventually("so many wait", || match self.counter("waiters") {
-            waiters if waiters == wanted => Ok(()),
-            waiters => Err(waiters),
-        });
+        becomes("so many wait", wanted, || self.counter("waiters"));
     }
 
     /// Makes the server save its data, by `BGSAVE` or `BGREWRITEAOF`, and waits until it has done so.
@@ -315,14 +326,6 @@ impl Drop for Client {
     fn drop(&mut self) {
         // Fails if the server has already closed the connection.
         let _closed = self.transport.shut_down(Shutdown::Both);
-    }
-}
-
-fn fence_or_nil(reply: &Value) -> Option<u64> {
-    match reply {
-        Value::Nil => None,
-        Value::Int(fence) => Some((*fence).try_into().unwrap()),
-        other => panic!("neither a fence nor nil: {other:?}"),
     }
 }
 

@@ -17,11 +17,16 @@ pub fn eventually<T, E: Debug>(what: &str, probe: impl FnMut() -> Result<T, E>) 
 }
 
 /// Waits until `probe` returns this. Panics after `PATIENCE`, and shows what it returned last.
-pub fn becomes<T: Debug + PartialEq<W>, W>(what: &str, wanted: W, mut probe: impl FnMut() -> T) {
-    eventually(what, || match probe() {
-        seen if seen == wanted => Ok(()),
-        seen => Err(seen),
-    });
+pub fn becomes<T: Debug + PartialEq<W>, W>(what: &str, wanted: W, probe: impl FnMut() -> T) {
+    until(what, probe, |seen| *seen == wanted);
+}
+
+/// The same for whatever `fits`, which is returned.
+pub fn until<T: Debug>(what: &str, mut probe: impl FnMut() -> T, fits: impl Fn(&T) -> bool) -> T {
+    eventually(what, || {
+        let seen = probe();
+        if fits(&seen) { Ok(seen) } else { Err(seen) }
+    })
 }
 
 /// Calls `probe` until it returns `Ok`, or until the patience has ended. Then returns the last

@@ -51,7 +51,6 @@ mod line_client;
 pub mod module;
 mod ports;
 pub mod power;
-mod prompt;
 mod proxy;
 pub mod replica;
 mod replication_stream;
@@ -83,7 +82,7 @@ pub use clock::Clock;
 pub use cluster::{Cluster, Node, Slot, Takeover};
 pub use cluster_client::ClusterClient;
 pub use ending::End;
-pub use eventually::{PATIENCE, becomes, eventually};
+pub use eventually::{PATIENCE, becomes, eventually, until};
 pub use line_client::LineClient;
 pub use ports::{free_port, free_port_of_a_node};
 pub use proxy::{Proxy, Way};
@@ -108,8 +107,8 @@ pub use version::{
     may_crash_when_a_paused_client_is_unblocked,
 };
 pub use version::{
-    lacks, lacks_notify, lacks_setting, lacks_tls, lacks_vector_sets, misplaces_clients,
-    server_binary, server_name,
+    lacks, lacks_notify, lacks_setting, lacks_settings, lacks_tls, lacks_vector_sets,
+    misplaces_clients, server_binary, server_name,
 };
 pub use waiter::Waiter;
 pub use wall_clock::{today, unix_micros};

@@ -11,14 +11,12 @@
 //!                                    │ deafen: drops the server's bytes on open connections for ever;
 //!                                    │       new ones pass
 //!                                    │ slow: delays bytes, and keeps their order
-//!                                    │ idle limit: ends connections that are idle for this long
 //! ```
 //!
 //! Each connection has four threads: in each direction, one reads, and one writes when it is time.
 
 use super::Client;
-use std::io::ErrorKind::{TimedOut, WouldBlock};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -57,8 +55,6 @@ struct State {
     fast_below: AtomicU64,
     /// If set, only connections that have subscribed to something are delayed.
     only_subscriptions: AtomicBool,
-    /// Idle connections end after this time, as on most proxies.
-    idle_limit: Option<Duration>,
     over: AtomicBool,
     links: Mutex<Vec<Arc<Link>>>,
 }
@@ -81,8 +77,6 @@ struct Link {
     /// Whether bytes for the server are kept.
     held: Mutex<bool>,
     delivered: Condvar,
-    /// When bytes last passed in either direction.
-    used: Mutex<Instant>,
 }
 
 /// Received bytes, and when to pass them on. No bytes mean the end of the connection.
@@ -94,15 +88,6 @@ struct Parcel {
 impl Proxy {
     /// A proxy before this port of this machine.
     pub fn to(server: u16) -> Self {
-        Self::start(server, None)
-    }
-
-    /// A proxy that also ends connections that are idle in both directions for this long.
-    pub fn with_idle_limit(server: u16, limit: Duration) -> Self {
-        Self::start(server, Some(limit))
-    }
-
-    fn start(server: u16, idle_limit: Option<Duration>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State {
@@ -114,7 +99,6 @@ impl Proxy {
             delay_micros: AtomicU64::new(0),
             fast_below: AtomicU64::new(0),
             only_subscriptions: AtomicBool::new(false),
-            idle_limit,
             over: AtomicBool::new(false),
             links: Mutex::default(),
         });
@@ -273,29 +257,6 @@ impl Link {
         }
     }
 
-    /// Waits for bytes, but no longer than the link may be idle.
-    fn read(&self, mut from: &TcpStream, bytes: &mut [u8], state: &State) -> io::Result<usize> {
-        loop {
-            let used = *self.used();
-            let left = state.idle_limit.map(|limit| limit.saturating_sub(used.elapsed()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(0);
-            }
-            from.set_read_timeout(left)?;
-            match from.read(bytes) {
-                Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => {}
-                other => {
-                    *self.used() = Instant::now();
-                    return other;
-                }
-            }
-        }
-    }
-
-    fn used(&self) -> MutexGuard<'_, Instant> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn ends(&self, way: Way) -> (&TcpStream, &TcpStream) {
         match way {
             Way::ToServer => (&self.client, &self.server),
@@ -305,10 +266,10 @@ impl Link {
 
     /// Reads the bytes in this direction until their end.
     fn receive(&self, way: Way, state: &State, parcels: &Sender<Parcel>) {
-        let (from, _) = self.ends(way);
+        let (mut from, _) = self.ends(way);
         let mut bytes = [0; 16_384];
         loop {
-            let count = self.read(from, &mut bytes, state).unwrap_or(0);
+            let count = from.read(&mut bytes).unwrap_or(0);
             let text = &bytes[..count];
             if way == Way::ToServer
                 && text.windows(9).any(|word| word.eq_ignore_ascii_case(b"subscribe"))
@@ -366,10 +327,9 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
         let number = state.accepted.fetch_add(1, SeqCst);
         let (torn, held, delivered) = Default::default();
-        let used = Mutex::new(Instant::now());
         let has_subscribed = AtomicBool::new(false);
-        let link =
-            Arc::new(Link { client, server, number, has_subscribed, torn, held, delivered, used });
+        let link = Link { client, server, number, has_subscribed, torn, held, delivered };
+        let link = Arc::new(link);
         state.links().push(Arc::clone(&link));
         for way in [Way::ToServer, Way::FromServer] {
             let (sender, parcels) = channel();

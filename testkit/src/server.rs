@@ -199,6 +199,36 @@ impl Server {
         client
     }
 
+    /// Begins to follow this one.
+    #[track_caller]
+    pub fn follow(&self, primary: &Self) {
+        // It may follow it already.
+        let reply = self.cmd(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+        assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
+    }
+
+    /// Is a primary from now on.
+    #[track_caller]
+    pub fn promote(&self) {
+        assert_eq!(self.cmd("REPLICAOF NO ONE"), Value::Okay);
+    }
+
+    /// A new connection of a user of these rules alone, who is made for it.
+    #[track_caller]
+    pub fn user(&self, name: &str, rules: &str) -> Client {
+        let rules = format!("ACL SETUSER {name} reset on nopass {rules}");
+        assert_eq!(self.cmd(rules.trim_end()), Value::Okay, "{rules}");
+        self.logged_in(name)
+    }
+
+    /// A new connection of a user with any password.
+    #[track_caller]
+    pub fn logged_in(&self, user: &str) -> Client {
+        let mut client = self.client();
+        assert_eq!(client.cmd(["AUTH", user, "any"]), Value::Okay);
+        client
+    }
+
     /// A new connection, speaking RESP3.
     pub fn client_resp3(&self) -> Client {
         let mut client = self.client();

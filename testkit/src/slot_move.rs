@@ -28,6 +28,12 @@ pub struct SlotMove {
 }
 
 impl SlotMove {
+    /// The ways in which the server can move a slot.
+    pub fn ways() -> impl Iterator<Item = fn(Self, &Cluster)> {
+        let ways: [fn(Self, &Cluster); 2] = [Self::by_hand, Self::at_once];
+        ways.into_iter().take(if lacks_moves_at_once() { 1 } else { 2 })
+    }
+
     /// Takes all steps by hand.
     pub fn by_hand(self, cluster: &Cluster) {
         self.import(cluster);

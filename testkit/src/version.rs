@@ -56,6 +56,11 @@ pub fn lacks(since: (u32, u32), what: &str) -> bool {
     is_missing(is_older_than(since), since, what)
 }
 
+/// Whether a module's settings cannot be changed while the server runs. If so, prints what goes untested.
+pub fn lacks_settings() -> bool {
+    lacks((7, 0), "CONFIG SET of a module's setting")
+}
+
 /// Whether the server lacks NOTIFY, which reports the grant of a ticket. If so, prints what goes
 /// untested.
 pub fn lacks_notify() -> bool {

@@ -1,12 +1,11 @@
-//! Another server takes over: a replica that is promoted by hand, by sentinels, or in a cluster.
+//! Another server takes over: a replica that is promoted by hand, or in a cluster.
 
 use super::scene::Scene;
 use super::{LONG, TRYAGAIN, WITHIN_THE_MARGIN, clock_of_a_replica, two_clocks_and_replicas};
-use redis::Value;
 use std::time::Duration;
 use testkit::{
-    Clock, Cluster, PATIENCE, Proxy, Sentinels, Server, SlotMove, Takeover, eventually,
-    fences_become_known, lacks, misplaces_clients, strings, wait_until_in_sync, wait_until_it_is,
+    Clock, Cluster, PATIENCE, Proxy, Server, SlotMove, Takeover, eventually, fences_become_known,
+    lacks, lacks_settings, misplaces_clients, wait_until_in_sync, wait_until_it_is,
 };
 
 /// A primary and its replica, whose clock is behind; the link between the two can be cut.
@@ -25,9 +24,9 @@ fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {
     wait_until_in_sync(&primary, &replica);
     proxy.cut();
     scene.goes_on_unheard(&primary);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    replica.promote();
     scene.continues_on(&replica);
-    assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
+    primary.follow(&replica);
     scene.sends_all_waiters_away();
     wait_until_in_sync(&replica, &primary);
 }
@@ -36,7 +35,7 @@ fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {
 fn over_an_unheard_grant(primary: &Server, proxy: &Proxy, replica: &Server) -> (u64, u64) {
     proxy.cut();
     let first = primary.client().grant("k", "alice", LONG);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    replica.promote();
     (first, replica.client().grant("k", "bob", LONG))
 }
 
@@ -130,7 +129,7 @@ fn locks_continue_on_the_replica_of_a_primary_that_died() {
 
 #[test]
 fn fences_grow_over_a_takeover_right_after_a_slot_came() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") || misplaces_clients() {
+    if lacks_settings() || misplaces_clients() {
         return;
     }
     let (cluster, _behind) = two_clocks_and_replicas();
@@ -156,43 +155,4 @@ fn fences_grow_over_a_takeover_right_after_a_slot_came() {
     cluster.take_over(2, Takeover::Forced);
     let after = replica.client().grant(&key, "bob", LONG);
     assert!(after > before, "{after} is not above {before}");
-}
-
-/// All replicas have a clock that is behind, and miss what is granted last.
-fn sentinels_with_a_scene() -> (Sentinels, Scene, Clock) {
-    let behind = clock_of_a_replica();
-    let sentinels = Sentinels::with(|index, setup| match index {
-        0 => setup,
-        _ => setup.clock(&behind),
-    });
-    let mut scene = Scene::on(sentinels.server(0), "");
-    for replica in [1, 2] {
-        wait_until_in_sync(sentinels.server(0), sentinels.server(replica));
-    }
-    sentinels.proxy.cut();
-    scene.goes_on_unheard(sentinels.server(0));
-    (sentinels, scene, behind)
-}
-
-/// It starts again with the module, although a sentinel has rewritten its configuration.
-#[test]
-fn locks_continue_when_sentinels_replace_a_primary_that_died() {
-    let (mut sentinels, mut scene, _behind) = sentinels_with_a_scene();
-    let has_settings = !lacks((7, 0), "CONFIG SET of a module's setting");
-    for replica in [1, 2].into_iter().filter(|_| has_settings) {
-        let set = sentinels.server(replica).cmd("CONFIG SET leasehold.max-waiters 77");
-        assert_eq!(set, Value::Okay);
-    }
-    sentinels.server_mut(0).kill();
-    sentinels.proxy.heal();
-    scene.sends_all_waiters_away();
-    let primary = sentinels.wait_for_another_primary_than(0);
-    scene.continues_on(sentinels.server(primary));
-    if has_settings {
-        let server = sentinels.server_mut(primary);
-        server.stop();
-        server.start_again();
-        let setting = server.cmd("CONFIG GET leasehold.max-waiters");
-        assert_eq!(strings(&setting)[1], "77");
-    }
 }

@@ -56,8 +56,7 @@ impl Leases {
             };
             let mut client = primary.client();
             let again = format!("LOCK.ACQUIRE {key} next {LONG} BLOCK 10000");
-            let Value::Int(fence) = client.cmd(again) else { panic!("{key} is not granted") };
-            let fence = u64::try_from(fence).unwrap();
+            let fence = client.fence(again).unwrap();
             assert!(fence > first, "{key}: {fence} is not above {first}");
             if let Some(told) = told {
                 assert_eq!(fence, told, "{key} was granted twice");

@@ -6,9 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{
-    Client, End, Proxy, Seed, Server, eventually, figure, short_or_long, wait_until_in_sync,
-};
+use testkit::{Client, End, Proxy, Seed, Server, figure, short_or_long, until, wait_until_in_sync};
 
 const WORKERS: usize = 4;
 const LOCKS: usize = 6;
@@ -72,10 +70,7 @@ impl Failover<'_> {
     }
 
     fn wait_for_grants(&self, wanted: usize) {
-        eventually("clients are granted locks", || {
-            let granted = self.granted.load(SeqCst);
-            if granted < wanted { Err(granted) } else { Ok(()) }
-        });
+        until("clients are granted locks", || self.granted.load(SeqCst), |all| *all >= wanted);
     }
 
     /// How many locks two clients counted on at once.

@@ -5,7 +5,7 @@ use redis::cluster::{ClusterClient as Library, ClusterConnection};
 use redis::{RedisResult, Value};
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{Cluster, ClusterClient, SlotMove, lacks, lacks_moves_at_once};
+use testkit::{Cluster, ClusterClient, SlotMove, lacks};
 
 /// How long it rests before it asks again. Its own default is above a second, which it waits after each TRYAGAIN.
 const REST_MILLIS: u64 = 10;
@@ -64,7 +64,7 @@ fn ask(connection: &mut ClusterConnection, command: &str) -> RedisResult<Value> 
 }
 
 /// What it waits for at one node it is granted at the other, and all that time the application hears nothing.
-fn is_granted_where_the_slot_goes(go: impl Fn(&Cluster, SlotMove)) {
+fn is_granted_where_the_slot_goes(moves: fn(SlotMove, &Cluster)) {
     let cluster = Cluster::of(2, 0);
     let slot = cluster.slot_of(0);
     let key = slot.key("k");
@@ -73,7 +73,7 @@ fn is_granted_where_the_slot_goes(go: impl Fn(&Cluster, SlotMove)) {
     let request = format!("LOCK.ACQUIRE {key} bob {LONG} BLOCK 10000");
     let waits = thread::spawn(move || ask(&mut client, &request));
     cluster.node(0).client().wait_until_waiters(1);
-    go(&cluster, SlotMove { slot: slot.number, from: 0, to: 1 });
+    moves(SlotMove { slot: slot.number, from: 0, to: 1 }, &cluster);
     cluster.node(1).client().wait_until_waiters(1);
     cluster.node(0).client().wait_until_waiters(0);
     assert!(cluster.node(1).client().release(&key, "alice"));
@@ -85,8 +85,5 @@ fn the_client_of_a_library_goes_on_waiting_where_a_slot_is_moved() {
     if lacks((7, 0), "a cluster that answers as later ones do") {
         return;
     }
-    is_granted_where_the_slot_goes(|cluster, step| step.by_hand(cluster));
-    if !lacks_moves_at_once() {
-        is_granted_where_the_slot_goes(|cluster, step| step.at_once(cluster));
-    }
+    SlotMove::ways().for_each(is_granted_where_the_slot_goes);
 }

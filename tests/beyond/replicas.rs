@@ -1,12 +1,10 @@
-//! What replicas say of locks, and that replicas of replicas, with the module or without, hold what their primary holds.
+//! What replicas say of locks.
 
 use super::LONG;
 use redis::Value;
-use std::thread;
-use std::time::{Duration, Instant};
 use testkit::{
-    Client, Proxy, Seed, Server, Setup, Snapshot, Waiter, Way, becomes, bulk_text, deadline, error,
-    short_or_long, start_pair, wait_until_in_sync,
+    Client, Proxy, Server, Snapshot, Waiter, Way, becomes, deadline, error, start_pair,
+    wait_until_in_sync,
 };
 
 const READONLY: &str = "READONLY You can't write against a read only replica.";
@@ -103,100 +101,4 @@ fn a_lock_whose_lease_ran_out_is_free_on_a_replica_whose_primary_has_not_said_so
     primary.freeze();
     is_free_although_its_key_is_there(&replica, end);
     primary.thaw();
-}
-
-#[test]
-fn a_writable_replica_grants_what_is_free_there_and_lets_nobody_wait() {
-    let primary = Server::builder().tcp().start();
-    let proxy = Proxy::to(primary.port());
-    let setup = Server::builder().config("replica-read-only", "no");
-    let replica = setup.replica_through(proxy.port()).start();
-    wait_until_in_sync(&primary, &replica);
-    let first = primary.client().grant("k", "alice", LONG);
-    wait_until_in_sync(&primary, &replica);
-    let mut client = replica.client();
-    let refused = client.cmd("LOCK.ACQUIRE k bob 60000 BLOCK 0");
-    assert!(matches!(refused, Value::ServerError(_)), "nobody would ever be served: {refused:?}");
-    assert!(client.release("k", "alice"));
-    let second = client.grant("k", "bob", LONG);
-    assert!(second > first);
-    // The primary knows nothing of it, and has the last word.
-    assert!(primary.client().extend("k", "alice", 100));
-    wait_until_in_sync(&primary, &replica);
-    assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
-    proxy.cut_one_way(Way::FromServer);
-    becomes("who holds it", None, || client.info("k"));
-    assert!(client.grant("k", "carol", LONG) > second);
-}
-
-/// Wants four locks, some of which it keeps in the end. Waits for them, so most grants are hand-offs.
-fn contend(primary: &Server) {
-    let mut seed = Seed::announced();
-    let lasts = short_or_long(Duration::from_millis(500), Duration::from_secs(10));
-    thread::scope(|scope| {
-        for worker in 0..8 {
-            let (mut client, mut seed) = (primary.client(), seed.fork());
-            scope.spawn(move || {
-                let begun = Instant::now();
-                while begun.elapsed() < lasts {
-                    let lock = *seed.pick(&["a", "b", "c", "d"]);
-                    let ttl = *seed.pick(&["3", "60000"]);
-                    let request = format!("LOCK.ACQUIRE {lock} {worker} {ttl} BLOCK 1000");
-                    if client.cmd(request) == Value::Nil {
-                        continue;
-                    }
-                    match seed.below(8) {
-                        0 => drop(client.cmd(format!("DEL {lock}"))),
-                        1 => drop(client.extend(lock, worker.to_string(), LONG)),
-                        _ => {}
-                    }
-                    client.release(lock, worker.to_string());
-                }
-            });
-        }
-    });
-    let mut client = primary.client();
-    for lock in ["a", "b"] {
-        client.grant(lock, "keeper", LONG);
-    }
-    assert!(client.counter("hand_offs") > 100, "hardly anything was handed off");
-}
-
-/// A primary, a replica of it, and a replica of that one.
-fn chain(middle: Setup, last: Setup) -> [Server; 3] {
-    let (primary, middle) = start_pair(Server::builder(), middle.tcp());
-    let last = last.replica_of(&middle).start();
-    wait_until_in_sync(&middle, &last);
-    [primary, middle, last]
-}
-
-#[track_caller]
-fn assert_equal([primary, middle, last]: &[Server; 3]) {
-    wait_until_in_sync(primary, middle);
-    wait_until_in_sync(primary, last);
-    let truth = Snapshot::of(primary);
-    assert_eq!(truth.size(), 2);
-    assert_eq!(Snapshot::of(middle), truth, "in the middle");
-    assert_eq!(Snapshot::of(last), truth, "at the end");
-}
-
-/// With the module and without it.
-#[test]
-fn a_chain_of_replicas_holds_what_its_primary_holds_while_locks_are_handed_off() {
-    for is_loaded in [true, false] {
-        let setup = || match is_loaded {
-            true => Server::builder(),
-            false => Server::builder().without_module(),
-        };
-        let chain = chain(setup(), setup());
-        let known = bulk_text(&chain[1].cmd("INFO modules"));
-        assert_eq!(known.contains("leasehold"), is_loaded, "{known}");
-        for _ in 0..short_or_long(1, 10) {
-            contend(&chain[0]);
-            assert_equal(&chain);
-            for key in ["a", "b"] {
-                assert!(chain[0].client().release(key, "keeper"));
-            }
-        }
-    }
 }

@@ -7,13 +7,9 @@ use super::{LONG, SOON, TRYAGAIN, WITHIN_THE_MARGIN, asking, fence, pass, two_cl
 use redis::Value;
 use std::time::Duration;
 use testkit::{
-    Clock, Cluster, Proxy, Setup, SlotMove, Snapshot, Stopwatch, code, error, eventually, int,
-    lacks, lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
+    Cluster, Proxy, Setup, SlotMove, Snapshot, Stopwatch, code, error, int, lacks,
+    lacks_moves_at_once, lacks_settings, until, wait_until_in_sync, wait_until_it_is,
 };
-
-fn lacks_settings() -> bool {
-    lacks((7, 0), "CONFIG SET of a module's setting")
-}
 
 /// A slot of node 0 that is to go to node 1.
 fn scene_in_a_slot(cluster: &Cluster) -> (SlotMove, Scene) {
@@ -22,23 +18,19 @@ fn scene_in_a_slot(cluster: &Cluster) -> (SlotMove, Scene) {
     (SlotMove { slot: slot.number, from: 0, to: 1 }, scene)
 }
 
-/// It is to go by hand, in a cluster of two clocks.
-fn scene_of_two_clocks() -> (Cluster, Clock, SlotMove, Scene) {
-    let (cluster, behind) = two_clocks();
-    let (step, scene) = scene_in_a_slot(&cluster);
-    (cluster, behind, step, scene.by_clocks_that_differ_by(WITHIN_THE_MARGIN))
-}
-
 #[test]
 fn locks_continue_on_the_node_that_their_slot_moves_to() {
     if lacks_settings() {
         return;
     }
-    let (cluster, _behind, step, mut scene) = scene_of_two_clocks();
+    let (cluster, _behind) = two_clocks();
+    let (step, scene) = scene_in_a_slot(&cluster);
+    let mut scene = scene.by_clocks_that_differ_by(WITHIN_THE_MARGIN);
     step.import(&cluster);
     scene.goes_on(cluster.node(0));
     step.migrate(&cluster);
     scene.all_wait(cluster.node(0));
+    is_granted_at_the_other_end(&mut scene, &cluster);
     step.move_keys(&cluster);
     let moved = Stopwatch::start();
     assert_eq!(scene.sends_all_waiters_away(), [TRYAGAIN; 2]);
@@ -62,22 +54,6 @@ fn locks_continue_on_the_node_that_their_slot_moves_to_at_once() {
         assert!(moved.elapsed() < SOON, "after {:?}", moved.elapsed());
         scene.continues_on(cluster.node(1));
     }
-}
-
-#[test]
-fn a_free_lock_whose_slot_is_on_its_way_is_granted_where_it_goes_and_continues_there() {
-    if lacks_settings() {
-        return;
-    }
-    let (cluster, _behind, step, mut scene) = scene_of_two_clocks();
-    step.import(&cluster);
-    scene.goes_on(cluster.node(0));
-    step.migrate(&cluster);
-    is_granted_at_the_other_end(&mut scene, &cluster);
-    step.move_keys(&cluster);
-    step.give(&cluster);
-    scene.sends_all_waiters_away();
-    scene.continues_on(cluster.node(1));
 }
 
 /// A free lock is asked for where its slot goes to: granted there, and released.
@@ -254,10 +230,7 @@ fn locks_that_are_evicted_when_their_slot_begins_to_move_at_once_are_held_on_the
     let fences: Vec<_> = keys.iter().map(|key| client.grant(key, "alice", LONG)).collect();
     // Far more than are put back at once as a rule.
     client.cmd("CONFIG SET maxmemory 1");
-    eventually("nearly all are evicted", || match client.counter("evictions_pending") {
-        1_800.. => Ok(()),
-        pending => Err(pending),
-    });
+    until("nearly all are evicted", || client.counter("evictions_pending"), |n| *n >= 1_800);
     client.cmd("CONFIG SET maxmemory 0");
     SlotMove { slot: slot.number, from: 0, to: 1 }.at_once(&cluster);
     let mut client = cluster.node(1).client();

@@ -1,5 +1,6 @@
-//! Clients of a cluster fight for a few locks while these change their server again and again, and nothing is lost:
-//! then no lock is ever held twice. Half of them are those of a library, with its own view of the slots and its own retries.
+//! Clients of a cluster fight for a few locks while its slots are shared out anew, and nothing is lost: then no lock is ever
+//! held twice. Half of them are those of a library, with its own view of the slots and its own retries. The campaign has
+//! slots that move to and fro, and replicas that take over.
 
 use super::history::{Held, wrongs};
 use super::real_clients::{Caller, library};
@@ -10,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{
-    Cluster, End, Rebalance, Seed, SlotMove, Snapshot, Takeover, eventually, figure, lacks,
-    lacks_moves_at_once, short_or_long, wait_until_in_sync, wait_until_it_is,
+    Cluster, End, Rebalance, Seed, Snapshot, figure, lacks, short_or_long, until,
+    wait_until_in_sync,
 };
 
 const WORKERS: usize = 8;
@@ -57,7 +58,7 @@ impl Storm {
 }
 
 /// Has the locks go somewhere else again and again, as `go` does it, while everybody wants them; how many grants there were.
-fn rage(cluster: &Cluster, locks: Vec<String>, has_library: bool, mut go: impl FnMut()) -> usize {
+fn rage(cluster: &Cluster, locks: Vec<String>, mut go: impl FnMut()) -> usize {
     let mut seed = Seed::announced();
     let storm = Storm { locks, over: AtomicBool::new(false), history: Mutex::default() };
     let mut moves = 0;
@@ -65,7 +66,7 @@ fn rage(cluster: &Cluster, locks: Vec<String>, has_library: bool, mut go: impl F
         let _end = End(&storm.over);
         let mut requests = Vec::new();
         for number in 0..WORKERS {
-            let caller = if has_library && number % 2 == 0 {
+            let caller = if number % 2 == 0 {
                 Caller::Library(Box::new(library(cluster)))
             } else {
                 let client = cluster.client();
@@ -99,53 +100,8 @@ fn rage(cluster: &Cluster, locks: Vec<String>, has_library: bool, mut go: impl F
 /// cluster can tell it would be right. Clients are not as slow as that, unless slots move to and fro within milliseconds.
 fn wait_until_all_have_asked_again(requests: &[Arc<AtomicU64>]) {
     for (requests, before) in requests.iter().map(|requests| (requests, requests.load(SeqCst))) {
-        eventually("the worker asks again", || match requests.load(SeqCst) {
-            now if now > before => Ok(()),
-            now => Err(now),
-        });
+        until("the worker asks again", || requests.load(SeqCst), |now| *now > before);
     }
-}
-
-fn rage_while_a_slot_goes_to_and_fro(go: impl Fn(&Cluster, SlotMove)) {
-    let cluster = Cluster::of(2, 0);
-    let slot = cluster.slot_of(0);
-    let mut step = SlotMove { slot: slot.number, from: 0, to: 1 };
-    rage(&cluster, ["a", "b", "c"].map(|lock| slot.key(lock)).into(), false, || {
-        go(&cluster, step);
-        step = step.back();
-    });
-}
-
-#[test]
-fn whatever_is_asked_while_a_slot_moves_by_hand_no_lock_is_held_twice() {
-    rage_while_a_slot_goes_to_and_fro(|cluster, step| step.by_hand(cluster));
-}
-
-#[test]
-fn whatever_is_asked_while_a_slot_moves_at_once_no_lock_is_held_twice() {
-    if lacks_moves_at_once() {
-        return;
-    }
-    rage_while_a_slot_goes_to_and_fro(|cluster, step| step.at_once(cluster));
-}
-
-#[test]
-fn whatever_is_asked_while_replicas_take_over_no_lock_is_held_twice() {
-    let cluster = Cluster::of(1, 3);
-    // Each only once: Redis takes a second election of the same node within seconds for won before anybody has voted.
-    let mut successors = [1, 2, 3].into_iter();
-    let mut primary = 0;
-    rage(&cluster, ["a", "b", "c"].map(str::to_owned).into(), false, || match successors.next() {
-        Some(successor) => {
-            wait_until_in_sync(cluster.node(primary), cluster.node(successor));
-            cluster.take_over(successor, Takeover::Agreed);
-            wait_until_it_is(cluster.node(primary), "slave");
-            primary = successor;
-            thread::sleep(LASTS / 8);
-        }
-        None => thread::sleep(LASTS / 8),
-    });
-    assert_eq!(successors.next(), None, "it took too long");
 }
 
 /// Names of locks whose slots are among these.
@@ -181,7 +137,7 @@ fn while_a_cluster_is_rebalanced_no_lock_is_held_twice_or_lost_and_everybody_is_
         kept.iter().map(|key| client.cmd(format!("LOCK.ACQUIRE {key} alice {TTL}"))).collect();
     let (mut moved, mut weights) = (0, [less, 1.0].into_iter().cycle());
     let mut owned = before.clone();
-    let grants = rage(&cluster, locks_in(&will_go, &cluster, "contended", 4), true, || {
+    let grants = rage(&cluster, locks_in(&will_go, &cluster, "contended", 4), || {
         for _ in 0..2 {
             rebalance.to_weight(&cluster, 0, weights.next().unwrap());
             let now = cluster.node(0).slots();

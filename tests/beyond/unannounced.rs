@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
 use testkit::{
     Client, Cluster, Slot, SlotMove, Stopwatch, Waiter, code, eventually, is_valkey_since, lacks,
+    lacks_settings,
 };
 
 /// Waits until the node would send clients of this slot elsewhere; when that was.
@@ -104,7 +105,7 @@ fn who_waits_where_a_slot_goes_is_sent_away_soon_also_while_writes_are_paused() 
 /// locks.
 #[test]
 fn fences_grow_over_a_move_that_was_queued_in_a_transaction() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     let (cluster, _behind) = two_clocks();

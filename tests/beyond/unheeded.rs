@@ -4,15 +4,11 @@
 use super::{LONG, asking, fence, pass, two_clocks};
 use redis::Value;
 use std::time::Duration;
-use testkit::{Client, Clock, Cluster, SlotMove, Waiter, error, eventually, int, lacks};
+use testkit::{Client, Clock, Cluster, SlotMove, Waiter, error, eventually, int, lacks_settings};
 
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const NO_MARGIN: &str = "CONFIG SET leasehold.fence-margin 0";
 const MARGIN: &str = "CONFIG SET leasehold.fence-margin 5000";
-
-fn lacks_settings() -> bool {
-    lacks((7, 0), "CONFIG SET of a module's setting")
-}
 
 /// Nodes that ask for a password, and whose fences are not ahead of their clocks, as if they had
 /// been up for longer than the margin.
@@ -90,9 +86,7 @@ fn who_has_not_logged_in_lifts_no_fences() {
     let mut stranger = cluster.node(0).stranger();
     assert_eq!(stranger.cmd("ASKING"), error(NOAUTH));
     assert_nobody_who_is_refused_lifts_fences(&cluster, &mut stranger);
-    let mut user = cluster.node(0).client();
-    user.cmd("ACL SETUSER bob on >pw ~* +@all -cluster -asking");
-    assert_eq!(user.cmd("AUTH bob pw"), Value::Okay);
+    let mut user = cluster.node(0).user("bob", "~* +@all -cluster -asking");
     assert_nobody_who_is_refused_lifts_fences(&cluster, &mut user);
 }
 

@@ -4,7 +4,7 @@ use super::{LONG, WITHIN_THE_MARGIN, two_clocks};
 use redis::Value;
 use std::time::Instant;
 use testkit::{
-    Cluster, Server, SlotMove, lacks, lacks_moves_at_once, start_pair, wait_until_in_sync,
+    Cluster, Server, SlotMove, lacks_moves_at_once, lacks_settings, start_pair, wait_until_in_sync,
 };
 
 /// As long as the longest lease here.
@@ -21,10 +21,6 @@ fn rests(server: &Server) -> bool {
     server.client().counter("quarantine_left_us") > 0
 }
 
-fn lacks_settings() -> bool {
-    lacks((7, 0), "CONFIG SET of a module's setting")
-}
-
 #[test]
 fn a_former_primary_that_goes_on_grants_a_lock_whose_lease_is_extended_at_its_successor() {
     if lacks_settings() {
@@ -34,7 +30,7 @@ fn a_former_primary_that_goes_on_grants_a_lock_whose_lease_is_extended_at_its_su
     rests_from_now_on(&successor);
     let alices = former.client().grant("k", "alice", 2_000);
     wait_until_in_sync(&former, &successor);
-    assert_eq!(successor.cmd("REPLICAOF NO ONE"), Value::Okay);
+    successor.promote();
     assert!(successor.client().extend("k", "alice", LONG));
     let bobs = former.client().cmd(format!("LOCK.ACQUIRE k bob {LONG} BLOCK {LONG}"));
     assert_eq!(successor.client().check("k", "alice"), Some(alices), "alice counts on it");
@@ -54,7 +50,7 @@ fn an_owner_whose_release_is_lost_is_told_of_its_former_grant_in_a_quarantine_to
     let alices = client.grant("k", "alice", LONG);
     wait_until_in_sync(&former, &successor);
     // Of what follows it does not hear.
-    assert_eq!(successor.cmd("REPLICAOF NO ONE"), Value::Okay);
+    successor.promote();
     assert!(client.release("k", "alice"));
     let bobs = client.grant("k", "bob", LONG);
     former.kill();

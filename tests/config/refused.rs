@@ -5,7 +5,7 @@ use crate::waiting::granted_at;
 use redis::Value;
 use std::net::TcpListener;
 use testkit::module::USUAL_FENCE_MARGIN;
-use testkit::{Client, Server, Stopwatch, Waiter, eventually, items, lacks};
+use testkit::{Client, Server, Stopwatch, Waiter, eventually, items, lacks_settings};
 
 /// So many wait, each for a lock of its own.
 const WAITERS: usize = 20;
@@ -57,10 +57,6 @@ impl Scene {
         let reply = self.server.cmd(format!("CONFIG SET leasehold.{name} {value}"));
         assert_eq!(reply, Value::Okay);
     }
-}
-
-fn lacks_settings() -> bool {
-    lacks((7, 0), "settings of modules")
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{LONG, play};
 use redis::Value;
 use testkit::errors::SCRIPT_REPEATED;
-use testkit::{Server, bulk, int, lacks, unchanged};
+use testkit::{Server, unchanged};
 
 #[test]
 fn transactions_and_scripts_get_each_reply_and_are_replicated_by_their_effects() {
@@ -34,25 +34,6 @@ fn transactions_and_scripts_get_each_reply_and_are_replicated_by_their_effects()
         EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'alice')) 1 k -> 1 | DEL k
         ",
     );
-}
-
-#[test]
-fn a_script_gets_a_map_if_it_asks_for_resp3_and_a_read_only_one_may_look_but_not_change() {
-    if lacks((7, 0), "maps in a module's reply, and EVAL_RO") {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    let fence = client.grant("k", "alice", LONG);
-    let script = "redis.setresp(3); return redis.call('LOCK.INFO', KEYS[1])['map']['owner']";
-    assert_eq!(client.cmd(["EVAL", script, "1", "k"]), bulk("alice"));
-    let look = "return redis.call('LOCK.CHECK', KEYS[1], 'alice')";
-    assert_eq!(client.cmd(["EVAL_RO", look, "1", "k"]), int(fence));
-    for change in ["'LOCK.ACQUIRE', KEYS[1], 'alice', 5", "'LOCK.RELEASE', KEYS[1], 'alice'"] {
-        let reply = client.cmd(["EVAL_RO", &format!("return redis.call({change})"), "1", "k"]);
-        assert!(matches!(reply, Value::ServerError(_)), "{change}: {reply:?}");
-    }
-    assert_eq!(client.check("k", "alice"), Some(fence));
 }
 
 #[test]

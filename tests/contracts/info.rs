@@ -2,7 +2,7 @@
 
 use super::{LONG, play};
 use redis::Value;
-use testkit::{Server, bulk, deadline, eventually, int, items, lacks, unchanged};
+use testkit::{Server, bulk, deadline, int, items, lacks, unchanged, until};
 
 #[test]
 fn a_free_lock_is_nil_and_mistakes_are_named() {
@@ -69,10 +69,7 @@ fn what_is_left_of_the_lease_shrinks_while_the_deadline_stands_and_without_a_lea
     let mut client = server.client();
     client.grant("k", "alice", LONG);
     let first = client.info("k").unwrap();
-    let later = eventually("time passes", || {
-        let info = client.info("k").unwrap();
-        if info.ttl < first.ttl { Ok(info) } else { Err(info) }
-    });
+    let later = until("time passes", || client.info("k").unwrap(), |info| info.ttl < first.ttl);
     assert_eq!(later.deadline, first.deadline);
     client.cmd("PERSIST k");
     let info = client.info("k").unwrap();

@@ -1,23 +1,11 @@
 //! `LOCK.RAISE key owner fence`, and what becomes of the fences after it.
 
 use super::{LONG, play};
-use redis::Value;
-use testkit::{
-    Client, Server, Session, aof, deadline, error, eventually, start_pair, unchanged,
-    wait_until_in_sync,
-};
+use crate::shared::Scene;
+use testkit::{Server, Session, error, unchanged};
 
 const HOUR_MICROS: u64 = 3_600_000_000;
 const TOO_FAR: &str = "ERR fence must be at most a day ahead of the server's clock";
-
-/// Sends a RAISE; the fence in force, or `None` if the owner is not the holder.
-fn raise(client: &mut Client, owner: &str, fence: u64) -> Option<u64> {
-    match client.cmd(format!("LOCK.RAISE k {owner} {fence}")) {
-        Value::Int(fence) => Some(fence.try_into().unwrap()),
-        Value::Nil => None,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[test]
 fn every_reply_and_every_error() {
@@ -54,7 +42,7 @@ fn whoever_is_granted_any_lock_later_has_a_larger_fence() {
     let server = Server::start();
     let mut client = server.client();
     let raised = client.grant("k", "alice", LONG) + HOUR_MICROS;
-    raise(&mut client, "alice", raised);
+    client.fence(format!("LOCK.RAISE k alice {raised}"));
     assert!(client.grant("another", "bob", LONG) > raised);
     client.release("k", "alice");
     assert!(client.grant("k", "bob", LONG) > raised);
@@ -73,24 +61,8 @@ fn a_fence_of_more_than_a_day_ahead_is_refused() {
         assert_eq!(unchanged(&server, || client.cmd(&*command)), error(TOO_FAR));
     }
     let near = now + day - 60_000_000;
-    assert_eq!(raise(&mut client, "alice", near), Some(near));
+    assert_eq!(client.fence(format!("LOCK.RAISE k alice {near}")), Some(near));
     assert!(near > fence);
-}
-
-#[test]
-fn replicas_and_the_append_only_file_have_the_raised_fence() {
-    let (mut primary, replica) = start_pair(Server::builder().aof(), Server::builder());
-    let mut client = primary.client();
-    let raised = client.grant("k", "alice", LONG) + HOUR_MICROS;
-    let until = deadline(&mut client, b"k");
-    raise(&mut client, "alice", raised);
-    let last = aof::lines(&primary).pop();
-    assert_eq!(last, Some(format!("SET k {raised}:alice PXAT {until}")), "the lease stays");
-    wait_until_in_sync(&primary, &replica);
-    assert_eq!(replica.client().check("k", "alice"), Some(raised));
-    primary.kill();
-    primary.start_again();
-    assert_eq!(primary.client().check("k", "alice"), Some(raised));
 }
 
 #[test]
@@ -112,16 +84,13 @@ fn those_who_wait_wait_on_and_nothing_was_lost() {
 }
 
 #[test]
-fn a_late_release_is_known_by_the_raised_fence() {
-    let server = Server::start();
-    let mut client = server.client();
-    let raised = client.grant("k", "alice", 1) + HOUR_MICROS;
-    // Too late already, perhaps; then again.
-    let in_force = raise(&mut client, "alice", raised).unwrap_or_else(|| {
-        client.grant("k", "alice", 200);
-        raise(&mut client, "alice", raised + HOUR_MICROS).unwrap()
-    });
-    eventually("the lease runs out", || client.info("k").map_or(Ok(()), Err));
-    assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {in_force}")), Value::Int(0));
-    assert_eq!(client.counter("releases_late"), 1);
+fn replicas_and_the_append_only_file_have_the_raised_fence() {
+    Scene::play(
+        "
+        # and the lease stays
+        LOCK.ACQUIRE k alice 60000 -> A
+        LOCK.RAISE k alice A+3600000000 -> B
+        LOCK.CHECK k alice; PTTL k -> B; 1..60000
+        ",
+    );
 }

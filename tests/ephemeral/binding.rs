@@ -1,9 +1,8 @@
 //! To which connection a hold is bound, and to which no more. What all orders of these come to is found in the simulation.
 
-use super::{LONG, bindings, let_it_work};
+use super::bindings;
 use redis::Value;
-use testkit::waiter::id_of;
-use testkit::{Server, Session, eventually};
+use testkit::{Server, Session, becomes};
 
 /// What is bound last to a connection is freed last. Commands show what is to be freed as free, but EXISTS.
 const BINDINGS: &str = "
@@ -61,6 +60,40 @@ INFO leasehold_bindings -> 1
 alice: leaves
 EXISTS last -> until 0
 LOCK.CHECK k alice -> 0
+# who asks again within the grace has the same fence and the full ttl
+former: LOCK.ACQUIRE k alice 60000 EPHEMERAL 20000 -> A
+former: leaves
+PTTL k -> until 1..20000
+present: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
+KEEPS
+present: leaves
+LOCK.INFO k -> until nil
+# an extension from elsewhere lengthens the lease and binds nothing, also if it comes after the end of the connection
+alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 20000 -> A
+elsewhere: LOCK.EXTEND k alice 60000 -> 1
+elsewhere: leaves
+KEEPS
+alice: leaves
+PTTL k -> until 1..20000
+LOCK.EXTEND k alice 60000 -> 1
+KEEPS
+# a command that comes in one packet with the end of the connection finds the lock as it is then
+alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0; LOCK.ACQUIRE later alice 60000 EPHEMERAL 20000 -> A; B
+LOCK.CHECK k alice; CLIENT KILL ID {alice}; LOCK.CHECK k alice; LOCK.INFO k; LOCK.EXTEND k alice 60000; LOCK.ACQUIRE k bob 60000; LOCK.EXTEND later alice 60000 -> A; 1; nil; nil; 0; C; 1
+3 ms pass
+PTTL later -> 30001..60000
+# a transaction that frees the lock tells nobody, so that the grant comes about within the request of the owner
+LOCK.ACQUIRE k bob 60000 -> A
+alice: LOCK.ACQUIRE k alice 60000 TICKET 60000 EPHEMERAL 0 -> nil
+CLIENT KILL ID {alice} -> 1
+MULTI: DEL k; LOCK.ACQUIRE k alice 60000 -> 1; B
+3 ms pass
+LOCK.CHECK k alice; LOCK.RELEASE k alice; LOCK.ACQUIRE k bob 60000 -> B; 1; C
+carol: LOCK.ACQUIRE k carol 60000 TICKET 60000 EPHEMERAL 0 ALSO 1 other -> nil
+CLIENT KILL ID {carol} -> 1
+MULTI: DEL k; LOCK.ACQUIRE k carol 60000 ALSO 1 other -> 1; D
+3 ms pass
+LOCK.CHECK k carol; LOCK.CHECK other carol -> D; D
 # a script has no connection
 EVAL \"SCRIPT\" 1 k -> NO_CONNECTION
 EXISTS k -> 0
@@ -73,7 +106,7 @@ fn a_hold_is_bound_to_the_connection_on_which_its_owner_last_asked_for_that() {
     let words = "'LOCK.ACQUIRE', KEYS[1], 'alice', 60000, 'EPHEMERAL', 0, 'BLOCK', 0";
     let script = format!("return redis.pcall({words})");
     let text = BINDINGS.replace("SCRIPT", &script);
-    Session::play(&Server::start(), &text.replace("NO_CONNECTION", &format!("-{NO_CONNECTION}")));
+    plays(&text.replace("NO_CONNECTION", &format!("-{NO_CONNECTION}")));
 }
 
 /// Whatever is due has been done when some time has passed. Then alice keeps the lock, with nearly all of the ttl left.
@@ -99,52 +132,6 @@ fn who_asks_again_before_the_former_connection_ends_keeps_the_lock_when_it_does(
         KEEPS
         present: leaves
         LOCK.INFO k -> until nil
-        ",
-    );
-}
-
-#[test]
-fn who_asks_again_within_the_grace_has_the_same_fence_and_the_full_ttl() {
-    plays(
-        "
-        # once its former connection has ended
-        former: LOCK.ACQUIRE k alice 60000 EPHEMERAL 20000 -> A
-        former: leaves
-        PTTL k -> until 1..20000
-        present: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
-        KEEPS
-        present: leaves
-        LOCK.INFO k -> until nil
-        ",
-    );
-}
-
-#[test]
-fn an_extension_from_elsewhere_lengthens_the_lease_and_binds_nothing() {
-    plays(
-        "
-        # it counts also if it comes after the end of the connection
-        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 20000 -> A
-        elsewhere: LOCK.EXTEND k alice 60000 -> 1
-        elsewhere: leaves
-        KEEPS
-        alice: leaves
-        PTTL k -> until 1..20000
-        LOCK.EXTEND k alice 60000 -> 1
-        KEEPS
-        ",
-    );
-}
-
-#[test]
-fn a_command_that_comes_right_behind_the_end_of_the_connection_finds_the_lock_as_it_is_then() {
-    plays(
-        "
-        # in one packet
-        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0; LOCK.ACQUIRE later alice 60000 EPHEMERAL 20000 -> A; B
-        LOCK.CHECK k alice; CLIENT KILL ID {alice}; LOCK.CHECK k alice; LOCK.INFO k; LOCK.EXTEND k alice 60000; LOCK.ACQUIRE k bob 60000; LOCK.EXTEND later alice 60000 -> A; 1; nil; nil; 0; C; 1
-        3 ms pass
-        PTTL later -> 30001..60000
         ",
     );
 }
@@ -182,10 +169,7 @@ fn holds_that_are_flushed_or_deleted_all_the_time_leave_no_bindings_behind() {
     for _ in 0..10 {
         alice.pipeline(&["LOCK.ACQUIRE k alice 86400000 EPHEMERAL 0", "DEL k"].repeat(1_000));
     }
-    eventually("they are forgotten", || match bindings(&mut client) {
-        0 => Ok(()),
-        some => Err(some),
-    });
+    becomes("they are forgotten", 0, || bindings(&mut client));
 }
 
 #[test]
@@ -193,33 +177,4 @@ fn a_call_of_another_module_has_no_connection_either() {
     let call = "CALLER.CALL LOCK.ACQUIRE k alice 60000 EPHEMERAL 0; EXISTS k";
     let story = format!("# it is refused\n{call} -> -{NO_CONNECTION}; 0");
     Session::play(&Server::builder().with_caller().start(), &story);
-}
-
-/// The transaction frees the lock without telling the module, so that the grant comes about within the request of the owner.
-#[test]
-fn an_owner_is_told_of_no_grant_that_came_to_a_ticket_whose_connection_has_ended() {
-    let server = Server::start();
-    let mut client = server.client();
-    for also in ["", " ALSO 1 other"] {
-        client.grant("k", "bob", LONG);
-        let mut alice = server.client();
-        let id = id_of(&mut alice);
-        assert_eq!(
-            alice.cmd(format!("LOCK.ACQUIRE k alice {LONG} TICKET {LONG} EPHEMERAL 0{also}")),
-            Value::Nil
-        );
-        drop(alice);
-        eventually("the connection has ended", || {
-            match client.cmd(format!("CLIENT LIST ID {id}")) {
-                Value::BulkString(list) if list.is_empty() => Ok(()),
-                other => Err(other),
-            }
-        });
-        let asks = format!("LOCK.ACQUIRE k alice {LONG}{also}");
-        let told = client.transaction(&["DEL k", &asks]);
-        let Some(&Value::Int(fence)) = told.last() else { panic!("{told:?}") };
-        let_it_work(&mut client);
-        assert_eq!(client.check("k", "alice"), Some(fence.cast_unsigned()), "{asks}");
-        client.cmd(format!("LOCK.RELEASE k alice{also}"));
-    }
 }

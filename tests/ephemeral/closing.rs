@@ -2,11 +2,8 @@
 
 use super::{LONG, asks, binds, exact, let_it_work, until_free, until_short};
 use redis::Value;
-use std::io::{Read, Write};
-use std::mem::size_of_val;
-use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::AsRawFd;
-use testkit::{Client, Proxy, Server, Waiter, eventually, int, is_older_than};
+use std::net::Ipv4Addr;
+use testkit::{Client, Proxy, Server, Session, Waiter, becomes, bulk, int, is_older_than};
 
 /// Whether the lock goes on to the next one, who waits, when this has happened to a connection that alice holds it on.
 #[track_caller]
@@ -30,19 +27,15 @@ fn a_connection_that_the_client_closes_frees_the_lock() {
 
 /// A connection of a user who may do everything, and who can be deleted.
 fn temp_user(server: &Server) -> Client {
-    assert_eq!(server.cmd("ACL SETUSER temp on nopass ~* &* +@all"), Value::Okay);
-    let mut client = server.client();
-    assert_eq!(client.cmd("AUTH temp any"), Value::Okay);
-    client
+    server.user("temp", "~* &* +@all")
 }
 
 #[test]
 fn a_connection_that_ends_in_any_other_way_frees_the_lock() {
     let limit = "pubsub 20000 0 0";
     let server = Server::builder().tcp().config("client-output-buffer-limit", limit).start();
-    let mut bob = hold_on_a_connection_that_is_reset(&server);
-    bob.fence();
-    assert!(server.client().release("k", "bob"));
+    let over_tcp = Client::over_tcp((Ipv4Addr::LOCALHOST, server.port())).unwrap();
+    hands_on(&server, over_tcp, |alice, _, _| alice.reset());
     hands_on(&server, server.client(), |mut alice, _, _| {
         assert_eq!(alice.cmd("QUIT"), Value::Okay);
     });
@@ -70,10 +63,8 @@ fn a_connection_that_ends_in_any_other_way_frees_the_lock() {
     hands_on(&server, server.client_resp3(), |mut alice, client, _| {
         alice.send("SUBSCRIBE news");
         let subscribed = |client: &mut Client, wanted: i64| {
-            eventually("so many are subscribed", || match client.cmd("PUBSUB NUMSUB news") {
-                Value::Array(reply) if reply[1] == int(wanted) => Ok(()),
-                other => Err(other),
-            });
+            let wanted = Value::Array(vec![bulk("news"), int(wanted)]);
+            becomes("so many are subscribed", wanted, || client.cmd("PUBSUB NUMSUB news"));
         };
         subscribed(client, 1);
         let text = "x".repeat(10_000);
@@ -97,33 +88,10 @@ fn a_connection_that_ends_right_behind_its_request_frees_the_lock() {
         let kill = format!("{last} {id} SKIPME no");
         let last = if last.starts_with("CLIENT") { &kill } else { last };
         alice.send_all(&[first, &asks("k", "alice", 0), "SET done 1", last]);
-        eventually("it is done", || match client.cmd("DEL done") {
-            Value::Int(1) => Ok(()),
-            other => Err(other),
-        });
+        becomes("it is done", Value::Int(1), || client.cmd("DEL done"));
         drop(alice);
         until_free(&mut client, "k");
     }
-}
-
-/// Bob waits for the lock that was held on it.
-fn hold_on_a_connection_that_is_reset(server: &Server) -> Waiter {
-    let mut alice = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
-    alice.write_all(format!("{}\r\n", asks("k", "alice", 0)).as_bytes()).unwrap();
-    assert!(alice.read(&mut [0; 64]).unwrap() > 0);
-    let bob = Waiter::of(server, "k", "bob");
-    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
-    let outcome = unsafe {
-        libc::setsockopt(
-            alice.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const at_once).cast(),
-            size_of_val(&at_once).try_into().unwrap(),
-        )
-    };
-    assert_eq!(outcome, 0);
-    bob
 }
 
 #[test]
@@ -164,52 +132,35 @@ fn a_connection_whose_other_end_is_gone_without_a_word_ends_the_hold_with_its_tt
 }
 
 #[test]
-fn a_connection_that_ends_while_writes_are_paused_frees_the_lock_after_the_pause() {
-    let server = Server::builder().aof().start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    let fence = binds(&mut alice, "k", "alice", 0);
-    binds(&mut alice, "short", "alice", 300);
-    binds(&mut alice, "long", "alice", 40_000);
-    let bob = Waiter::of(&server, "k", "bob");
-    assert_eq!(client.check("k", "alice"), Some(fence));
-    assert_eq!(client.cmd("CLIENT PAUSE 60000 WRITE"), Value::Okay);
-    drop(alice);
-    eventually("the connection is closed", || match client.check("k", "alice") {
-        None => Ok(()),
-        fence => Err(fence),
-    });
-    bob.assert_waits(&server);
-    assert_eq!(client.info("k"), None, "it is free, and nobody may take it");
-    // The grace goes by meanwhile.
-    let paused = client.now();
-    eventually("the short grace is over", || match client.now() {
-        now if now > paused + 400 => Ok(()),
-        now => Err(now),
-    });
-    assert_eq!(client.check("short", "alice"), None);
-    assert!(client.check("long", "alice").is_some());
-    assert_eq!(client.cmd("CLIENT UNPAUSE"), Value::Okay);
-    let mut bob = bob;
-    bob.fence();
-    until_free(&mut client, "short");
-    let left = until_short(&mut client, "long", 40_000);
-    assert!(left <= 39_600, "{left} ms are left: the pause was not counted");
-}
-
-#[test]
-fn a_connection_that_ends_while_the_server_loads_frees_the_lock_afterwards() {
-    let server = Server::start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    let mut stays = server.client();
-    let fence = binds(&mut stays, "other", "carol", 0);
-    alice.send_all(&["DEBUG RELOAD", "QUIT"]);
-    until_free(&mut client, "k");
-    assert_eq!(client.check("other", "carol"), Some(fence));
-    drop(stays);
-    until_free(&mut client, "other");
+fn a_connection_that_ends_while_writes_are_paused_or_the_server_loads_frees_the_lock_afterwards() {
+    Session::play(
+        &Server::builder().aof().start(),
+        "
+        # the grace goes by in the pause, in which the lock is free, and nobody may take it
+        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0; LOCK.ACQUIRE short alice 60000 EPHEMERAL 300 -> A; B
+        alice: LOCK.ACQUIRE long alice 60000 EPHEMERAL 40000 -> C
+        bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+        LOCK.CHECK k alice; CLIENT PAUSE 60000 WRITE -> A; OK
+        alice: leaves
+        LOCK.CHECK k alice -> until nil
+        bob: -> waits
+        LOCK.INFO k -> nil
+        401 ms pass
+        LOCK.CHECK short alice; LOCK.CHECK long alice; CLIENT UNPAUSE -> nil; C; OK
+        bob: -> D
+        LOCK.INFO short -> until nil
+        PTTL long -> until 1..40000
+        PTTL long -> 1..39600
+        # only what ended with the connection is free after the load
+        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
+        stays: LOCK.ACQUIRE other carol 60000 EPHEMERAL 0 -> B
+        alice: DEBUG RELOAD; QUIT -> OK; OK
+        LOCK.INFO k -> until nil
+        LOCK.CHECK other carol -> B
+        stays: leaves
+        LOCK.INFO other -> until nil
+        ",
+    );
 }
 
 #[test]

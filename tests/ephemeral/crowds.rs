@@ -1,6 +1,6 @@
 //! Many holds that end at once.
 
-use super::{LONG, asks, bindings, let_it_work, until_free};
+use super::{LONG, bindings, until_free};
 use redis::Value;
 use std::time::Duration;
 use testkit::waiter::id_of;
@@ -50,26 +50,6 @@ fn a_connection_that_takes_100_000_locks_with_it_holds_up_nobody() {
         }
     }
     panic!("a PING took {seen:?}");
-}
-
-#[test]
-fn a_flush_of_another_database_looks_at_none_of_100_000_holds_and_leaves_them_bound() {
-    let mut server = Server::start();
-    let (mut alice, mut client) = (server.client(), server.client());
-    let requests: Vec<_> =
-        (0..MANY).map(|number| asks(&format!("k{number}"), "alice", 0)).collect();
-    takes(&mut alice, &requests);
-    client.cmd("SELECT 5");
-    client.cmd(asks("k", "carol", 0));
-    let before = server.processor_time();
-    client.pipeline(&["FLUSHDB"; 100]);
-    let_it_work(&mut client);
-    let took = server.processor_time() - before;
-    assert!(took < Duration::from_millis(150), "{took:?}");
-    eventually("the one that was flushed is forgotten", || match bindings(&mut client) {
-        bound if bound == MANY as u64 => Ok(()),
-        bound => Err(bound),
-    });
 }
 
 /// How long the server let somebody else wait at most, until it had freed all locks. Where other programs kept it from computing, only what it computed counts.

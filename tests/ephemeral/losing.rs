@@ -2,7 +2,9 @@
 
 use super::{bindings, binds, let_it_work, until_free};
 use redis::Value;
-use testkit::{Server, Snapshot, eventually, start_pair, wait_until_in_sync, wait_until_it_is};
+use testkit::{
+    Server, Session, Snapshot, becomes, start_pair, wait_until_in_sync, wait_until_it_is,
+};
 
 #[test]
 fn a_primary_that_becomes_a_replica_forgets_its_bindings() {
@@ -10,8 +12,8 @@ fn a_primary_that_becomes_a_replica_forgets_its_bindings() {
     let mut alice = primary.client();
     let fence = binds(&mut alice, "k", "alice", 0);
     wait_until_in_sync(&primary, &replica);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
+    replica.promote();
+    primary.follow(&replica);
     let mut client = primary.client();
     assert_eq!(bindings(&mut client), 0);
     drop(alice);
@@ -37,13 +39,9 @@ fn a_planned_failover_that_pauses_writes_ends_no_hold_of_connections_that_end_me
     let mut client = primary.client();
     assert_eq!(client.cmd("CLIENT PAUSE 60000 WRITE"), Value::Okay);
     drop(alice);
-    eventually("the connection is closed", || match client.check("k", "alice") {
-        None => Ok(()),
-        fence => Err(fence),
-    });
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    let demoted = client.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port()));
-    assert_eq!(demoted, Value::Okay);
+    becomes("the connection is closed", None, || client.check("k", "alice"));
+    replica.promote();
+    primary.follow(&replica);
     let mut there = replica.client();
     let_it_work(&mut there);
     assert_eq!(there.check("k", "alice"), Some(fence));
@@ -51,18 +49,17 @@ fn a_planned_failover_that_pauses_writes_ends_no_hold_of_connections_that_end_me
 
 #[test]
 fn a_server_that_refuses_writes_frees_the_lock_when_it_accepts_them_again() {
-    let setup = Server::builder().config("min-replicas-to-write", "0");
-    let server = setup.start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    assert_eq!(client.cmd("CONFIG SET min-replicas-to-write 1"), Value::Okay);
-    drop(alice);
-    let_it_work(&mut client);
-    let exists = client.cmd("EXISTS k");
-    assert_eq!(client.cmd("CONFIG SET min-replicas-to-write 0"), Value::Okay);
-    if !testkit::is_older_than((7, 0)) {
-        assert_eq!(exists, Value::Int(1), "freed although the server refuses writes");
-    }
-    until_free(&mut client, "k");
+    let server = Server::builder().config("min-replicas-to-write", "0").start();
+    let mut session = Session::of(&server, 0);
+    session.steps(
+        "
+        alice: LOCK.ACQUIRE k alice 60000 EPHEMERAL 0 -> A
+        CONFIG SET min-replicas-to-write 1 -> OK
+        alice: leaves
+        3 ms pass
+        ",
+    );
+    session.step("EXISTS k", if testkit::is_older_than((7, 0)) { "…" } else { "1" });
+    session.step("CONFIG SET min-replicas-to-write 0", "OK");
+    session.step("LOCK.INFO k", "until nil");
 }

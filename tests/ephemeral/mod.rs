@@ -25,10 +25,7 @@ fn asks(key: &str, owner: &str, grace: u64) -> String {
 /// Takes the lock, to hold it as long as this connection lasts.
 #[track_caller]
 fn binds(client: &mut Client, key: &str, owner: &str, grace: u64) -> u64 {
-    match client.cmd(asks(key, owner, grace)) {
-        Value::Int(fence) => fence.try_into().unwrap(),
-        other => panic!("no fence: {other:?}"),
-    }
+    client.fence(asks(key, owner, grace)).expect("another owner has the lock")
 }
 
 /// How many holds are bound.

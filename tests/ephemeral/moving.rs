@@ -1,9 +1,8 @@
 //! Locks that the server evicts, and locks whose slot moves to another node.
 
-use super::{asks, bindings, binds, let_it_work, until_free};
-use crate::eviction::{evict_and, is_back, tells_too_late};
-use redis::Value;
-use testkit::{Cluster, Server, SlotMove, Waiter, eventually, int, lacks_moves_at_once};
+use super::{bindings, binds, let_it_work, until_free};
+use crate::eviction::{evict_and, tells_too_late};
+use testkit::{Cluster, Server, SlotMove, Waiter, becomes, int};
 
 #[test]
 fn a_hold_that_was_evicted_ends_with_its_connection_all_the_same() {
@@ -29,24 +28,8 @@ fn a_hold_that_was_evicted_ends_with_its_connection_all_the_same() {
     }
 }
 
-#[test]
-fn a_hold_that_was_evicted_and_put_back_is_bound_as_before() {
-    if tells_too_late() {
-        return;
-    }
-    let server = Server::builder().config("maxmemory-policy", "volatile-lru").start();
-    let mut client = server.client();
-    let mut alice = server.client();
-    binds(&mut alice, "k", "alice", 0);
-    assert_eq!(evict_and(&mut client, &["EXISTS k"]), [int(0)]);
-    is_back(&mut client, "k");
-    assert_eq!(bindings(&mut client), 1);
-    drop(alice);
-    until_free(&mut client, "k");
-}
-
 /// The slot moves to another node, where alice asks again, and back.
-fn comes_back(cluster: &Cluster, moves: impl Fn(SlotMove)) {
+fn comes_back(cluster: &Cluster, moves: fn(SlotMove, &Cluster)) {
     let slot = cluster.slot_of(0);
     let key = slot.key("k");
     let (here, there) = (cluster.node(0), cluster.node(1));
@@ -55,12 +38,9 @@ fn comes_back(cluster: &Cluster, moves: impl Fn(SlotMove)) {
     let mut lone = here.client();
     let lone_key = slot.key("lone");
     binds(&mut lone, &lone_key, "alice", 0);
-    moves(SlotMove { slot: slot.number, from: 0, to: 1 });
+    moves(SlotMove { slot: slot.number, from: 0, to: 1 }, cluster);
     let mut client = here.client();
-    eventually("the former bindings are forgotten", || match bindings(&mut client) {
-        0 => Ok(()),
-        some => Err(some),
-    });
+    becomes("the former bindings are forgotten", 0, || bindings(&mut client));
     // The connections to the former node end: that is nothing to the new one.
     drop(lone);
     let mut client = there.client();
@@ -71,26 +51,21 @@ fn comes_back(cluster: &Cluster, moves: impl Fn(SlotMove)) {
     let mut bob = Waiter::of(there, &lone_key, "bob");
     assert!(client.release(&lone_key, "alice"));
     bob.fence();
-    moves(SlotMove { slot: slot.number, from: 1, to: 0 });
+    moves(SlotMove { slot: slot.number, from: 1, to: 0 }, cluster);
     drop(former);
     let mut client = here.client();
     let_it_work(&mut client);
     assert_eq!(client.check(&key, "alice"), Some(fence));
     // Who asks where the lock is now is bound there.
     let mut present = here.client();
-    assert!(
-        matches!(present.cmd(asks(&key, "alice", 0)), Value::Int(again) if again.cast_unsigned() == fence)
-    );
+    assert_eq!(binds(&mut present, &key, "alice", 0), fence);
     drop(present);
     until_free(&mut client, &key);
 }
 
 #[test]
 fn a_former_connection_means_nothing_to_a_lock_whose_slot_went_away_and_came_back() {
-    let cluster = Cluster::of(2, 0);
-    comes_back(&cluster, |slot| slot.by_hand(&cluster));
-    if !lacks_moves_at_once() {
-        let cluster = Cluster::of(2, 0);
-        comes_back(&cluster, |slot| slot.at_once(&cluster));
+    for moves in SlotMove::ways() {
+        comes_back(&Cluster::of(2, 0), moves);
     }
 }

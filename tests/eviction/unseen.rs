@@ -30,7 +30,7 @@ fn a_lock_from_elsewhere_is_held_after_its_eviction() {
     let (primary, replica) = start_pair(Server::builder(), evicting("volatile-ttl"));
     let fence = primary.client().grant("k", "alice", LONG);
     wait_until_in_sync(&primary, &replica);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    replica.promote();
     wait_until_it_is(&replica, "master");
     stays_held(&mut replica.client(), "k", fence);
 

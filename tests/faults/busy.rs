@@ -154,16 +154,17 @@ impl Worker<'_> {
             (0, Some(fence)) => format!(" {fence}"),
             _ => String::new(),
         };
-        let (span, reply) = self.cmd(&format!("LOCK.RELEASE {lock} {owner}{proof}"));
+        let (_, reply) = self.cmd(&format!("LOCK.RELEASE {lock} {owner}{proof}"));
         match reply {
-            Ok(Value::Int(1)) => grant.release = Release::Done(span.asked),
-            Ok(Value::Int(0)) => {
-                assert_over(grant);
-                grant.release = Release::TooLate;
+            Ok(Value::Int(released @ 0..=1)) => {
+                if released == 0 {
+                    assert_over(grant);
+                }
+                grant.release = Release::Answered;
             }
             Ok(other) => panic!("LOCK.RELEASE {lock} {owner}: {other:?}"),
             Err(Lost) => {
-                grant.release = Release::Asked(span.asked);
+                grant.release = Release::Asked;
                 return Err(Lost);
             }
         }

@@ -2,11 +2,7 @@
 
 use super::LONG;
 use redis::Value;
-use std::thread;
-use testkit::{
-    Cluster, SlotMove, code, error, eventually, int, is_older_than, is_valkey_since,
-    lacks_moves_at_once,
-};
+use testkit::{Cluster, SlotMove, code, error, eventually, int, is_older_than};
 
 /// The names of a lock and of a number, in a slot that the first node has.
 fn in_slot(cluster: &Cluster) -> (SlotMove, String, String) {
@@ -68,13 +64,12 @@ fn while_a_slot_is_on_its_way_it_is_run_where_all_keys_are_and_nowhere_else() {
     assert_eq!(code(from.cmd(&*command)), "MOVED");
 }
 
-fn goes_on_over(moves: impl FnOnce(&Cluster, SlotMove)) {
-    let cluster = Cluster::of(2, 0);
-    let (step, lock, number) = in_slot(&cluster);
+fn goes_on_over(cluster: &Cluster, moves: fn(SlotMove, &Cluster)) {
+    let (step, lock, number) = in_slot(cluster);
     let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
     let fence = from.grant(&lock, "alice", LONG);
     assert_eq!(from.cmd(increments(&lock, fence, &number)), int(1));
-    moves(&cluster, step);
+    moves(step, cluster);
     assert_eq!(to.cmd(increments(&lock, fence, &number)), int(2));
     assert_eq!(code(from.cmd(increments(&lock, fence, &number))), "MOVED");
     let late = increments(&lock, fence - 1, &number);
@@ -83,42 +78,7 @@ fn goes_on_over(moves: impl FnOnce(&Cluster, SlotMove)) {
 
 #[test]
 fn the_hold_goes_on_guarding_where_its_slot_has_gone() {
-    goes_on_over(|cluster, step| step.by_hand(cluster));
-    if !lacks_moves_at_once() {
-        goes_on_over(|cluster, step| step.at_once(cluster));
+    for moves in SlotMove::ways() {
+        goes_on_over(&Cluster::of(2, 0), moves);
     }
-}
-
-/// Some servers have threads look for the keys, while the main thread executes what others have sent.
-#[test]
-fn threads_may_look_for_the_keys_of_many_requests() {
-    const CLIENTS: usize = 8;
-    const ROUNDS: u64 = 50;
-    const AT_ONCE: u64 = 64;
-    let cluster = Cluster::with(1, 0, |_, setup| {
-        let setup = setup.config("io-threads", "4").config("io-threads-do-reads", "yes");
-        if is_valkey_since((9, 0)) {
-            setup.config("io-threads-always-active", "yes")
-        } else {
-            setup
-        }
-    });
-    let lock = |of: usize| format!("{{x}}lock-{of}");
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|of| {
-            let mut client = cluster.node(0).client();
-            thread::spawn(move || {
-                let (lock, number) = (lock(of), format!("{{x}}number-{of}"));
-                let fence = client.grant(&lock, "alice", LONG);
-                let command = increments(&lock, fence, &number);
-                let commands: Vec<_> = (0..AT_ONCE).map(|_| &*command).collect();
-                for round in 0..ROUNDS {
-                    let told = client.pipeline(&commands);
-                    let expected = (1..=AT_ONCE).map(|one| int(round * AT_ONCE + one));
-                    assert_eq!(told, expected.collect::<Vec<_>>());
-                }
-            })
-        })
-        .collect();
-    clients.into_iter().for_each(|client| client.join().unwrap());
 }

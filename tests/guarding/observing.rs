@@ -1,30 +1,8 @@
-//! Where a guarded command shows up: key events, tracking, statistics, the slow log and MONITOR.
+//! Where a guarded command shows up: statistics, the slow log and MONITOR.
 
 use super::{guarded, held};
-use redis::{PushKind, Value};
-use testkit::{bulk, bulk_text, lacks};
-
-#[test]
-fn subscribers_to_key_events_hear_of_what_the_command_does() {
-    let (server, mut client, fence) = held();
-    client.cmd("CONFIG SET notify-keyspace-events KA");
-    let mut listener = server.client();
-    listener.cmd("SUBSCRIBE __keyspace@0__:k");
-    client.cmd(guarded(fence, "SET k v"));
-    let heard = format!("{:?}", listener.receive());
-    assert!(heard.contains("set"), "{heard}");
-}
-
-#[test]
-fn a_client_that_keeps_a_key_is_told_that_it_changed() {
-    let (server, mut client, fence) = held();
-    let mut cache = server.client_resp3();
-    cache.cmd("CLIENT TRACKING ON");
-    cache.cmd("GET k");
-    client.cmd(guarded(fence, "SET k v"));
-    let Value::Push { kind, data } = cache.receive() else { panic!("no message") };
-    assert_eq!((kind, &data[0]), (PushKind::Invalidate, &Value::Array(vec![bulk("k")])));
-}
+use redis::Value;
+use testkit::{bulk_text, lacks};
 
 #[test]
 fn the_statistics_count_the_guard_and_the_command() {

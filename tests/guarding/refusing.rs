@@ -3,7 +3,7 @@
 use super::{LONG, NOT_HOLDER, guarded, held};
 use redis::Value;
 use testkit::errors::{FENCE_NOT_A_NUMBER, OWNER_LENGTH, WRONG_TYPE, wrong_arity};
-use testkit::{Server, Session, error, int, lacks, start_pair, unchanged};
+use testkit::{Server, Session, error, int, lacks, unchanged};
 
 const ITSELF: &str = "ERR LOCK.GUARD cannot guard itself";
 const UNKNOWN: &str = "ERR unknown command to guard";
@@ -140,19 +140,4 @@ fn what_the_server_refuses_it_refuses_behind_the_fence_and_what_would_wait_does_
         INFO leasehold_waiters -> 0
         ",
     );
-}
-
-#[test]
-fn a_replica_refuses_it_even_if_the_command_only_reads() {
-    let (primary, replica) = start_pair(Server::builder(), Server::builder());
-    let fence = primary.client().grant("the-lock", "alice", LONG);
-    testkit::wait_until_in_sync(&primary, &replica);
-    for command in ["SET k v", "GET k"] {
-        let reply = replica.cmd(guarded(fence, command));
-        assert_eq!(
-            reply,
-            error("READONLY You can't write against a read only replica."),
-            "{command}"
-        );
-    }
 }

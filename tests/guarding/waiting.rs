@@ -3,7 +3,7 @@
 use super::{LONG, guarded, held};
 use redis::Value;
 use std::time::{Duration, Instant};
-use testkit::{Server, Session, Stopwatch, Waiter, int};
+use testkit::{Server, Session, Stopwatch, Waiter, int, until};
 
 /// Far less than the second in which every contended lock is looked at anyway.
 const SOON: Duration = Duration::from_millis(300);
@@ -50,10 +50,7 @@ fn in_a_transaction_that_was_queued_long_before() {
         // Whoever hears of the command when it is queued looks in vain, and again later and later. A client in a
         // transaction cannot ask the server for the time.
         let queued = Instant::now();
-        testkit::eventually("some time has passed", || match queued.elapsed() {
-            passed if passed > Duration::from_millis(100) => Ok(()),
-            passed => Err(passed),
-        });
+        until("some time has passed", || queued.elapsed(), |it| *it > Duration::from_millis(100));
         assert_eq!(client.cmd("EXEC"), Value::Array(vec![int(1)]));
     });
 }

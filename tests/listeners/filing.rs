@@ -2,7 +2,7 @@
 
 use super::{changes, is_always_told, is_told, wait_until_nobody_listens};
 use redis::Value;
-use testkit::{Client, Server, Snapshot, aof, eventually};
+use testkit::{Client, Server, Snapshot, aof, becomes, eventually};
 
 fn wait_until_filed(server: &Server) {
     let text = server.client().wait_until_saved();
@@ -61,10 +61,7 @@ const SET: &str = "SET {k} v";
 const GRANT: &str = "LOCK.ACQUIRE {k} alice 60000000";
 
 fn wait_until_counted(client: &mut Client, wanted: i64) {
-    eventually("all changes are counted", || match changes(client) {
-        seen if seen == wanted => Ok(()),
-        seen => Err((seen, wanted)),
-    });
+    becomes("all changes are counted", wanted, || changes(client));
 }
 
 /// How many changes are counted once the module has counted all that were not told.

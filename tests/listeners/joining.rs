@@ -4,8 +4,8 @@ use super::load::{Load, assert_same};
 use super::{is_always_told, wait_until_nobody_listens};
 use redis::Value;
 use testkit::{
-    ReplicationStream, Server, Setup, Snapshot, eventually, is_older_than, is_valkey_since,
-    short_or_long, wait_until_in_sync,
+    Server, Setup, Snapshot, becomes, is_older_than, is_valkey_since, short_or_long,
+    wait_until_in_sync,
 };
 
 /// Settings by which data is copied in another way, of the primary and of the replica.
@@ -50,24 +50,14 @@ pub(super) fn set(server: &Server, settings: &[&str]) {
     }
 }
 
-pub(super) fn follow(replica: &Server, primary: &Server) {
-    let follow = format!("REPLICAOF 127.0.0.1 {}", primary.port());
-    // It may follow it already.
-    let reply = replica.cmd(follow);
-    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
-}
-
 /// A server that others can follow, and that holds on to its backlog for a second only.
 pub(super) fn primary() -> Setup {
     Server::builder().tcp().config("repl-backlog-ttl", "1")
 }
 
 pub(super) fn wait_until_linked(replica: &Server) {
-    eventually("the replica is linked", || {
-        match replica.client().info_field("replication", "master_link_status").as_deref() {
-            Some("up") => Ok(()),
-            other => Err(other.map(str::to_owned)),
-        }
+    becomes("the replica is linked", Some("up".to_owned()), || {
+        replica.client().info_field("replication", "master_link_status")
     });
 }
 
@@ -80,23 +70,12 @@ fn a_replica_that_joins_in_any_way_misses_no_change() {
             set(&replica, way.replica);
             let load = Load::on(&primary);
             wait_until_nobody_listens(&primary);
-            follow(&replica, &primary);
+            replica.follow(&primary);
             wait_until_linked(&replica);
             load.paused(|| assert_same(&primary, &replica, way.name));
             load.finish();
         }
     }
-}
-
-#[test]
-fn a_replica_without_the_module_that_joins_misses_no_change() {
-    let (primary, replica) = (primary().start(), primary().without_module().start());
-    let load = Load::on(&primary);
-    wait_until_nobody_listens(&primary);
-    follow(&replica, &primary);
-    wait_until_linked(&replica);
-    load.paused(|| assert_same(&primary, &replica, "without the module"));
-    load.finish();
 }
 
 /// What is saved between the request of a replica and the fork for it has the same place in the stream as the fork.
@@ -112,18 +91,11 @@ fn a_primary_that_was_saved_while_a_replica_waited_for_its_data_agrees_with_it_a
     set(&primary, &["repl-backlog-ttl 3600"]);
     wait_until_nobody_listens(&primary);
     let mut client = primary.client();
+    // The module has counted the last changes.
     let quiet_since = client.now();
-    eventually("the module has counted the last changes", || match client.now() - quiet_since {
-        passed if passed > 300 => Ok(()),
-        passed => Err(passed),
-    });
-    follow(&replica, &primary);
-    eventually("the replica waits", || {
-        match client.info_number("replication", "connected_slaves") {
-            0 => Err(()),
-            _ => Ok(()),
-        }
-    });
+    client.wait_until_past(quiet_since + 300);
+    replica.follow(&primary);
+    becomes("the replica waits", 1, || client.info_number("replication", "connected_slaves"));
     let replies = client.pipeline(&["SAVE", "LOCK.ACQUIRE after alice 60000000"]);
     assert!(matches!(replies[..], [Value::Okay, Value::Int(_)]), "{replies:?}");
     wait_until_in_sync(&primary, &replica);
@@ -132,18 +104,4 @@ fn a_primary_that_was_saved_while_a_replica_waited_for_its_data_agrees_with_it_a
     primary.start_again();
     wait_until_in_sync(&primary, &replica);
     assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
-}
-
-/// Who reads the stream gets no command of the module's, from its first byte on.
-#[test]
-fn the_stream_of_whoever_joins_has_no_command_of_the_modules() {
-    let primary = primary().start();
-    wait_until_nobody_listens(&primary);
-    let mut stream = ReplicationStream::of(&primary);
-    let mut client = primary.client();
-    client.pipeline(&["LOCK.ACQUIRE k alice 60000", "LOCK.RELEASE k alice"]);
-    let commands = stream.commands(&primary);
-    let is_told = |name: &str| commands.iter().any(|command| command.starts_with(name));
-    assert!(is_told("SET k ") && is_told("DEL k"), "{commands:?}");
-    assert!(!is_told("LOCK."), "{commands:?}");
 }

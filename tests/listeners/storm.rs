@@ -1,12 +1,12 @@
 //! Anything that makes somebody listen, at random, under load.
 
-use super::joining::{follow, primary, set, wait_until_linked, ways};
+use super::joining::{primary, set, wait_until_linked, ways};
 use super::load::{Holdings, Load, assert_same};
 use super::{counted_at_once, is_always_told, wait_until_nobody_listens};
 use redis::Value;
 use std::time::{Duration, Instant};
 use std::{env, thread};
-use testkit::{Seed, Server, eventually, figure, server_name, short_or_long, wait_until_in_sync};
+use testkit::{Seed, Server, becomes, figure, server_name, short_or_long, wait_until_in_sync};
 
 /// How many servers there are, each with the module.
 const SERVERS: usize = 3;
@@ -95,11 +95,11 @@ impl Storm {
         }
         set(&self.servers[above], way.primary);
         set(replica, way.replica);
-        assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-        follow(replica, &self.servers[above]);
+        replica.promote();
+        replica.follow(&self.servers[above]);
         if is_chained {
             // What followed this one goes where it went.
-            follow(&self.servers[other], self.primary());
+            self.servers[other].follow(self.primary());
         }
         wait_until_linked(&self.servers[index]);
     }
@@ -108,17 +108,13 @@ impl Storm {
         self.note("all leave");
         for (index, server) in self.servers.iter().enumerate() {
             if index != self.primary {
-                assert_eq!(server.cmd("REPLICAOF NO ONE"), Value::Okay);
+                server.promote();
             }
         }
         if self.seed.below(2) == 0 {
             self.note("for long");
-            eventually("the backlog is freed", || {
-                let mut client = self.primary().client();
-                match client.info_number("replication", "repl_backlog_active") {
-                    0 => Ok(()),
-                    active => Err(active),
-                }
+            becomes("the backlog is freed", 0, || {
+                self.primary().client().info_number("replication", "repl_backlog_active")
             });
         }
     }
@@ -133,14 +129,14 @@ impl Storm {
         let old = self.primary;
         self.load.moved(|| {
             wait_until_in_sync(&self.servers[old], replica);
-            assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+            replica.promote();
             replica.socket()
         });
         self.primary = index;
         self.note(format!("{index} is promoted"));
         for (other, server) in self.servers.iter().enumerate() {
             if other != index {
-                follow(server, self.primary());
+                server.follow(self.primary());
             }
         }
     }

@@ -1,8 +1,6 @@
 //! `INFO leasehold` and the key events: each deed of a holder moves its figures once, and no other, and is published.
 
 use super::{Figures, play};
-use crate::waiting::LONG;
-use redis::Value;
 use testkit::Server;
 
 #[test]
@@ -134,30 +132,24 @@ fn each_deed_is_counted_and_published_once_and_nothing_else_is() {
 /// The alert for contention compares the two: who tries first and then waits is not meant.
 #[test]
 fn a_wait_behind_a_refused_try_is_told_from_a_wait_without_one() {
-    let server = Server::start();
-    let (mut client, mut figures) = (server.client(), Figures::of(&server));
-    client.grant("k", "alice", LONG);
-    figures.moved(&[("grants", 1), ("held", 1)]);
-    let ended = [("waits_timed_out", 1), ("waits_started", 1)];
-    let wait = |owner: &str| {
-        let reply = server.cmd(format!("LOCK.ACQUIRE k {owner} {LONG} BLOCK 1").as_str());
-        assert_eq!(reply, Value::Nil);
-    };
-    assert_eq!(client.acquire("k", "bob", LONG), None);
-    figures.moved(&[("tries_refused", 1)]);
-    wait("bob");
-    figures.moved(&[&ended[..], &[("waits_started_after_try", 1), ("waiters_most", 1)]].concat());
-    // The next is another wait, and others have not tried.
-    for owner in ["bob", "carol"] {
-        wait(owner);
-        figures.moved(&ended);
-    }
-    // On other connections, as of a pool, and with others in between.
-    for owner in ["bob", "carol", "dave"] {
-        assert_eq!(server.client().acquire("k", owner, LONG), None);
-    }
-    figures.moved(&[("tries_refused", 3)]);
-    wait("dave");
-    wait("bob");
-    figures.moved(&[("waits_timed_out", 2), ("waits_started", 2), ("waits_started_after_try", 2)]);
+    play(
+        "",
+        "LOCK.ACQUIRE k alice 60000 -> A",
+        "
+        # the next is another wait, and others have not tried
+        LOCK.ACQUIRE k bob 60000 -> nil | tries_refused+1
+        LOCK.ACQUIRE k bob 60000 BLOCK 1 -> nil | AFTER_TRY waiters_most+1
+        LOCK.ACQUIRE k bob 60000 BLOCK 1 -> nil | ENDED
+        LOCK.ACQUIRE k carol 60000 BLOCK 1 -> nil | ENDED
+        # on other connections, as of a pool, and with others in between
+        bob: LOCK.ACQUIRE k bob 60000 -> nil
+        carol: LOCK.ACQUIRE k carol 60000 -> nil
+        dave: LOCK.ACQUIRE k dave 60000 -> nil | tries_refused+3
+        LOCK.ACQUIRE k dave 60000 BLOCK 1 -> nil | AFTER_TRY waiters_most+1
+        LOCK.ACQUIRE k bob 60000 BLOCK 1 -> nil | AFTER_TRY
+        "
+        .replace("AFTER_TRY", "ENDED waits_started_after_try+1")
+        .replace("ENDED", "waits_started+1 waits_timed_out+1")
+        .as_str(),
+    );
 }

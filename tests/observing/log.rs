@@ -1,10 +1,10 @@
 //! `LOCK.LOG`: what happened to locks that somebody should know of.
 
-use super::{Figures, let_run_out, until_waited};
+use super::{let_run_out, play, until_waited};
 use crate::waiting::LONG;
 use redis::Value;
 use testkit::{
-    Client, Server, Waiter, deadline, eventually, field, int, is_older_than, lacks, start_pair,
+    Client, Server, Waiter, deadline, eventually, field, int, items, start_pair, wait_until_in_sync,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,25 +141,6 @@ fn a_lost_lock_is_noted_at_once_when_somebody_waits_and_else_when_its_holder_com
 }
 
 #[test]
-fn where_an_evicted_lock_is_lost_it_is_noted_as_deleted_when_its_holder_comes_back() {
-    // Newer servers tell of an eviction in time, and the lock is put back.
-    if !is_older_than((7, 2)) {
-        return;
-    }
-    let server = Server::builder().config("maxmemory-policy", "volatile-lru").start();
-    let mut client = in_three(&server);
-    client.grant("k", "alice", LONG);
-    client.cmd("CONFIG SET maxmemory 1");
-    eventually("the lock is evicted", || {
-        client.cmd("SET filler x");
-        client.info("k").map_or(Ok(()), Err)
-    });
-    client.cmd("CONFIG SET maxmemory 0");
-    let (_, _, entry) = noted(&mut client, |client| assert!(!client.release("k", "alice")));
-    assert_eq!((&entry.event[..], &entry.owner[..]), ("deleted", &b"alice"[..]));
-}
-
-#[test]
 fn a_wait_is_long_from_the_threshold_on_however_it_ends() {
     const LONG_MILLIS: i64 = 500;
     let server = Server::builder().module_args("log-long-wait 500").start();
@@ -189,103 +170,40 @@ fn a_wait_is_long_from_the_threshold_on_however_it_ends() {
     }
 }
 
-/// The ids of the entries after bob has waited for so many milliseconds.
-fn waits(server: &Server, millis: i64) -> Vec<i64> {
-    let mut client = server.client();
-    client.cmd("SET k old");
-    let mut bob = Waiter::of(server, "k", "bob");
-    until_waited(&mut client, "k", millis);
-    client.cmd("LOCK.RELEASE k old");
-    bob.fence();
-    assert!(client.release("k", "bob"));
-    log(&mut client, "-1").iter().map(|entry| entry.id).collect()
-}
-
 #[test]
-fn what_a_long_wait_is_can_be_set_and_0_is_never() {
-    let never = Server::builder().module_args("log-long-wait 0").start();
-    assert_eq!(waits(&never, 500), [0_i64; 0]);
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
-        return;
-    }
-    never.cmd("CONFIG SET leasehold.log-long-wait 200");
-    assert_eq!(waits(&never, 200), [1]);
-}
-
-/// Makes so many entries.
-fn make(client: &mut Client, entries: usize) {
-    for number in 0..entries {
-        let key = format!("made-{number}");
-        client.grant(&key, "alice", LONG);
-        client.cmd(format!("DEL {key}"));
-        assert!(!client.release(&key, "alice"));
-    }
-}
-
-fn ids(client: &mut Client, count: &str) -> Vec<i64> {
-    log(client, count).iter().map(|entry| entry.id).collect()
-}
-
-#[test]
-fn the_newest_come_first_as_many_as_are_asked_for_and_kept() {
-    let server = Server::start();
-    let mut client = server.client();
-    assert_eq!(client.cmd("LOCK.LOG"), Value::Array(Vec::new()));
-    make(&mut client, 15);
-    let all: Vec<_> = (1..=15).rev().collect();
-    for (count, shown) in [("-1", 15), ("1", 1), ("14", 14), ("15", 15), ("1000", 15)] {
-        assert_eq!(ids(&mut client, count), all[..shown], "{count}");
-    }
-    let Value::Array(usual) = client.cmd("LOCK.LOG") else { panic!("no list") };
-    assert_eq!(usual.iter().map(|usual| entry(usual).id).collect::<Vec<_>>(), all[..10]);
-    let entries = log(&mut client, "-1");
-    assert!(entries.is_sorted_by(|newer, older| newer.time >= older.time));
-    assert_eq!(entries[0].key, b"made-14");
-    let Value::Array(rows) = server.client_resp3().cmd("LOCK.LOG 1") else { panic!("no list") };
-    assert!(lacks((7, 0), "maps in a module's reply") || matches!(rows[..], [Value::Map(_)]));
-    let mut figures = Figures::of(&server);
-    assert_eq!(client.cmd("LOCK.LOG Reset"), Value::Okay);
-    figures.moved(&[("log_len", -15)]);
-    assert_eq!(ids(&mut client, "-1"), [0_i64; 0]);
-    // The numbers go on, and who was told of once is not told of again.
-    make(&mut client, 5);
-    assert!(!client.release("made-10", "alice"));
-    assert_eq!(ids(&mut client, "-1"), [20, 19, 18, 17, 16]);
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
-        return;
-    }
-    for (length, made, kept) in
-        [(3, 0, &[20, 19, 18][..]), (3, 1, &[21, 20, 19]), (5, 1, &[22, 21, 20, 19]), (0, 2, &[])]
-    {
-        client.cmd(format!("CONFIG SET leasehold.log-max-len {length}"));
-        make(&mut client, made);
-        assert_eq!(ids(&mut client, "-1"), kept, "{length}");
-        assert_eq!(client.counter("log_len"), u64::try_from(kept.len()).unwrap());
-    }
-}
-
-#[test]
-fn names_and_owners_are_bytes_and_long_ones_are_cut() {
-    let server = Server::start();
-    let mut client = server.client();
-    let (key, owner) = (vec![b'k'; 1_128], [&b"\0 \r\n\xff"[..], &[b'o'; 250]].concat());
-    client.grant(&key, &owner, LONG);
-    client.cmd([b"DEL", &key[..]]);
-    assert!(!client.release(&key, &owner));
-    let entry = log(&mut client, "1").remove(0);
-    assert_eq!(entry.key, format!("{}... (1000 more bytes)", "k".repeat(128)).into_bytes());
-    let cut = [&owner[..128], b"... (127 more bytes)"].concat();
-    assert_eq!(entry.owner, cut);
+fn the_newest_come_first_and_as_many_are_kept_as_is_set() {
+    play(
+        "log-max-len 3",
+        "",
+        "
+        # until they are forgotten
+        LOCK.LOG -> (empty)
+        LOCK.ACQUIRE k a 60000; DEL k; LOCK.RELEASE k a; LOCK.LOG -> A; 1; 0; deleted(a)
+        LOCK.ACQUIRE k b 60000; DEL k; LOCK.RELEASE k b; LOCK.LOG -> B; 1; 0; deleted(b) deleted(a)
+        LOCK.ACQUIRE k c 60000; DEL k; LOCK.RELEASE k c -> C; 1; 0
+        LOCK.ACQUIRE k d 60000; DEL k; LOCK.RELEASE k d -> D; 1; 0
+        LOCK.LOG -1; LOCK.LOG 2 -> deleted(d) deleted(c) deleted(b); deleted(d) deleted(c)
+        INFO leasehold_log_len -> 3
+        LOCK.RELEASE k d; LOCK.LOG Reset; LOCK.LOG -1 -> 0; OK; (empty)
+        LOCK.RELEASE k d; LOCK.LOG -1 -> 0; (empty)
+        ",
+    );
 }
 
 #[test]
 fn what_was_noted_as_a_primary_is_still_told_by_a_replica() {
     let (primary, other) = start_pair(Server::builder(), Server::builder().tcp());
     let mut client = primary.client();
-    make(&mut client, 2);
+    client.grant("k", "alice", LONG);
+    assert_eq!(client.acquire("k", "bob", LONG), None);
+    client.cmd("DEL k");
+    assert!(!client.release("k", "alice"));
+    wait_until_in_sync(&primary, &other);
     primary.cmd(format!("REPLICAOF 127.0.0.1 {}", other.port()));
-    assert_eq!(ids(&mut client, "-1"), [2, 1]);
-    assert_eq!(other.cmd("LOCK.LOG -1"), Value::Array(Vec::new()));
-    assert_eq!(client.cmd("LOCK.LOG RESET"), Value::Okay);
-    assert_eq!(ids(&mut client, "-1"), [0_i64; 0]);
+    for list in ["LOCK.LOG", "LOCK.TOP"] {
+        assert_eq!(items(&client.cmd(list)).len(), 1, "{list}");
+        assert_eq!(other.cmd(list), Value::Array(Vec::new()), "{list}");
+        assert_eq!(client.cmd(format!("{list} RESET")), Value::Okay);
+        assert_eq!(client.cmd(list), Value::Array(Vec::new()), "{list}");
+    }
 }

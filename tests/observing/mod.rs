@@ -19,7 +19,7 @@ use crate::waiting::short_of_memory;
 use redis::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use testkit::{Client, Clock, Server, Session, Setup, eventually, field, stories};
+use testkit::{Client, Clock, Server, Session, Setup, eventually, field, stories, until};
 
 /// The figures of `INFO leasehold`, and which of them have moved since the last look.
 pub(crate) struct Figures {
@@ -162,10 +162,7 @@ fn waited(client: &mut Client, key: &str) -> i64 {
 /// Waits until the first in the queue of this lock has waited so many milliseconds. Waits go by a clock that
 /// no test can set.
 fn until_waited(client: &mut Client, key: &str, millis: i64) {
-    eventually("it has waited for so long", || match waited(client, key) {
-        waited if waited >= millis => Ok(()),
-        waited => Err(waited),
-    });
+    until("it has waited for so long", || waited(client, key), |waited| *waited >= millis);
 }
 
 /// Steps the clock, and waits until the server knows.

@@ -1,7 +1,7 @@
 //! How long was waited and held. Holds go by the server's clock, which the tests step, so that seconds pass
 //! in no time. Waits go by a clock that nobody can step.
 
-use super::{Figures, pass, until_waited, waited};
+use super::{Figures, pass, until_waited};
 use std::time::{Duration, Instant};
 use testkit::{Clock, Server, Waiter, int, micros};
 
@@ -40,35 +40,4 @@ fn holds_are_timed_from_the_grant_to_the_release_and_waits_from_the_request_to_t
     let waited = asked.elapsed().as_micros() as u64;
     assert_shown(&mut figures, "hold", before - fence, after - fence);
     assert_shown(&mut figures, "wait", 200_000, waited);
-}
-
-#[test]
-fn the_longest_wait_is_that_of_the_one_who_waits_now_and_came_first() {
-    let server = Server::start();
-    let (mut client, mut figures) = (server.client(), Figures::of(&server));
-    let mut asker = server.client();
-    let mut assert_longest = |key: &str| {
-        let before = waited(&mut asker, key);
-        let shown = figures.get("longest_wait_us").cast_signed() / 1_000;
-        let after = waited(&mut asker, key);
-        assert!((before..=after).contains(&shown), "{shown} is not in {before}..={after}");
-    };
-    client.grant("one", "alice", DAY);
-    client.grant("other", "alice", DAY);
-    assert_eq!(client.counter("longest_wait_us"), 0);
-    let bob = Waiter::of(&server, "one", "bob");
-    until_waited(&mut client, "one", 100);
-    assert_longest("one");
-    let carol = Waiter::of(&server, "other", "carol");
-    until_waited(&mut client, "other", 50);
-    let mut dave = Waiter::of(&server, "one", "dave");
-    until_waited(&mut client, "one", 200);
-    assert_longest("one");
-    client.cmd(format!("CLIENT KILL ID {}", bob.id));
-    assert_longest("other");
-    client.cmd(format!("CLIENT KILL ID {}", carol.id));
-    assert_longest("one");
-    assert!(client.release("one", "alice"));
-    dave.fence();
-    assert_eq!(client.counter("longest_wait_us"), 0);
 }

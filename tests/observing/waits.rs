@@ -1,9 +1,8 @@
 //! `INFO leasehold` and the key events about waiting: every wait begins once and ends in one of four ways.
 
 use super::{Figures, evict, play, telling};
-use crate::waiting::{LONG, can_be_unblocked};
-use redis::Value;
-use testkit::{Server, Session, Waiter, eventually, start_pair};
+use crate::waiting::can_be_unblocked;
+use testkit::{Session, becomes};
 
 const WAITED_FOR: &str = "
 LOCK.ACQUIRE k alice 60000 -> A
@@ -40,6 +39,9 @@ INFO leasehold_waiters -> until 0 | waits_abandoned+1 waiters-1 | -
 carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits | waits_started+1 waiters+1 | -
 CLIENT KILL ID {carol} -> 1 | waits_abandoned+1 waiters-1 | -
 LOCK.RELEASE k alice -> 1 | releases+1 held-1 | released
+# a wait that ends because the server becomes a replica
+REPLICAOF 127.0.0.1 1 -> OK
+INFO leasehold_waiters -> until 0 | waits_abandoned+1 waiters-1 held-1
 # a wait that goes on in a newer request of the same owner
 newer: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
 bob: -> -REPLACED | waits_started+1 waits_refused+1 | -
@@ -138,18 +140,6 @@ fn a_wait_that_an_operator_ends() {
 }
 
 #[test]
-fn waits_that_end_because_the_server_becomes_a_replica() {
-    let (primary, other) = start_pair(Server::builder(), Server::builder().tcp());
-    primary.client().grant("k", "alice", LONG);
-    let mut bob = Waiter::of(&primary, "k", "bob");
-    let mut figures = Figures::of(&primary);
-    primary.cmd(format!("REPLICAOF 127.0.0.1 {}", other.port()));
-    assert!(matches!(bob.client.try_receive(), Ok(Value::ServerError(_))));
-    // Outside of a cluster the server itself ends their connections.
-    figures.moved(&[("waits_abandoned", 1), ("waiters", -1), ("held", -1)]);
-}
-
-#[test]
 fn an_evicted_lock_that_is_put_back_is_not_lost() {
     let server = telling().config("maxmemory-policy", "volatile-lru").start();
     let mut session = Session::of(&server, 0);
@@ -167,5 +157,5 @@ fn an_evicted_lock_that_is_put_back_is_not_lost() {
     assert_eq!(evicted, usize::try_from(times).unwrap());
     session.step("LOCK.RELEASE k alice", "1");
     session.step("bob:", "B");
-    eventually("it is handed on", || if figures.get("hand_offs") == 1 { Ok(()) } else { Err(()) });
+    becomes("it is handed on", 1, || figures.get("hand_offs"));
 }

@@ -307,31 +307,6 @@ fn every_link_and_every_file_that_the_architecture_names_leads_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-#[test]
-fn every_make_target_that_is_mentioned_exists() {
-    let makefile = text("Makefile");
-    let targets: BTreeSet<_> =
-        makefile.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
-    let mut calls = Vec::new();
-    for page in pages() {
-        let in_blocks = page.blocks().into_iter().flat_map(|block| block.lines);
-        calls
-            .extend(in_blocks.chain(page.spans()).map(|call| (page.name.clone(), call.to_owned())));
-    }
-    for workflow in files(".github", ".yml") {
-        let lines = text(&workflow);
-        let lines = lines.lines().filter_map(|line| line.split_once("run: "));
-        calls.extend(lines.map(|(_, call)| (workflow.clone(), call.to_owned())));
-    }
-    let made = calls.iter().filter_map(|(name, call)| {
-        Some((name, call.strip_prefix("make ")?.split(' ').next().unwrap()))
-    });
-    let made: Vec<_> = made.collect();
-    assert!(made.len() > 20, "this test no longer understands the pages: {made:?}");
-    let missing: Vec<_> = made.iter().filter(|(_, target)| !targets.contains(target)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-}
-
 /// What LOCK.HELP says of the commands: `LOCK.RELEASE key owner [fence]`.
 fn usages(client: &mut Client) -> BTreeSet<String> {
     let lines = strings(&client.cmd("LOCK.HELP"));

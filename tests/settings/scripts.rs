@@ -4,13 +4,7 @@ use super::{LONG, smoke, start_with};
 use crate::waiting::owners;
 use redis::Value;
 use std::time::{Duration, Instant};
-use testkit::{Client, Server, Setup, Waiter, aof, becomes, code, eventually, is_older_than};
-
-/// A server that calls itself busy after a millisecond.
-fn impatient(setup: Setup) -> Server {
-    let name = if is_older_than((7, 0)) { "lua-time-limit" } else { "busy-reply-threshold" };
-    start_with(setup, name, "1")
-}
+use testkit::{Client, Server, Waiter, becomes, code, eventually, is_older_than};
 
 fn wait_until_busy(observer: &mut Client) {
     eventually("the server is busy", || match observer.cmd("PING") {
@@ -21,7 +15,9 @@ fn wait_until_busy(observer: &mut Client) {
 
 #[test]
 fn what_fell_due_during_a_script_is_done_after_it() {
-    let server = impatient(Server::builder());
+    // It calls itself busy after a millisecond.
+    let name = if is_older_than((7, 0)) { "lua-time-limit" } else { "busy-reply-threshold" };
+    let server = start_with(Server::builder(), name, "1");
     smoke(&server);
     let mut client = server.client();
     client.grant("k", "alice", LONG);
@@ -50,30 +46,4 @@ fn what_fell_due_during_a_script_is_done_after_it() {
     assert_eq!(hasty.reply(), Value::Nil);
     becomes("the queue", ["last"], || owners(&server, "k"));
     last.assert_waits(&server);
-}
-
-#[test]
-fn a_lock_deleted_in_a_long_script_is_handed_on_at_its_end() {
-    let server = impatient(Server::builder().aof());
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    let mut observer = server.client();
-    // It looks at the clock, for a fifth of a second.
-    let script = "redis.call('DEL', KEYS[1]) \
-                  local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end \
-                  local start = now() \
-                  while now() < start + 200000 do end \
-                  return redis.call('LOCK.CHECK', KEYS[1], 'bob')";
-    client.send(["EVAL", script, "1", "k"]);
-    wait_until_busy(&mut observer);
-    assert_eq!(client.receive(), Value::Nil, "it was handed on in the middle of the script");
-    let fence = bob.fence();
-    assert_eq!(observer.check("k", "bob"), Some(fence));
-    let lines = aof::lines(&server);
-    let (deleted, granted) = (&lines[lines.len() - 2], &lines[lines.len() - 1]);
-    assert!(
-        deleted == "DEL k" && granted.starts_with(&format!("SET k {fence}:bob PXAT")),
-        "{lines:#?}"
-    );
 }

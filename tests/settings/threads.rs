@@ -1,22 +1,24 @@
 //! Threads that read and write for the server.
 
-use super::{LONG, smoke, start_with};
+use super::{LONG, smoke};
 use redis::Value;
 use testkit::crowd::Crowd;
-use testkit::{Cluster, Server, bulk, eventually, int, is_valkey_since};
+use testkit::{Cluster, Server, Setup, bulk, eventually, int, is_valkey_since};
 
 /// So many at once that threads are worth their while.
 const BUSY: usize = 64;
 
+fn with_threads(setup: Setup) -> Setup {
+    // Later servers read in threads as a matter of course, and take this as said.
+    let setup = setup.config("io-threads", "4").config("io-threads-do-reads", "yes");
+    // It uses its threads only while it finds itself busy, and a test may not make it so.
+    let is_lazy = is_valkey_since((9, 0));
+    if is_lazy { setup.config("io-threads-always-active", "yes") } else { setup }
+}
+
 #[test]
 fn a_server_with_4_threads() {
-    // Later servers read in threads as a matter of course, and take this as said.
-    let mut setup = Server::builder().config("io-threads-do-reads", "yes");
-    if is_valkey_since((9, 1)) {
-        // It uses its threads only while it finds itself busy, and this test may not make it so.
-        setup = setup.config("io-threads-always-active", "yes");
-    }
-    let server = start_with(setup, "io-threads", "4");
+    let server = with_threads(Server::builder()).start();
     smoke(&server);
     let mut crowd = Crowd::of(&server, BUSY);
     let mut latest = 0;
@@ -65,9 +67,9 @@ fn everybody_in_turn(server: &Server, crowd: &mut Crowd, latest: &mut u64) {
 /// What some servers would ask the module in the thread that reads a request, they cannot ask there without harm.
 #[test]
 fn a_server_whose_threads_read_guards_commands_for_many_at_once() {
-    let server = Server::builder().aof().config("io-threads", "4").start();
+    let server = with_threads(Server::builder().aof()).start();
     assert_guards_for_many(&server, "the-lock", "the-key");
-    let cluster = Cluster::with(1, 0, |_, setup| setup.aof().config("io-threads", "4"));
+    let cluster = Cluster::with(1, 0, |_, setup| with_threads(setup.aof()));
     let slot = cluster.slot_of(0);
     assert_guards_for_many(cluster.node(0), &slot.key("the-lock"), &slot.key("the-key"));
     // Whoever looks at it, the server or the module.

@@ -3,7 +3,7 @@
 use super::{LONG, asks, takes};
 use redis::Value;
 use testkit::errors::wrong_arity;
-use testkit::{Client, Server, error, int, lacks_notify, strings, unchanged};
+use testkit::{Server, error, int, lacks_notify, strings, unchanged};
 
 #[test]
 fn the_server_finds_every_key_whatever_owners_and_values_are_called() {
@@ -29,21 +29,12 @@ fn the_server_finds_every_key_whatever_owners_and_values_are_called() {
     }
 }
 
-/// A user who may do everything with locks of these names.
-fn worker(server: &Server, keys: &str) -> Client {
-    let words = format!("ACL SETUSER worker reset on nopass +@all {keys}");
-    assert_eq!(server.cmd(words), Value::Okay);
-    let mut client = server.client();
-    assert_eq!(client.cmd("AUTH worker x"), Value::Okay);
-    client
-}
-
 /// Redis 6.2 asks the module, and reads the word that it is told, whether there is one or not.
 #[test]
 fn a_request_without_words_has_no_key() {
     let server = Server::start();
     let mut client = server.client();
-    let mut worker = worker(&server, "~mine:*");
+    let mut worker = server.user("worker", "+@all ~mine:*");
     for command in ["LOCK.ACQUIRE", "LOCK.RELEASE", "LOCK.EXTEND", "LOCK.GUARD"] {
         let reply = client.cmd(format!("COMMAND GETKEYS {command}"));
         assert!(matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
@@ -56,7 +47,7 @@ fn a_user_who_lacks_the_right_to_one_of_the_keys_is_refused_and_nothing_changes(
     let server = Server::builder().aof().start();
     let mut client = server.client();
     let fence = takes(&mut client, "alice", &["theirs", "mine:a", "mine:b"]).unwrap();
-    let mut worker = worker(&server, "~mine:*");
+    let mut worker = server.user("worker", "+@all ~mine:*");
     for request in [
         asks("alice", &["mine:a", "theirs"]),
         asks("alice", &["mine:a", "mine:b", "theirs"]),
@@ -80,7 +71,7 @@ fn a_mistake_in_the_number_of_keys_gives_no_right_to_any() {
     let server = Server::builder().aof().start();
     let mut client = server.client();
     client.grant("theirs", "alice", LONG);
-    let mut worker = worker(&server, "~mine:*");
+    let mut worker = server.user("worker", "+@all ~mine:*");
     for request in [
         "LOCK.RELEASE theirs alice ALSO x",
         "LOCK.RELEASE theirs alice ALSO 9 mine:a",
@@ -103,7 +94,7 @@ fn a_channel_that_the_server_takes_for_the_option_gives_no_right_to_any_key() {
         return;
     }
     let server = Server::builder().aof().start();
-    let mut worker = worker(&server, "~mine:* &*");
+    let mut worker = server.user("worker", "+@all ~mine:* &*");
     // The server compares words up to a zero byte. Behind such a channel it finds no keys.
     for request in [
         "LOCK.ACQUIRE theirs alice 5000 NOTIFY ALSO\0x TICKET 5",

@@ -1,10 +1,6 @@
 //! Those who leave, leave all queues; a grant that nobody has heard of goes back as a whole.
 
-use super::{takes, waiting, waits};
-use redis::Value;
 use testkit::{Server, Session, lacks};
-
-const KEYS: [&str; 3] = ["a", "b", "c"];
 
 const OPENING: &str = "
     LOCK.ACQUIRE a alice 60000 ALSO 2 b c -> A
@@ -55,20 +51,4 @@ fn whoever_leaves_leaves_all_queues_and_a_grant_that_nobody_has_heard_of_goes_ba
     if !lacks((7, 4), "CLIENT UNBLOCK of waiters") {
         Session::play(&Server::start(), &UNBLOCKED.replace("OPENING", OPENING));
     }
-}
-
-#[test]
-fn on_a_server_that_becomes_a_replica_nobody_waits_for_any_of_them() {
-    let primary = Server::builder().tcp().start();
-    let server = Server::builder().tcp().start();
-    let mut client = server.client();
-    takes(&mut client, "alice", &KEYS).unwrap();
-    let mut waiter = waits(&server, "bob", &KEYS);
-    client.cmd(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    match waiter.client.try_receive() {
-        Ok(Value::ServerError(told)) => assert_eq!(told.code(), "UNBLOCKED"),
-        Ok(other) => panic!("{other:?}"),
-        Err(_closed) => {}
-    }
-    assert_eq!(waiting(&mut client, &KEYS), [0, 0, 0]);
 }

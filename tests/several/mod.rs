@@ -30,11 +30,7 @@ fn behind(also: &[&str]) -> String {
 /// The fence by which this owner holds all of these locks from now on, or nothing.
 #[track_caller]
 fn takes(client: &mut Client, owner: &str, keys: &[&str]) -> Option<u64> {
-    match client.cmd(asks(owner, keys)) {
-        Value::Nil => None,
-        Value::Int(fence) => Some(fence.try_into().unwrap()),
-        other => panic!("neither a fence nor nil: {other:?}"),
-    }
+    client.fence(asks(owner, keys))
 }
 
 /// Waits for all of these locks without limit.

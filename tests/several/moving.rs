@@ -1,33 +1,9 @@
 //! Replicas, files, clusters.
 
 use super::{LONG, asks, behind, holds_all, takes, waiting, waits};
+use crate::shared::Scene;
 use redis::Value;
-use testkit::{
-    Cluster, Server, SlotMove, Snapshot, aof, code, eventually, int, is_older_than,
-    lacks_moves_at_once, start_pair, wait_until_in_sync,
-};
-
-#[test]
-fn a_grant_is_told_to_replicas_and_the_file_lock_by_lock_and_all_of_it() {
-    let setup = Server::builder().aof().module_args("fence-margin 0");
-    let (mut primary, replica) = start_pair(setup, Server::builder().without_module());
-    let mut client = primary.client();
-    let fence = takes(&mut client, "alice", &["a", "b", "c"]).unwrap();
-    assert_eq!(client.cmd(format!("LOCK.EXTEND a alice {}{}", 2 * LONG, behind(&["b"]))), int(1));
-    assert_eq!(client.cmd("LOCK.RELEASE c alice ALSO 1 d"), int(1));
-    let mut waiter = waits(&primary, "bob", &["c", "a"]);
-    assert!(client.release("a", "alice"));
-    let handed_on = waiter.fence();
-    wait_until_in_sync(&primary, &replica);
-    assert_eq!(Snapshot::of(&replica), Snapshot::of(&primary));
-    let text = aof::lines(&primary).join("\n");
-    assert!(!text.to_lowercase().contains("lock."), "effects, and no commands:\n{text}");
-    primary.kill();
-    primary.start_again();
-    let mut client = primary.client();
-    holds_all(&mut client, "alice", &["b"], fence);
-    holds_all(&mut client, "bob", &["a", "c"], handed_on);
-}
+use testkit::{Cluster, SlotMove, code, eventually, int, is_older_than};
 
 #[test]
 fn in_a_cluster_locks_of_several_slots_are_refused_and_those_of_one_are_granted() {
@@ -57,13 +33,13 @@ fn in_slot(cluster: &Cluster) -> (SlotMove, [String; 3]) {
     (SlotMove { slot: slot.number, from: 0, to: 1 }, keys)
 }
 
-fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
+fn goes_on_over(cluster: &Cluster, moves: fn(SlotMove, &Cluster)) {
     let (step, names) = in_slot(cluster);
     let keys: Vec<_> = names.iter().map(String::as_str).collect();
     let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
     let fence = takes(&mut from, "alice", &keys).unwrap();
     let mut waiter = waits(cluster.node(0), "bob", &keys);
-    moves(step);
+    moves(step, cluster);
     assert_eq!(code(waiter.reply()), "TRYAGAIN");
     assert_eq!(from.counter("waiters"), 0);
     holds_all(&mut to, "alice", &keys, fence);
@@ -75,11 +51,8 @@ fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
 
 #[test]
 fn whoever_waits_is_sent_on_when_the_slot_moves() {
-    let cluster = Cluster::of(2, 0);
-    goes_on_over(&cluster, |step| step.by_hand(&cluster));
-    if !lacks_moves_at_once() {
-        let cluster = Cluster::of(2, 0);
-        goes_on_over(&cluster, |step| step.at_once(&cluster));
+    for moves in SlotMove::ways() {
+        goes_on_over(&Cluster::of(2, 0), moves);
     }
 }
 
@@ -113,4 +86,18 @@ fn while_a_slot_is_on_its_way_several_locks_are_to_be_asked_for_again_and_none_i
     let fence = takes(&mut to, "carol", &keys).unwrap();
     holds_all(&mut to, "carol", &keys, fence);
     assert_eq!(waiting(&mut to, &keys), [0, 0, 0]);
+}
+
+#[test]
+fn a_grant_is_told_to_replicas_and_the_file_lock_by_lock_and_all_of_it() {
+    Scene::play(
+        "
+        # and so are an extension, a release and a hand-off
+        LOCK.ACQUIRE k alice 60000 ALSO 2 b c; LOCK.EXTEND k alice 120000 ALSO 1 b; LOCK.RELEASE c alice ALSO 1 d -> A; 1; 1
+        bob: LOCK.ACQUIRE c bob 60000 ALSO 1 k BLOCK 0 -> waits
+        LOCK.RELEASE k alice -> 1
+        bob: -> B
+        LOCK.CHECK k bob; LOCK.CHECK c bob; LOCK.CHECK b alice -> B; B; A
+        ",
+    );
 }

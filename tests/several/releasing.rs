@@ -58,8 +58,5 @@ fn an_extension_moves_the_ends_of_all_leases_to_the_same_moment() {
         assert_eq!(after, [after[0]; 3]);
     }
     assert_eq!(client.cmd(format!("LOCK.EXTEND a alice 5{}", behind(&["b", "c"]))), int(1));
-    testkit::eventually("all have run out", || match client.cmd("EXISTS a b c") {
-        Value::Int(0) => Ok(()),
-        other => Err(other),
-    });
+    testkit::becomes("all have run out", Value::Int(0), || client.cmd("EXISTS a b c"));
 }

@@ -3,7 +3,7 @@
 use super::{LONG, Scene, asks, holders, share, shorten, waits};
 use crate::waiting::{expiry, granted_at};
 use redis::Value;
-use testkit::{Client, Stopwatch, Waiter, deadline, eventually, int};
+use testkit::{Client, Stopwatch, Waiter, becomes, deadline, int};
 
 /// In milliseconds. Sooner than the look at all contended locks each second.
 const SOON: i64 = 500;
@@ -35,28 +35,11 @@ fn when_a_short_lease_ends_among_long_ones_the_next_is_served_within_3_ms_and_ne
         let lateness = lateness(&scene);
         let mut client = scene.client();
         client.wait_until_waiters(0);
-        eventually("the last short lease ends", || match &holders(&mut client)[..] {
-            [long] if long == "long" => Ok(()),
-            holders => Err(holders.to_vec()),
-        });
+        becomes("the last short lease ends", ["long"], || holders(&mut client));
         assert!(client.release("k", "long"));
         lateness
     });
     share(&mut scene.client(), "long", LONG, 2).unwrap();
-    scene.agree();
-}
-
-#[test]
-fn the_same_where_the_server_never_looks_for_expired_keys() {
-    let scene = Scene::start();
-    scene.client().cmd("DEBUG SET-ACTIVE-EXPIRE 0");
-    let mut client = scene.client();
-    share(&mut client, "long", LONG, 2).unwrap();
-    share(&mut client, "short", LONG, 2).unwrap();
-    let mut waiter = waits(&scene.primary, "next", 2);
-    shorten(&mut client, "short", 20);
-    waiter.fence();
-    assert_eq!(holders(&mut client), ["long", "next"]);
     scene.agree();
 }
 
@@ -92,10 +75,7 @@ fn a_lock_of_several_holders_that_never_release_is_gone_with_the_last_lease_on_e
     scene.sync();
     for server in [&scene.primary, &scene.replica, &scene.without] {
         let mut client = server.client();
-        eventually("the key is gone", || match client.cmd("GET k") {
-            Value::Nil => Ok(()),
-            value => Err(value),
-        });
+        becomes("the key is gone", Value::Nil, || client.cmd("GET k"));
         assert!(client.now() >= end);
     }
     scene.agree();
@@ -141,21 +121,4 @@ fn when_a_thousand_holds_end_in_one_millisecond_all_who_waited_for_that_are_let_
         }
         scene.agree();
     }
-}
-
-#[test]
-fn holds_that_are_over_do_not_pile_up_in_the_value() {
-    let scene = Scene::start();
-    let mut client = scene.client();
-    share(&mut client, "long", LONG, 0).unwrap();
-    let end = deadline(&mut client, b"k");
-    for number in 0..200 {
-        share(&mut client, &format!("r{number}"), 1, 0).unwrap();
-        assert_eq!(deadline(&mut client, b"k"), end);
-        let now = client.now();
-        client.wait_until_past(now + 1);
-    }
-    let Value::Int(length) = client.cmd("STRLEN k") else { panic!("no length") };
-    assert!(length < 1_000, "{length} bytes");
-    scene.agree();
 }

@@ -1,8 +1,7 @@
 //! How many may hold a lock at most, and what requests are refused with.
 
 use super::{LONG, Scene, holders, share, waits};
-use redis::Value;
-use testkit::{Server, Session, error, lacks, start_pair};
+use testkit::{Server, Session, lacks_settings};
 
 #[test]
 fn a_thousand_hold_a_lock_and_no_more() {
@@ -27,7 +26,7 @@ fn a_thousand_hold_a_lock_and_no_more() {
 
 #[test]
 fn a_limit_that_is_lowered_takes_the_lock_from_nobody_and_one_that_is_raised_lets_in_who_waits() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     Scene::play(
@@ -93,35 +92,5 @@ fn a_server_that_is_out_of_memory_lets_nobody_in_beside_others_but_who_waited_al
         LOCK.CHECK k r1; LOCK.HOLDERS k; LOCK.RELEASE k r1; LOCK.RELEASE k r3 -> A; r1 r3; 1; 1
         CONFIG SET maxmemory 0 -> OK
         ",
-    );
-}
-
-#[test]
-fn a_replica_lets_nobody_in_and_shows_who_holds_the_lock() {
-    let (primary, replica) = start_pair(Server::builder(), Server::builder());
-    let mut client = primary.client();
-    let fence = share(&mut client, "r1", LONG, 0).unwrap();
-    share(&mut client, "r2", LONG, 4).unwrap();
-    testkit::wait_until_in_sync(&primary, &replica);
-    let mut client = replica.client();
-    for request in [
-        "LOCK.ACQUIRE k r3 60000 SHARE 0",
-        "LOCK.ACQUIRE k r3 60000 SHARE 0 BLOCK 0",
-        "LOCK.ACQUIRE k r1 60000 SHARE 0",
-        "LOCK.EXTEND k r1 60000",
-        "LOCK.RELEASE k r1",
-    ] {
-        let Value::ServerError(told) = client.cmd(request) else { panic!("{request}: accepted") };
-        assert_eq!(told.code(), "READONLY", "{request}");
-    }
-    assert_eq!(client.check("k", "r1"), Some(fence));
-    let info = client.info("k").unwrap();
-    assert_eq!((info.holders, info.share, info.waiters), (2, 4, 0));
-    assert_eq!(holders(&mut client), ["r1", "r2"]);
-    // One that was made writable changes its own copy, and has nobody wait.
-    assert_eq!(client.cmd("CONFIG SET replica-read-only no"), Value::Okay);
-    assert_eq!(
-        client.cmd("LOCK.ACQUIRE k w 60000 BLOCK 0"),
-        error("ERR BLOCK and TICKET are not possible on a replica, wait at its primary")
     );
 }

@@ -17,7 +17,7 @@ use testkit::{Client, Server, Session, Snapshot, Waiter, field, start_pair, wait
 const LONG: u64 = 60_000;
 
 /// A primary with a file, a replica of it, and one without the module.
-struct Scene {
+pub(crate) struct Scene {
     primary: Server,
     replica: Server,
     without: Server,
@@ -60,7 +60,7 @@ impl Scene {
 
     /// Plays stories at the primary, and checks that the others agree then.
     #[track_caller]
-    fn play(text: &str) {
+    pub(crate) fn play(text: &str) {
         let scene = Self::start();
         Session::play(&scene.primary, text);
         scene.agree();
@@ -122,11 +122,7 @@ fn asks(key: &str, owner: &str, ttl: u64, share: u32) -> String {
 /// The fence, or nothing if there are too many.
 #[track_caller]
 fn share(client: &mut Client, owner: &str, ttl: u64, share: u32) -> Option<u64> {
-    match client.cmd(asks("k", owner, ttl, share)) {
-        Value::Int(fence) => Some(fence.try_into().unwrap()),
-        Value::Nil => None,
-        other => panic!("neither fence nor nil: {other:?}"),
-    }
+    client.fence(asks("k", owner, ttl, share))
 }
 
 /// Waits without limit.

@@ -4,7 +4,7 @@ use super::{Hold, LONG, asks, holds};
 use redis::Value;
 use std::time::Duration;
 use testkit::crowd::Crowd;
-use testkit::{Cluster, SlotMove, Stopwatch, error, eventually, lacks_moves_at_once};
+use testkit::{Cluster, SlotMove, Stopwatch, error, until};
 
 const MANY: usize = 100;
 
@@ -25,10 +25,7 @@ fn queue_up(cluster: &Cluster, node: usize, key: &str) -> Crowd {
     for index in 0..MANY {
         let tolerates = u32::from(index == 0);
         crowd.send(index, format!("{} BLOCK 0", asks(key, &format!("w{index}"), LONG, tolerates)));
-        eventually("it is queued", || match client.info(key).unwrap().waiters {
-            waiters if waiters > index as i64 => Ok(()),
-            waiters => Err(waiters),
-        });
+        until("it is queued", || client.info(key).unwrap().waiters, |all| *all > index as i64);
     }
     crowd
 }
@@ -38,8 +35,7 @@ fn who(holds: &[Hold]) -> Vec<(&[u8], i64, i64)> {
     holds.iter().map(|hold| (&hold.owner[..], hold.fence, hold.share)).collect()
 }
 
-/// `moves` has the slot move from node 0 to node 1.
-fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
+fn goes_on_over(cluster: &Cluster, moves: fn(SlotMove, &Cluster)) {
     let slot = cluster.slot_of(0);
     let key = slot.key("k");
     let mut client = cluster.node(0).client();
@@ -56,7 +52,7 @@ fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
     assert_eq!(before.len(), MANY);
     let mut crowd = queue_up(cluster, 0, &key);
 
-    moves(SlotMove { slot: slot.number, from: 0, to: 1 });
+    moves(SlotMove { slot: slot.number, from: 0, to: 1 }, cluster);
     let moved = Stopwatch::start();
     assert_eq!(crowd.one_reply_each(), vec![Some(error(TRYAGAIN)); MANY]);
     assert!(moved.elapsed() < SOON, "after {:?}", moved.elapsed());
@@ -86,15 +82,7 @@ fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
 
 #[test]
 fn a_lock_that_a_hundred_hold_and_a_hundred_wait_for_goes_on_where_its_slot_moves() {
-    let cluster = Cluster::of(2, 0);
-    goes_on_over(&cluster, |slot| slot.by_hand(&cluster));
-}
-
-#[test]
-fn a_lock_that_a_hundred_hold_and_a_hundred_wait_for_goes_on_where_its_slot_moves_at_once() {
-    if lacks_moves_at_once() {
-        return;
+    for moves in SlotMove::ways() {
+        goes_on_over(&Cluster::of(2, 0), moves);
     }
-    let cluster = Cluster::of(2, 0);
-    goes_on_over(&cluster, |slot| slot.at_once(&cluster));
 }

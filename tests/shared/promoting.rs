@@ -6,11 +6,6 @@ use testkit::{
     Clock, Server, clock::HOUR, misplaces_clients, module, start_pair, wait_until_in_sync,
 };
 
-#[track_caller]
-fn promote(replica: &Server) {
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-}
-
 /// A primary, and a replica whose clock is an hour late. Neither gives out fences that are ahead of its clock.
 fn late_replica() -> (Server, Server, Clock) {
     let setup = || Server::builder().module_args("fence-margin 0");
@@ -33,39 +28,13 @@ fn a_replica_whose_clock_is_late_goes_on_above_those_who_joined_just_before_its_
     let left = share(&mut client, "left", LONG, 0).unwrap();
     assert!(left > joined && client.release("k", "left"));
     wait_until_in_sync(&primary, &replica);
-    promote(&replica);
+    replica.promote();
     let mut client = replica.client();
     assert_eq!(holders(&mut client).len(), 40);
     // The other lock first: who comes to this one has all its lines read once more.
     for key in ["another", "k"] {
-        let Value::Int(fence) = client.cmd(super::asks(key, "next", LONG, 0)) else {
-            panic!("{key}: nobody is let in")
-        };
-        assert!(fence.cast_unsigned() > left, "{key}: {fence} is not above {left}");
-    }
-}
-
-/// They come in a file, or in a value that a client writes.
-#[test]
-fn a_server_whose_clock_is_late_goes_on_above_those_whom_it_received_all_at_once() {
-    let setup = || Server::builder().module_args("fence-margin 0");
-    let primary = setup().tcp().start();
-    let mut client = primary.client();
-    let joined = (0..40).map(|number| share(&mut client, &format!("r{number}"), LONG, 0).unwrap());
-    let last = joined.last().unwrap();
-    let Value::BulkString(value) = client.cmd("GET k") else { panic!("no value") };
-    let mut late = Clock::new();
-    late.step_back(HOUR);
-    let replica = setup().clock(&late).replica_of(&primary).start();
-    wait_until_in_sync(&primary, &replica);
-    promote(&replica);
-    let other = setup().clock(&late).start();
-    let words: [&[u8]; 5] = [b"SET", b"k", &value, b"PX", b"60000"];
-    assert_eq!(other.client().cmd(words), Value::Okay);
-    for server in [replica, other] {
-        let mut client = server.client();
-        assert_eq!(holders(&mut client).len(), 40);
-        assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
+        let fence = client.fence(super::asks(key, "next", LONG, 0)).unwrap();
+        assert!(fence > left, "{key}: {fence} is not above {left}");
     }
 }
 
@@ -80,7 +49,7 @@ fn a_server_without_the_module_that_is_promoted_has_everybody_hold_the_lock_once
     let last = share(&mut client, "last", LONG, 12).unwrap();
     let before = holds(&mut client, "k");
     scene.sync();
-    promote(&scene.without);
+    scene.without.promote();
     assert_eq!(scene.without.cmd("SET k old-client NX PX 60000"), Value::Nil);
     assert_eq!(scene.without.cmd("DEBUG RELOAD"), Value::Okay);
     let load = format!("MODULE LOAD {} fence-margin 0", module::path().display());

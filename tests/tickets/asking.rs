@@ -1,6 +1,6 @@
 //! Asking by a ticket: an answer at once, and a place that is kept as long as somebody asks for it.
 
-use super::{asked, held, queue_up, rows, until_held_by};
+use super::{held, queue_up, rows, until_held_by};
 use crate::waiting::play;
 use testkit::Server;
 use testkit::waiter::id_of;
@@ -65,7 +65,7 @@ fn the_last_request_says_how_long_the_place_is_kept_and_for_which_connection() {
     assert_eq!((&*row.kind, row.client), ("ticket", own));
     assert!((30_000..=60_000).contains(&row.patience), "{row:?}");
     let mut other = server.client();
-    assert_eq!(asked(&mut other, "LOCK.ACQUIRE k bob 60000 TICKET 20000"), None);
+    assert_eq!(other.fence("LOCK.ACQUIRE k bob 60000 TICKET 20000"), None);
     let row = &rows(&mut client, "k")[0];
     assert_eq!(row.client, id_of(&mut other));
     assert!(row.patience <= 20_000, "{row:?}");

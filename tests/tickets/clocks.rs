@@ -1,7 +1,7 @@
 //! The clock of the server is set: how long a place is kept goes by another one, that nobody can set.
 
-use super::{asked, by_ticket, held_on, queue, queue_up, rows, until_held_by};
-use testkit::{Clock, Server, clock::HOUR, eventually, int};
+use super::{by_ticket, held_on, queue, queue_up, rows, until_held_by};
+use testkit::{Clock, Server, becomes, clock::HOUR, int};
 
 #[test]
 fn a_place_is_kept_and_given_up_as_ever_although_the_clock_is_set_forward_or_back() {
@@ -10,17 +10,14 @@ fn a_place_is_kept_and_given_up_as_ever_although_the_clock_is_set_forward_or_bac
     assert_eq!(client.cmd("PERSIST k"), int(1));
     queue_up(&mut client, "bob");
     for set in [Clock::step_forward, Clock::step_back, Clock::step_back] {
-        assert_eq!(asked(&mut client, by_ticket("carol", 200)), None);
+        assert_eq!(client.fence(by_ticket("carol", 200)), None);
         set(&mut clock, HOUR);
         clock.wait_until_known(&mut client);
         let row = &rows(&mut client, "k")[0];
         assert!((1..=60_000).contains(&row.patience), "{row:?}");
         assert!((0..60_000).contains(&row.waited), "{row:?}");
         queue_up(&mut client, "bob");
-        eventually("carol's is given up", || match queue(&mut client) {
-            queue if queue == ["ticket bob"] => Ok(()),
-            queue => Err(queue),
-        });
+        becomes("carol's is given up", ["ticket bob"], || queue(&mut client));
     }
     assert!(client.release("k", "alice"));
     until_held_by(&mut client, "bob");

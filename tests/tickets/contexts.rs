@@ -1,7 +1,7 @@
-//! Where a command may not wait, a ticket may still be taken: in transactions, scripts, functions and calls of other modules.
+//! Where a command may not wait, a ticket may still be taken: in transactions, scripts and calls of other modules.
 
 use crate::waiting::play;
-use testkit::{Server, lacks};
+use testkit::Server;
 
 const SESSIONS: &str = r#"
     # a transaction takes a place
@@ -70,19 +70,6 @@ const SESSIONS: &str = r#"
 #[test]
 fn a_place_is_taken_where_a_command_may_not_wait() {
     play(Server::builder, SESSIONS);
-}
-
-#[test]
-fn a_function_takes_a_place() {
-    let session = r##"# a function
-        FUNCTION LOAD "#!lua name=f\n redis.register_function('f', function(_, words) return redis.call(unpack(words)) end)" -> f
-        FCALL f 1 k LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-        LOCK.WAITERS k -> ticket(bob)
-        FCALL f 1 k LOCK.RELEASE k alice -> 1
-        FCALL f 1 k LOCK.ACQUIRE k bob 60000 TICKET 60000 -> B"##;
-    if !lacks((7, 0), "functions") {
-        play(Server::builder, session);
-    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What happens to the data, to the module and to the server while tickets are kept.
 
-use super::{LONG, asked, by_ticket, held_on, left, queue_of, queue_up, until_no_tickets};
+use super::{LONG, by_ticket, held_on, left, queue_of, queue_up, until_no_tickets};
+use crate::shared::Scene;
 use crate::waiting::play;
-use redis::Value;
-use testkit::{Server, Snapshot, start_pair, wait_until_in_sync};
+use testkit::{Server, Snapshot};
 
 const SESSIONS: &str = "
     # a lock whose database is flushed is handed to the first of its tickets
@@ -75,37 +75,10 @@ fn a_server_that_starts_again_knows_the_grants_and_no_tickets() {
     assert_eq!(Snapshot::of(&server), live);
     let mut client = server.client();
     assert_eq!(client.counter("tickets"), 0);
-    assert_eq!(asked(&mut client, by_ticket("bob", LONG)), Some(fence), "unclaimed, and its own");
+    assert_eq!(client.fence(by_ticket("bob", LONG)), Some(fence), "unclaimed, and its own");
     assert!(left(&mut client) > 30_000);
     assert!(queue_of(&mut client, "k").is_empty());
     queue_up(&mut client, "carol");
-}
-
-#[test]
-fn replicas_with_and_without_the_module_have_the_grants_of_tickets() {
-    let setup = Server::builder().aof().module_args("fence-margin 0");
-    let (primary, replica) = start_pair(setup, Server::builder());
-    let without = Server::builder().without_module().replica_of(&primary).start();
-    let mut client = primary.client();
-    client.grant("k", "alice", LONG);
-    let agree = |what: &str| {
-        for server in [&replica, &without] {
-            wait_until_in_sync(&primary, server);
-            assert_eq!(Snapshot::of(server), Snapshot::of(&primary), "{what}");
-        }
-    };
-    queue_up(&mut client, "bob");
-    queue_up(&mut client, "carol");
-    agree("queued");
-    assert!(client.release("k", "alice"));
-    agree("granted");
-    assert!(asked(&mut client, by_ticket("bob", LONG)).is_some());
-    agree("claimed");
-    let replies = client.transaction(&["LOCK.RELEASE k bob", &by_ticket("carol", LONG)]);
-    assert!(matches!(replies[1], Value::Int(1..)));
-    agree("granted in a transaction");
-    assert!(client.release("k", "carol"));
-    agree("released");
 }
 
 /// What a command of a queue costs replicas: nothing.
@@ -116,8 +89,25 @@ fn asking_again_and_giving_up_are_not_replicated() {
         for _ in 0..3 {
             queue_up(&mut client, "bob");
         }
-        assert_eq!(asked(&mut client, by_ticket("carol", 1)), None);
+        assert_eq!(client.fence(by_ticket("carol", 1)), None);
         assert!(!client.release("k", "bob"));
         until_no_tickets(&mut client);
     });
+}
+
+#[test]
+fn replicas_with_and_without_the_module_have_the_grants_of_tickets() {
+    Scene::play(
+        "
+        # claimed, and granted in a transaction
+        LOCK.ACQUIRE k alice 60000; LOCK.ACQUIRE k bob 60000 TICKET 60000 -> A; nil
+        LOCK.ACQUIRE k carol 60000 TICKET 60000; LOCK.RELEASE k alice -> nil; 1
+        LOCK.ACQUIRE k bob 60000 TICKET 60000 -> B
+        MULTI: LOCK.RELEASE k bob; LOCK.ACQUIRE k carol 60000 TICKET 60000 -> 1; C
+        # not claimed
+        LOCK.ACQUIRE k alice 60000; LOCK.ACQUIRE k bob 60000 TICKET 60000; LOCK.RELEASE k alice -> A; nil; 1
+        # queued
+        LOCK.ACQUIRE k alice 60000; LOCK.ACQUIRE k bob 60000 TICKET 60000 -> A; nil
+        ",
+    );
 }

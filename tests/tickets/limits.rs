@@ -1,80 +1,28 @@
 //! What a request by a ticket is refused with, and how many there may be.
 
-use super::{LONG, by_ticket, held, lacks_notify, queue, queue_up};
+use super::{LONG, by_ticket, held, queue, queue_up};
 use crate::waiting::play;
 use redis::Value;
-use testkit::errors::{
-    KEY_TOO_LONG_TO_WAIT, OWNER_LENGTH, TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE, UNKNOWN_OPTION,
-    WRONG_TYPE, wrong_arity,
-};
-use testkit::{Server, assert_each_is_refused, error, is_older_than, lacks};
-
-const SHARE_OUT_OF_RANGE: &str = "ERR SHARE must be an integer from 0 to 99999 (holders at a time)";
-const BOTH: &str = "ERR BLOCK and TICKET cannot be combined";
-const ALONE: &str = "ERR NOTIFY needs TICKET";
-const OUT_OF_RANGE: &str =
-    "ERR TICKET must be an integer from 1 to 86400000 (milliseconds, config leasehold.max-ttl)";
-const CHANNEL_LENGTH: &str = "ERR channel must be 1 to 255 bytes long";
-
-#[test]
-fn mistakes_are_found_in_the_order_of_the_page() {
-    let server = Server::builder().aof().start();
-    server.cmd("RPUSH list x");
-    let too_long = format!("LOCK.ACQUIRE {} a 1 TICKET 1", "k".repeat(4_097));
-    // Each has one mistake less than the one before.
-    assert_each_is_refused(
-        &server,
-        &[
-            ("LOCK.ACQUIRE list \"\"", &wrong_arity("LOCK.ACQUIRE")),
-            ("LOCK.ACQUIRE list \"\" 0 SHARE x BLOCK x TICKET 0 NOTIFY", OWNER_LENGTH),
-            ("LOCK.ACQUIRE list a 0 SHARE x BLOCK x TICKET 0 NOTIFY", TTL_NOT_POSITIVE),
-            ("LOCK.ACQUIRE list a 86400001 SHARE x BLOCK x TICKET 0 NOTIFY", TTL_ABOVE_LIMIT),
-            ("LOCK.ACQUIRE list a 1 SHARE x BLOCK x TICKET 0 NOTIFY", UNKNOWN_OPTION),
-            ("LOCK.ACQUIRE list a 1 SHARE x BLOCK x TICKET 0 NOTIFY \"\"", SHARE_OUT_OF_RANGE),
-            ("LOCK.ACQUIRE list a 1 BLOCK x TICKET 0 NOTIFY \"\"", BOTH),
-            ("LOCK.ACQUIRE list a 1 BLOCK x NOTIFY \"\"", ALONE),
-            ("LOCK.ACQUIRE list a 1 TICKET 0 NOTIFY \"\"", OUT_OF_RANGE),
-            ("LOCK.ACQUIRE list a 1 TICKET 1 NOTIFY \"\"", CHANNEL_LENGTH),
-            (&too_long, KEY_TOO_LONG_TO_WAIT),
-            ("LOCK.ACQUIRE list a 1 TICKET 1", WRONG_TYPE),
-        ],
-    );
-    if !lacks_notify() {
-        assert_each_is_refused(
-            &server,
-            &[("LOCK.ACQUIRE list a 1 TICKET 1 NOTIFY x SHARE 1", WRONG_TYPE)],
-        );
-    }
-    assert_eq!(server.client().counter("tickets"), 0);
-}
+use testkit::{Server, error, is_older_than, lacks_settings};
 
 #[test]
 fn what_is_no_option_no_length_and_no_channel_is_refused() {
-    let (_server, mut client) = held();
-    let mut asks = |options: &str| client.cmd(format!("LOCK.ACQUIRE k bob 1 {options}"));
-    for options in [
-        "TICKET",
-        "TICKETS 1",
-        "TICKET 1 TICKET 1",
-        "TICKET 1 NOTIFY",
-        "TICKET 1 NOTIFY x NOTIFY x",
-        "NOTIFY x TICKET",
-        "5 TICKET",
-        "TICKET 1 SHARE 1 NOTIFY x BLOCK 1 TICKET 1",
-        "TICKET 1 SHARE 1 NOTIFY x BLOCK 1 EVEN MORE WORDS",
-    ] {
-        assert_eq!(asks(options), error(UNKNOWN_OPTION), "{options}");
-    }
-    let too_long = "18446744073709551617";
-    for wrong in ["\"\"", "0", "-1", "+1", "01", "1.0", "1e3", "x", "86400001", too_long] {
-        assert_eq!(asks(&format!("TICKET {wrong}")), error(OUT_OF_RANGE), "{wrong}");
-    }
-    let channel = format!("TICKET 1 NOTIFY {}", "c".repeat(256));
-    assert_eq!(asks(&channel), error(CHANNEL_LENGTH));
-    for options in ["TICKET 5000 SHARE 1", "share 1 ticket 5000", "Ticket 86400000"] {
-        assert_eq!(asks(options), Value::Nil, "{options}");
-    }
-    assert_eq!(queue(&mut client), ["ticket bob"]);
+    play(
+        Server::builder,
+        "# and takes no place
+        RPUSH list x -> 1
+        LOCK.ACQUIRE k bob 1 TICKET 1 TICKET 1 -> -ERR unknown option…
+        LOCK.ACQUIRE k bob 1 SHARE 100000 TICKET 1 -> -ERR SHARE must be an integer from 0 to 99999 (holders at a time)
+        LOCK.ACQUIRE k bob 1 BLOCK 1 TICKET 1 -> -ERR BLOCK and TICKET cannot be combined
+        LOCK.ACQUIRE k bob 1 NOTIFY grants -> -ERR NOTIFY needs TICKET
+        LOCK.ACQUIRE k bob 1 TICKET 0 -> -ERR TICKET must be an integer from 1 to 86400000 (milliseconds, config leasehold.max-ttl)
+        LOCK.ACQUIRE k bob 1 TICKET 86400001 -> -ERR TICKET must be an integer from 1 to 86400000…
+        LOCK.ACQUIRE k bob 1 TICKET 1 NOTIFY \"\" -> -ERR channel must be 1 to 255 bytes long
+        LOCK.ACQUIRE list bob 1 TICKET 1 -> -WRONGTYPE
+        LOCK.WAITERS k -> (empty)
+        LOCK.ACQUIRE k bob 1 share 1 ticket 86400000 -> nil
+        LOCK.WAITERS k -> ticket(bob)",
+    );
 }
 
 #[test]
@@ -150,7 +98,7 @@ fn those_who_wait_on_a_connection_and_those_with_tickets_have_limits_of_their_ow
 
 #[test]
 fn the_limits_can_be_changed_while_the_server_runs() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     play(

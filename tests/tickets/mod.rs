@@ -21,27 +21,17 @@ mod telling;
 
 use crate::waiting::{LONG, Row, held, held_on};
 use redis::Value;
-use testkit::{Client, Server, Words, eventually, lacks_notify};
+use testkit::{Client, Server, becomes, eventually, lacks_notify};
 
 /// A request for `k`, with a lease longer than any test.
 fn by_ticket(owner: &str, lasts: u64) -> String {
     format!("LOCK.ACQUIRE k {owner} {LONG} TICKET {lasts}")
 }
 
-/// The fence, or nothing where the owner has a place in the queue.
-#[track_caller]
-fn asked(client: &mut Client, request: impl Words) -> Option<u64> {
-    match client.cmd(request) {
-        Value::Nil => None,
-        Value::Int(fence) => Some(fence.try_into().unwrap()),
-        other => panic!("neither a fence nor nil: {other:?}"),
-    }
-}
-
 /// Takes a place in the queue of `k`.
 #[track_caller]
 fn queue_up(client: &mut Client, owner: &str) {
-    assert_eq!(asked(client, by_ticket(owner, LONG)), None, "{owner} was granted it");
+    assert_eq!(client.fence(by_ticket(owner, LONG)), None, "{owner} was granted it");
 }
 
 /// Who waits for this lock, oldest first.
@@ -73,10 +63,7 @@ fn until_held_by(client: &mut Client, owner: &str) -> u64 {
 
 /// Waits until nobody waits by a ticket, for whatever lock.
 fn until_no_tickets(client: &mut Client) {
-    eventually("all tickets have ended", || match client.counter("tickets") {
-        0 => Ok(()),
-        left => Err(left),
-    });
+    becomes("all tickets have ended", 0, || client.counter("tickets"));
 }
 
 /// What is left of the lease of `k`, in milliseconds.

@@ -1,11 +1,8 @@
 //! Another server decides: tickets are forgotten, and who asks there queues anew.
 
-use super::{LONG, asked, by_ticket, held_on, queue, queue_of, queue_up, until_no_tickets};
+use super::{LONG, by_ticket, held_on, queue, queue_of, queue_up, until_no_tickets};
 use redis::Value;
-use testkit::{
-    Cluster, Server, SlotMove, code, eventually, lacks_moves_at_once, start_pair,
-    wait_until_in_sync,
-};
+use testkit::{Cluster, Server, SlotMove, code, eventually, start_pair, wait_until_in_sync};
 
 #[test]
 fn a_replica_keeps_no_ticket_and_when_it_is_promoted_who_asks_there_queues_anew() {
@@ -44,8 +41,7 @@ fn a_primary_that_becomes_a_replica_forgets_its_tickets() {
     let (server, mut client) = held_on(Server::builder().tcp());
     queue_up(&mut client, "bob");
     queue_up(&mut client, "carol");
-    let follow = format!("REPLICAOF 127.0.0.1 {}", primary.port());
-    assert_eq!(client.cmd(follow), Value::Okay);
+    server.follow(&primary);
     until_no_tickets(&mut client);
     assert_eq!(code(client.cmd(by_ticket("bob", LONG))), "READONLY");
     testkit::wait_until_it_is(&server, "slave");
@@ -58,22 +54,21 @@ fn a_primary_that_becomes_a_replica_forgets_its_tickets() {
     queue_up(&mut client, "bob");
 }
 
-/// `moves` has the slot move from node 0 to node 1.
-fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
+fn goes_on_over(cluster: &Cluster, moves: fn(SlotMove, &Cluster)) {
     let slot = cluster.slot_of(0);
     let key = slot.key("k");
     let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
     from.grant(&key, "alice", LONG);
     let ask = |owner: &str| format!("LOCK.ACQUIRE {key} {owner} {LONG} TICKET {LONG}");
     for owner in ["bob", "carol"] {
-        assert_eq!(asked(&mut from, ask(owner)), None);
+        assert_eq!(from.fence(ask(owner)), None);
     }
-    moves(SlotMove { slot: slot.number, from: 0, to: 1 });
+    moves(SlotMove { slot: slot.number, from: 0, to: 1 }, cluster);
     until_no_tickets(&mut from);
     assert_eq!(code(from.cmd(ask("bob"))), "MOVED");
     assert!(queue_of(&mut to, &key).is_empty());
-    assert_eq!(asked(&mut to, ask("carol")), None);
-    assert_eq!(asked(&mut to, ask("bob")), None);
+    assert_eq!(to.fence(ask("carol")), None);
+    assert_eq!(to.fence(ask("bob")), None);
     assert_eq!(queue_of(&mut to, &key), ["ticket carol", "ticket bob"]);
     assert!(to.release(&key, "alice"));
     assert!(to.check(&key, "carol").is_some());
@@ -81,10 +76,8 @@ fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
 
 #[test]
 fn tickets_of_a_slot_that_moves_are_forgotten() {
-    let cluster = Cluster::of(2, 0);
-    goes_on_over(&cluster, |step| step.by_hand(&cluster));
-    if !lacks_moves_at_once() {
-        goes_on_over(&cluster, |step| step.at_once(&cluster));
+    for moves in SlotMove::ways() {
+        goes_on_over(&Cluster::of(2, 0), moves);
     }
 }
 
@@ -99,7 +92,7 @@ fn while_a_slot_is_on_its_way_a_ticket_is_taken_where_the_key_is() {
     let step = SlotMove { slot: slot.number, from: 0, to: 1 };
     step.import(&cluster);
     step.migrate(&cluster);
-    assert_eq!(asked(&mut from, &*ask), None);
+    assert_eq!(from.fence(&*ask), None);
     step.move_keys(&cluster);
     until_no_tickets(&mut from);
     assert_eq!(code(from.cmd(&*ask)), "ASK");

@@ -1,6 +1,6 @@
 //! `NOTIFY channel`: what is published of which grant.
 
-use super::{asked, lacks_notify, message, notice, subscribed};
+use super::{lacks_notify, message, notice, subscribed};
 use crate::waiting::play;
 use testkit::Server;
 
@@ -141,7 +141,7 @@ fn owners_keys_and_channels_are_any_bytes() {
         let mut subscriber = subscribed(&server, channel);
         let request =
             [b"LOCK.ACQUIRE", key, owner, b"60000", b"TICKET", b"60000", b"NOTIFY", channel];
-        assert_eq!(asked(&mut client, request), None);
+        assert_eq!(client.fence(request), None);
         assert!(client.release(key, "alice"));
         let fence = client.check(key, owner).unwrap();
         assert_eq!(message(&mut subscriber), notice(fence, owner, key));

@@ -1,6 +1,6 @@
 //! Owners that the server makes up.
 
-use super::{LONG, asked, held, queue, until_held_by};
+use super::{LONG, held, queue, until_held_by};
 use redis::Value;
 use testkit::LineClient;
 
@@ -31,13 +31,13 @@ fn who_has_the_server_make_up_its_owner_learns_it_with_its_place_or_its_fence() 
         assert_eq!((owner.len(), fence), (36, None));
         assert_eq!(queue(&mut client), [&owner, &other].map(|owner| format!("ticket {owner}")));
         let again = format!("LOCK.ACQUIRE k {owner} {LONG} TICKET {LONG}");
-        assert_eq!(asked(&mut client, &*again), None, "it asks again by that name");
+        assert_eq!(client.fence(&*again), None, "it asks again by that name");
         assert_eq!(queue(&mut client).len(), 2);
         client.release("k", &other);
         let holder = client.info("k").unwrap().owner;
         assert!(client.release("k", holder));
         let fence = until_held_by(&mut client, &owner);
-        assert_eq!(asked(&mut client, &*again), Some(fence));
+        assert_eq!(client.fence(&*again), Some(fence));
         let (owner, fence) = owner_and_fence(&client.cmd(MINTED.replace(" k ", " free ")));
         assert_eq!(client.check("free", &owner).map(|fence| fence as i64), fence);
         assert!(client.release("free", &owner));

@@ -10,11 +10,7 @@ const DENIED: &str = "NOPERM this user has no permissions to access the channel 
 
 /// A connection of the user `worker`, who may do this.
 fn log_in(server: &Server, rules: &str) -> Client {
-    let words = format!("ACL SETUSER worker reset on nopass +@all ~* {rules}");
-    assert_eq!(server.cmd(words.trim_end()), Value::Okay, "{rules}");
-    let mut client = server.client();
-    assert_eq!(client.cmd("AUTH worker x"), Value::Okay);
-    client
+    server.user("worker", &format!("+@all ~* {rules}"))
 }
 
 /// The latest entry of `ACL LOG`: what was denied, and to whom.

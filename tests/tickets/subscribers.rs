@@ -2,8 +2,7 @@
 
 use super::notifying::notified;
 use super::{
-    CHANNEL, LONG, asked, held, lacks_notify, left, message, notice, queue_of, subscribed,
-    until_held_by,
+    CHANNEL, LONG, held, lacks_notify, left, message, notice, queue_of, subscribed, until_held_by,
 };
 use crate::waiting::play;
 use std::time::{Duration, Instant};
@@ -52,12 +51,12 @@ fn a_killed_program_costs_a_lock_one_short_window_however_many_places_it_had() {
         format!("LOCK.ACQUIRE {key} {owner} {LONG} TICKET {LONG} NOTIFY nobody")
     };
     for number in 0..PLACES {
-        assert_eq!(asked(&mut client, elsewhere(&format!("dead{number}"), "k")), None);
+        assert_eq!(client.fence(elsewhere(&format!("dead{number}"), "k")), None);
     }
-    assert_eq!(asked(&mut client, elsewhere("dead", "other")), None);
+    assert_eq!(client.fence(elsewhere("dead", "other")), None);
     let mut subscriber = subscribed(&server, CHANNEL.as_bytes());
-    assert_eq!(asked(&mut client, notified("bob", LONG)), None);
-    assert_eq!(asked(&mut client, "LOCK.ACQUIRE other carol 60000 TICKET 60000"), None);
+    assert_eq!(client.fence(notified("bob", LONG)), None);
+    assert_eq!(client.fence("LOCK.ACQUIRE other carol 60000 TICKET 60000"), None);
     let released = Instant::now();
     assert!(client.release("k", "alice"));
     assert!(left(&mut client) <= WINDOW, "the grant to dead0 is kept for long");
@@ -102,7 +101,7 @@ fn a_subscriber_of_a_replica_hears_nothing() {
     client.grant("k", "alice", LONG);
     let [mut here, mut there] =
         [&primary, &replica].map(|server| subscribed(server, CHANNEL.as_bytes()));
-    assert_eq!(asked(&mut client, notified("bob", LONG)), None);
+    assert_eq!(client.fence(notified("bob", LONG)), None);
     assert!(client.release("k", "alice"));
     let told = notice(client.check("k", "bob").unwrap(), b"bob", b"k");
     assert_eq!(message(&mut here), told);
@@ -126,7 +125,7 @@ fn in_a_cluster_a_subscriber_of_any_node_hears_the_message() {
     let mut of_shard = cluster.node(0).client();
     of_shard.cmd(["SSUBSCRIBE", &cluster.slot_of(0).key(CHANNEL)]);
     let request = format!("LOCK.ACQUIRE {key} bob {LONG} TICKET {LONG} NOTIFY {CHANNEL}");
-    assert_eq!(asked(&mut client, request), None);
+    assert_eq!(client.fence(request), None);
     assert!(client.release(&key, "alice"));
     let told = notice(client.check(&key, "bob").unwrap(), b"bob", key.as_bytes());
     for mut subscriber in subscribers {

@@ -1,15 +1,14 @@
 //! A cluster goes to another build shard by shard: its replica starts with it, takes over, and then the former primary
 //! starts with it.
 
-use super::{assert_sent_away, has_shares_and_tickets, other_build};
+use super::{assert_sent_away, other_build};
 use crate::waiting::first_owners;
-use redis::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use testkit::{
-    Client, Cluster, Server, Slot, Takeover, Waiter, becomes, bulk_text, code, deadline,
-    eventually, lacks, module, wait_until_in_sync,
+    Client, Cluster, Server, Slot, Takeover, Waiter, bulk_text, code, deadline, eventually, module,
+    wait_until_in_sync,
 };
 
 const SHARDS: usize = 3;
@@ -42,7 +41,7 @@ impl Links {
     }
 }
 
-/// Alice holds a lock, bob waits for it on a connection, and carol by a ticket, if the build has tickets.
+/// Alice holds a lock, and bob waits for it.
 struct Shard {
     slot: Slot,
     alices: u64,
@@ -57,7 +56,7 @@ impl Shard {
         let (mut client, key) = (primary.client(), slot.key("held"));
         let alices = client.grant(&key, "alice", HOUR);
         let ends = deadline(&mut client, key.as_bytes());
-        let bob = bob_and_carol_ask(primary, &key);
+        let bob = Waiter::of(primary, &key, "bob");
         let mut shard = Self { slot, alices, ends, bob, last: 0 };
         shard.grants(&mut client);
         shard
@@ -83,9 +82,7 @@ impl Shard {
         let mut client = primary.client();
         assert_eq!(client.check(self.held(), "alice"), Some(self.alices));
         self.bob.assert_waits(primary);
-        let queue = if has_shares_and_tickets(primary) { &["bob", "carol"][..] } else { &["bob"] };
-        assert_eq!(first_owners(primary, &self.held()), queue);
-        assert_eq!(client.counter("quarantine_left_us"), 0);
+        assert_eq!(first_owners(primary, &self.held()), ["bob"]);
         self.grants(&mut client);
     }
 
@@ -101,57 +98,20 @@ impl Shard {
         assert_eq!(deadline(&mut client, held.as_bytes()), self.ends);
         assert_eq!(client.counter("fences_refused"), 0);
         assert!(first_owners(successor, &held).is_empty(), "queues stay behind");
-        if has_shares_and_tickets(former) {
-            becomes("what tickets are left", 0, || former.client().counter("tickets"));
-        }
         assert_eq!(code(former.cmd(format!("LOCK.CHECK {held} alice"))), "MOVED");
-        let bob = std::mem::replace(&mut self.bob, bob_and_carol_ask(successor, &held));
-        assert_sent_away(Some(bob));
-    }
-
-    /// Nothing is granted, and alice goes on. Then who waits has the lock.
-    fn waits_for_the_end_of_the_quarantine(&mut self, primary: &Server) {
-        let (mut client, free) = (primary.client(), self.free());
-        assert!(client.counter("quarantine_left_us") > 0);
-        assert_eq!(client.acquire(&free, "dave", HOUR), None);
-        let mut erin = Waiter::of(primary, &free, "erin");
-        assert!(client.extend(self.held(), "alice", HOUR));
-        assert_eq!(client.check(self.held(), "alice"), Some(self.alices));
-        erin.assert_waits(primary);
-        assert_eq!(client.cmd(quarantine(0)), Value::Okay);
-        let fence = erin.fence();
-        assert!(fence > self.last, "{fence} after {}", self.last);
-        assert!(client.release(&free, "erin"));
-        self.last = fence;
-        // It is set again, and begins with the next promotion.
-        assert_eq!(client.cmd(quarantine(HOUR)), Value::Okay);
+        let bob = std::mem::replace(&mut self.bob, Waiter::of(successor, &held, "bob"));
+        assert_sent_away([bob]);
     }
 
     fn hands_on(mut self, primary: &Server) {
         let mut client = primary.client();
         assert!(client.extend(self.held(), "alice", HOUR));
         assert!(client.release(self.held(), "alice"));
-        let bobs = self.bob.fence();
-        assert!(bobs > self.alices);
-        if !has_shares_and_tickets(primary) {
-            return;
-        }
-        assert_eq!(first_owners(primary, &self.held()), ["carol"]);
-        assert!(client.release(self.held(), "bob"));
-        assert!(client.check(self.held(), "carol").unwrap() > bobs);
+        assert!(self.bob.fence() > self.alices);
     }
 }
 
-fn bob_and_carol_ask(primary: &Server, key: &str) -> Waiter {
-    let bob = Waiter::of(primary, key, "bob");
-    if has_shares_and_tickets(primary) {
-        let ticket = format!("LOCK.ACQUIRE {key} carol {HOUR} TICKET {HOUR}");
-        assert_eq!(primary.cmd(ticket), Value::Nil);
-    }
-    bob
-}
-
-/// The replica of the first shard takes over without a quarantine, the others with one, which no other shard notices.
+/// No other shard notices.
 #[test]
 fn a_cluster_goes_to_another_build_shard_by_shard_with_its_locks_and_fences() {
     let links = Links(tempfile::tempdir().unwrap());
@@ -163,22 +123,15 @@ fn a_cluster_goes_to_another_build_shard_by_shard_with_its_locks_and_fences() {
     });
     let on = |node| Shard::on(cluster.node(node), cluster.slot_of(node));
     let mut shards: Vec<_> = (0..SHARDS).map(on).collect();
-    let has_settings = !lacks((7, 0), "CONFIG SET of a module's setting");
     for node in 0..SHARDS {
-        let (replica, has_quarantine) = (node + SHARDS, has_settings && node > 0);
+        let replica = node + SHARDS;
         links.restart(&mut cluster, replica);
         wait_until_in_sync(cluster.node(node), cluster.node(replica));
         shards[node].goes_on(cluster.node(node));
-        if has_quarantine {
-            assert_eq!(cluster.node(replica).cmd(quarantine(HOUR)), Value::Okay);
-        }
         shards[node].moves(&cluster, node, replica);
         for (other, shard) in shards.iter_mut().enumerate().filter(|(other, _)| *other != node) {
             let primary = if other < node { other + SHARDS } else { other };
             shard.goes_on(cluster.node(primary));
-        }
-        if has_quarantine {
-            shards[node].waits_for_the_end_of_the_quarantine(cluster.node(replica));
         }
         links.restart(&mut cluster, node);
         wait_until_in_sync(cluster.node(replica), cluster.node(node));
@@ -187,8 +140,4 @@ fn a_cluster_goes_to_another_build_shard_by_shard_with_its_locks_and_fences() {
     for (node, shard) in shards.into_iter().enumerate() {
         shard.hands_on(cluster.node(node + SHARDS));
     }
-}
-
-fn quarantine(millis: u64) -> String {
-    format!("CONFIG SET leasehold.quarantine-ms {millis}")
 }

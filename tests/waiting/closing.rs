@@ -6,28 +6,11 @@ use redis::Value;
 use std::io::Write;
 use tempfile::NamedTempFile;
 use testkit::{
-    Client, Server, Stopwatch, bulk_text, eventually, int, is_older_than, is_valkey_since,
+    Client, Server, Stopwatch, becomes, bulk_text, eventually, int, is_older_than, is_valkey_since,
 };
 
 /// Long before the lease of whoever went unheard would have ended, and before the next regular look at the lock.
 const SOON: i64 = 800;
-
-/// A connection of a user who may do everything, and who can be deleted.
-fn temp_user(server: &Server) -> Client {
-    temp_user_by(server, "ACL")
-}
-
-/// Where the command about users may have another name.
-fn temp_user_by(server: &Server, acl: &str) -> Client {
-    assert_eq!(server.cmd(format!("{acl} SETUSER temp on nopass ~* &* +@all")), Value::Okay);
-    logged_in(server)
-}
-
-fn logged_in(server: &Server) -> Client {
-    let mut client = server.client();
-    assert_eq!(client.cmd("AUTH temp any"), Value::Okay);
-    client
-}
 
 /// Alice holds `k`, bob waits on this connection, carol behind him. The commands close bob's connection and
 /// release the lock, in one packet, which is to be small: the server reads a large one in several turns.
@@ -60,8 +43,7 @@ fn a_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_passes_it_on_at_once
             &[RELEASE, "ACL DELUSER temp"],
             &["ACL DELUSER temp", "DEBUG SLEEP 1.2", RELEASE],
         ] {
-            let bob = temp_user(&server);
-            passes_it_on(&server, bob, commands);
+            passes_it_on(&server, server.user("temp", "~* &* +@all"), commands);
         }
     }
 }
@@ -69,14 +51,15 @@ fn a_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_passes_it_on_at_once
 #[test]
 fn a_waiter_whose_user_is_deleted_in_another_way_passes_the_lock_on_at_once() {
     let server = exact().config("rename-command", "ACL USERS").start();
-    let bob = temp_user_by(&server, "USERS");
+    assert_eq!(server.cmd("USERS SETUSER temp on nopass ~* &* +@all"), Value::Okay);
+    let bob = server.logged_in("temp");
     passes_it_on(&server, bob, &["USERS DELUSER temp", RELEASE]);
 
     let mut file = NamedTempFile::new().unwrap();
     let users = "user default on nopass ~* &* +@all";
     writeln!(file, "{users}\nuser temp on nopass ~* &* +@all").unwrap();
     let server = exact().config("aclfile", file.path().to_str().unwrap()).start();
-    let bob = logged_in(&server);
+    let bob = server.logged_in("temp");
     std::fs::write(file.path(), users).unwrap();
     passes_it_on(&server, bob, &["ACL LOAD", RELEASE]);
 }
@@ -153,9 +136,8 @@ fn a_client_that_closes_as_soon_as_it_has_read_its_grant_keeps_the_lock() {
             let id = bob.id;
             drop(bob);
             assert_eq!(client.receive(), int(1));
-            eventually("bob's connection is closed", || {
-                let left = bulk_text(&client.cmd(format!("CLIENT LIST ID {id}")));
-                if left.is_empty() { Ok(()) } else { Err(left) }
+            becomes("bob's connection is closed", "", || {
+                bulk_text(&client.cmd(format!("CLIENT LIST ID {id}")))
             });
             assert_eq!(client.check("k", "bob"), Some(fence), "round {round}");
             carol.assert_waits(&server);

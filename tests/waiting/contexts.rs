@@ -5,7 +5,7 @@ use super::play;
 use super::{LONG, Waiter, owners, waiters};
 use redis::Value;
 use testkit::{
-    Client, Server, Snapshot, code, error, eventually, int, is_valkey_since, lacks, start_pair,
+    Client, Server, Snapshot, code, error, eventually, is_valkey_since, lacks, start_pair,
 };
 
 const WAIT: &str = "LOCK.ACQUIRE k bob 60000 BLOCK 0";
@@ -128,10 +128,9 @@ fn assert_wait_is_refused(server: &Server, bob: &mut Client, expected: &str) {
     assert_eq!(waiters(server), 0);
     assert_eq!(client.counter("tries_refused"), refused + 2);
     assert_eq!(bob.cmd("LOCK.ACQUIRE k bob 60000"), Value::Nil, "without BLOCK it is no error");
-    let Value::Int(fence) = bob.cmd("LOCK.ACQUIRE free bob 60000 BLOCK 0") else {
-        panic!("a free lock is granted")
-    };
-    assert_eq!(bob.cmd("LOCK.ACQUIRE free bob 60000 BLOCK 0"), int(fence), "and confirmed");
+    let fence = bob.fence("LOCK.ACQUIRE free bob 60000 BLOCK 0");
+    assert!(fence.is_some(), "a free lock is granted");
+    assert_eq!(bob.fence("LOCK.ACQUIRE free bob 60000 BLOCK 0"), fence, "and confirmed");
     assert_eq!(bob.transaction(&[WAIT]), [Value::Nil], "in a transaction nobody waits anyway");
 }
 

@@ -1,10 +1,10 @@
 //! Thousands of waiters.
 
-use super::{LONG, Waiter, owners};
+use super::LONG;
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
-use testkit::{Client, Server, Setup, eventually, int};
+use testkit::{Client, Server, Setup, eventually};
 
 /// A server that such a crowd fits on.
 fn roomy() -> Setup {
@@ -52,51 +52,6 @@ fn ten_thousand_waiters_for_one_lock_are_served_exactly_in_the_order_of_their_co
     assert!(fences.into_iter().map(|(_, index)| index).eq(0..10_000));
     assert_eq!(client.counter("waiters"), 0);
     eventually("the last releases it", || client.info("k").map_or(Ok(()), Err));
-}
-
-/// One who comes later is next, and nothing of the crowd is left.
-#[test]
-fn two_thousand_waiters_that_leave_in_one_moment_leave_nothing_behind() {
-    const SIZE: u64 = 2_000;
-    // The server frees the buffers it lent them bit by bit, so many times a second.
-    let server = roomy().config("hz", "500").start();
-    let mut client = server.client();
-    // Once before, so that what is kept for good is not counted.
-    client.grant("k", "alice", 10 * LONG);
-    drop(Waiter::of(&server, "k", "early"));
-    client.wait_until_waiters(0);
-    let before = client.info_number("memory", "used_memory");
-    for is_killed in [true, false] {
-        let mut crowd = Crowd::of(&server, SIZE as usize);
-        for index in 0..crowd.size() {
-            crowd.send(index, format!("LOCK.ACQUIRE k w{index} 600000 BLOCK 600000"));
-        }
-        client.wait_until_waiters(SIZE);
-        let full = client.info_number("memory", "used_memory");
-        if is_killed {
-            assert_eq!(client.cmd("CLIENT KILL TYPE normal SKIPME yes"), int(SIZE));
-            assert_eq!(crowd.until_all_left().len(), 0, "nobody was told anything");
-        }
-        drop(crowd);
-        client.wait_until_waiters(0);
-        let mut late = Waiter::of(&server, "k", "late");
-        assert_eq!(owners(&server, "k"), ["late"]);
-        client.release("k", "alice");
-        late.fence();
-        client.release("k", "late");
-        drop(late);
-        client.grant("k", "alice", 10 * LONG);
-        eventually("the server has forgotten them", || {
-            let blocked = client.info_number("clients", "blocked_clients");
-            let used = client.info_number("memory", "used_memory").saturating_sub(before);
-            // What is kept is some of the server's own buffers: a few per cent of what the crowd took.
-            if blocked == 0 && used < (full - before) / 20 {
-                Ok(())
-            } else {
-                Err((blocked, before, full, used))
-            }
-        });
-    }
 }
 
 /// The longest that a PING took while `until` was not yet the case.

@@ -7,7 +7,7 @@ use super::{LONG, Waiter, exact, granted_at, is_redis_since, waiters};
 use redis::Value;
 use std::time::Duration;
 use testkit::crowd::Crowd;
-use testkit::{Clock, Server, Stopwatch, clock::HOUR, eventually};
+use testkit::{Clock, Server, Stopwatch, becomes, clock::HOUR, eventually};
 
 /// What is promised on an idle server.
 const PROMPT_MILLIS: i64 = 3;
@@ -83,10 +83,7 @@ fn assert_prompt_on(server: &Server) {
     assert_prompt(|| {
         let lateness = lateness(server);
         server.client().wait_until_waiters(0);
-        eventually("the last lease ends", || match server.client().info("k") {
-            None => Ok(()),
-            Some(info) => Err(info),
-        });
+        becomes("the last lease ends", None, || server.client().info("k"));
         lateness
     });
 }
@@ -104,25 +101,6 @@ fn the_same_with_300_000_other_keys_that_have_an_expiry_where_the_server_never_l
     assert_prompt_on(&server);
     server.cmd("DEBUG SET-ACTIVE-EXPIRE 0");
     assert_prompt_on(&server);
-}
-
-#[test]
-fn leases_of_many_locks_that_end_in_one_moment_are_all_handed_on_soon() {
-    let server = exact().start();
-    let mut client = server.client();
-    let keys: Vec<_> = (0..100).map(|number| format!("k{number}")).collect();
-    let queued = keys.iter().map(|key| {
-        client.grant(key, "alice", LONG);
-        Waiter::of(&server, key, "bob")
-    });
-    let queued: Vec<_> = queued.collect();
-    let (least, end) = (least_lateness(&server), client.now() + 50);
-    let shorten: Vec<_> = keys.iter().map(|key| format!("PEXPIREAT {key} {end}")).collect();
-    client.transaction(&shorten.iter().map(String::as_str).collect::<Vec<_>>());
-    for mut waiter in queued {
-        let late = granted_at(waiter.fence()) - end;
-        assert!((least..500).contains(&late), "{late} ms after its end");
-    }
 }
 
 /// The server's own routine walks over all expiries and deletes what has expired. A lock handed on in the middle

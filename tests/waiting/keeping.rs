@@ -1,8 +1,7 @@
 //! What does not free a lock: waiters wait on, and are granted it once it is free.
 
 use super::play;
-use super::{LONG, Waiter, exact, granted_at, held_on};
-use redis::Value;
+use super::{Waiter, exact, granted_at, held_on};
 use testkit::{Server, deadline};
 
 #[test]
@@ -75,21 +74,6 @@ const SESSIONS: &str = "
 #[test]
 fn what_frees_no_lock_lets_nobody_in() {
     play(Server::builder, SESSIONS);
-}
-
-#[test]
-fn a_lock_that_is_restored_over_is_held_by_what_was_restored() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.cmd("SET source another");
-    let Value::BulkString(payload) = client.cmd("DUMP source") else { panic!("no payload") };
-    client.grant("k", "alice", LONG);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    let restore: [&[u8]; 5] = [b"RESTORE", b"k", b"0", &payload, b"REPLACE"];
-    assert_eq!(client.cmd(restore), Value::Okay);
-    bob.assert_waits(&server);
-    assert!(client.release("k", "another"));
-    bob.fence();
 }
 
 #[test]

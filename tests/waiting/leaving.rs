@@ -2,8 +2,7 @@
 
 use super::play;
 use super::{Waiter, can_be_unblocked, held, held_on, owners};
-use std::os::fd::{AsFd, AsRawFd};
-use testkit::{Client, Server, error, eventually, int};
+use testkit::{Server, becomes, error, int};
 
 /// Alice holds `k`; `first` and `last` wait, and in between one whose connection `end` ends.
 fn assert_only_it_leaves(end: impl FnOnce(&Server, Waiter)) {
@@ -13,47 +12,21 @@ fn assert_only_it_leaves(end: impl FnOnce(&Server, Waiter)) {
     let mut last = Waiter::of(&server, "k", "last");
     assert_eq!(owners(&server, "k"), ["first", "gone", "last"]);
     end(&server, gone);
-    eventually("it leaves the queue", || match owners(&server, "k") {
-        owners if owners == ["first", "last"] => Ok(()),
-        owners => Err(owners),
-    });
+    becomes("it leaves the queue", ["first", "last"], || owners(&server, "k"));
     assert_eq!(client.info("k").unwrap().owner, b"alice");
     client.release("k", "alice");
     first.fence();
     client.release("k", "first");
     last.fence();
-    eventually("the server forgets its client", || {
-        match client.info_field("clients", "blocked_clients").as_deref() {
-            Some("0") => Ok(()),
-            other => Err(other.map(str::to_owned)),
-        }
+    becomes("the server forgets its client", Some("0".to_owned()), || {
+        client.info_field("clients", "blocked_clients")
     });
-}
-
-/// Makes the end of a connection a reset, as after a crash of the machine.
-fn reset_when_closed(client: &Client) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    let size = u32::try_from(size_of::<libc::linger>()).unwrap();
-    let outcome = unsafe {
-        let option = (&raw const linger).cast();
-        libc::setsockopt(
-            client.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            option,
-            size,
-        )
-    };
-    assert_eq!(outcome, 0);
 }
 
 #[test]
 fn whose_connection_ends_leaves_however_it_ends() {
     assert_only_it_leaves(|_, gone| drop(gone));
-    assert_only_it_leaves(|_, gone| {
-        reset_when_closed(&gone.client);
-        drop(gone);
-    });
+    assert_only_it_leaves(|_, gone| gone.client.reset());
     assert_only_it_leaves(|_, mut gone| {
         gone.client.end_sending();
         // The server closes the other half.

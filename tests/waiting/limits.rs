@@ -3,11 +3,7 @@
 use super::play;
 use super::{LONG, Waiter};
 use redis::Value;
-use testkit::crowd::Crowd;
-use testkit::{Server, error, eventually, lacks};
-
-const SHARE_FULL: &str =
-    "QUEUEFULL too many waiters for maxclients (config leasehold.max-waiters-percent)";
+use testkit::{Server, eventually, lacks_settings};
 
 #[test]
 fn no_more_may_wait_than_the_limits_of_the_server_and_of_the_lock() {
@@ -103,7 +99,7 @@ fn whoever_comes_while_others_wait_comes_after_them() {
 
 #[test]
 fn the_limits_can_be_changed_while_the_server_runs() {
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     play(
@@ -131,7 +127,7 @@ fn the_limits_can_be_changed_while_the_server_runs() {
         CONFIG SET leasehold.max-waiters-percent 2 maxclients 50 -> OK
         INFO leasehold_effective_max_waiters -> 1
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
-        LOCK.ACQUIRE k late 60000 BLOCK 0 -> -QUEUEFULL too many waiters for maxclients…
+        LOCK.ACQUIRE k late 60000 BLOCK 0 -> -QUEUEFULL too many waiters for maxclients (config leasehold.max-waiters-percent)
         CONFIG SET leasehold.max-waiters-percent 100 -> OK
         late: LOCK.ACQUIRE k late 60000 BLOCK 0 -> waits
         CONFIG SET leasehold.max-waiters 2 -> OK
@@ -147,26 +143,6 @@ fn the_limits_can_be_changed_while_the_server_runs() {
         carol: -> C
         PTTL k -> -2..1000",
     );
-}
-
-#[test]
-fn those_who_wait_leave_connections_for_those_who_hold() {
-    for (percent, most) in [("", 16), ("max-waiters-percent 50", 10)] {
-        let server = Server::builder().config("maxclients", "20").module_args(percent).start();
-        let mut client = server.client();
-        client.grant("a", "alice", LONG);
-        let mut crowd = Crowd::of(&server, most + 1);
-        for waiting in 0..most {
-            crowd.send(waiting, format!("LOCK.ACQUIRE a w{waiting} 60000 BLOCK 0"));
-            client.wait_until_waiters(waiting as u64 + 1);
-        }
-        assert_eq!(client.cmd("LOCK.ACQUIRE a late 60000 BLOCK 0"), error(SHARE_FULL));
-        assert_eq!(client.counter("queue_full"), 1);
-        assert_eq!(client.counter("effective_max_waiters"), most as u64);
-        assert!(server.client().release("a", "alice"), "by a connection of its own");
-        let replies = crowd.receive();
-        assert!(matches!(replies[..], [(0, Some(Value::Int(_)))]), "{replies:?}");
-    }
 }
 
 #[test]
@@ -221,7 +197,7 @@ fn the_log_warns_when_those_who_wait_leave_hardly_a_connection() {
     let expected =
         "those who wait leave 0 connections of maxclients (200): a holder that has to connect";
     assert!(log.contains(expected), "{log}");
-    if lacks((7, 0), "CONFIG SET of a module's setting") {
+    if lacks_settings() {
         return;
     }
     for (change, left) in [
@@ -238,28 +214,4 @@ fn the_log_warns_when_those_who_wait_leave_hardly_a_connection() {
         assert_eq!(told.len(), before + usize::from(left.is_some()), "{change}: {told:?}");
         assert!(left.is_none_or(|left| told[before].contains(left)), "{change}: {told:?}");
     }
-}
-
-/// The share holds off waiters, and nobody else: docs/safety.md says what follows.
-#[test]
-fn those_who_were_refused_and_stay_connected_keep_the_holder_out_until_one_of_them_leaves() {
-    let server = Server::builder().config("maxclients", "20").start();
-    let mut client = server.client();
-    client.grant("a", "alice", LONG);
-    let mut crowd = Crowd::of(&server, 19);
-    (0..19).for_each(|member| {
-        crowd.send(member, format!("LOCK.ACQUIRE a w{member} 60000 BLOCK 0"));
-    });
-    let mut refused = Vec::new();
-    while refused.len() < 3 {
-        refused.extend(crowd.receive());
-    }
-    assert!(refused.iter().all(|(_, reply)| reply == &Some(error(SHARE_FULL))), "{refused:?}");
-    let release = || match server.stranger().try_cmd("LOCK.RELEASE a alice") {
-        Ok(Value::Int(1)) => Ok(()),
-        told => Err(told),
-    };
-    assert!(release().is_err(), "all of maxclients are connected");
-    crowd.leave(refused[0].0);
-    eventually("the holder can connect", release);
 }

@@ -13,7 +13,6 @@ mod late;
 mod leaving;
 mod limits;
 mod pausing;
-mod proxied;
 mod queueing;
 mod quiet;
 mod replacing;

@@ -5,9 +5,7 @@ use super::{LONG, Row, Waiter, held, owners, queue, rows, waiters};
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
-use testkit::errors::{KEY_TOO_LONG_TO_WAIT, PATIENCE_OUT_OF_RANGE, UNKNOWN_OPTION};
-use testkit::errors::{OWNER_LENGTH, TTL_NOT_POSITIVE, WRONG_TYPE, wrong_arity};
-use testkit::{Server, assert_each_is_refused, bulk, eventually, field, int, lacks};
+use testkit::{Server, bulk, field, int, lacks, until};
 
 const SESSIONS: &str = "
     # a free lock is granted without waiting
@@ -56,6 +54,9 @@ const SESSIONS: &str = "
     LOCK.WAITERS k -> (empty)
     LOCK.WAITERS free -> (empty)
     LOCK.WAITERS k COUNT 1 -> (empty)
+    RPUSH list x; LOCK.WAITERS list; LOCK.WAITERS list COUNT 1 -> 1; -WRONGTYPE; -WRONGTYPE
+    LOCK.WAITERS; LOCK.WAITERS list COUNT -> -ERR wrong number…; -ERR unknown option, expected COUNT and a positive integer or -1
+    LOCK.WAITERS list COUNT 0 -> -ERR unknown option, expected COUNT and a positive integer or -1
 
     # the holder that is ready to wait gets its fence at once, and the lease is never shorter
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
@@ -123,44 +124,12 @@ fn patience_ends_on_time_with_nil_and_never_early() {
 }
 
 #[test]
-fn mistakes_are_named_from_left_to_right_and_change_nothing() {
-    const NO_COUNT: &str = "ERR unknown option, expected COUNT and a positive integer or -1";
-    let server = Server::builder().aof().start();
-    server.cmd("RPUSH list x");
-    server.client().grant("k", "alice", LONG);
-    let too_long = format!("LOCK.ACQUIRE {} a 5 BLOCK 0", "k".repeat(4_097));
-    assert_each_is_refused(
-        &server,
-        &[
-            ("LOCK.ACQUIRE list \"\"", &wrong_arity("LOCK.ACQUIRE")),
-            ("LOCK.ACQUIRE list \"\" 0 BLOCK x", OWNER_LENGTH),
-            ("LOCK.ACQUIRE list a 0 BLOCK x", TTL_NOT_POSITIVE),
-            ("LOCK.ACQUIRE k a 5 BLOCK", UNKNOWN_OPTION),
-            ("LOCK.ACQUIRE k a 5 BLOCK -1", PATIENCE_OUT_OF_RANGE),
-            ("LOCK.ACQUIRE k a 5 BLOCK 3153600000001", PATIENCE_OUT_OF_RANGE),
-            (&too_long, KEY_TOO_LONG_TO_WAIT),
-            ("LOCK.ACQUIRE list a 5 BLOCK 0", WRONG_TYPE),
-            ("LOCK.ACQUIRE list a 5 BLOCK 5", WRONG_TYPE),
-            ("LOCK.WAITERS", &wrong_arity("LOCK.WAITERS")),
-            ("LOCK.WAITERS list COUNT", NO_COUNT),
-            ("LOCK.WAITERS list COUNT 0", NO_COUNT),
-            ("LOCK.WAITERS list", WRONG_TYPE),
-            ("LOCK.WAITERS list COUNT 1", WRONG_TYPE),
-        ],
-    );
-    assert_eq!(waiters(&server), 0);
-}
-
-#[test]
 fn the_queue_is_shown_oldest_first_with_owner_client_time_and_patience() {
     let (server, mut client) = held();
     let bob = Waiter::of(&server, "k", "bob");
     let carol = Waiter::sends(&server, "LOCK.ACQUIRE k carol 60000 BLOCK 3153600000000");
     // So that every number has something to show.
-    let both = eventually("time passes", || {
-        let both = queue(&server, "k");
-        if both[1].waited > 20 { Ok(both) } else { Err(both) }
-    });
+    let both = until("time passes", || queue(&server, "k"), |both| both[1].waited > 20);
     let [Row { waited: longer, .. }, Row { waited, patience, .. }] = both[..] else {
         panic!("{both:?}")
     };

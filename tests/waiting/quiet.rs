@@ -109,9 +109,7 @@ fn who_names_slots_and_moves_none_has_no_locks_looked_at() {
     let server = cluster.node(0);
     let _contended = Contended::hold(server, "lock:", LOCKS);
     let mut client = server.client();
-    client.cmd("ACL SETUSER stranger on nopass -@all");
-    let mut stranger = server.client();
-    stranger.cmd("AUTH stranger any");
+    let mut stranger = server.user("stranger", "-@all");
     let (before, begun) = (client.executed(), Instant::now());
     while begun.elapsed() < A_WHILE {
         for command in [

@@ -1,8 +1,8 @@
 //! A primary that becomes a replica: every waiter is told, none hangs, and the new primary decides.
 
-use super::{LONG, Waiter, owners, waiters};
+use super::{LONG, Waiter, waiters};
 use redis::Value;
-use testkit::{Server, Snapshot, eventually, int, start_pair, wait_until_in_sync};
+use testkit::{Server, Snapshot, becomes, int, start_pair, wait_until_in_sync, wait_until_it_is};
 
 /// The waiter is told that the server decides no longer, by an error that says so or by the end of its
 /// connection right behind it.
@@ -17,41 +17,19 @@ fn assert_sent_away(waiter: &mut Waiter) {
 }
 
 #[test]
-fn every_waiter_of_a_primary_that_becomes_a_replica_is_sent_away() {
-    let (primary, other) = start_pair(Server::builder(), Server::builder().tcp());
-    let mut client = primary.client();
-    let mut queued = Vec::new();
-    for number in 0..30 {
-        let key = format!("k{}", number % 3);
-        client.acquire(&key, "alice", LONG);
-        queued.push(Waiter::of(&primary, &key, &format!("w{number}")));
-    }
-    other.cmd("REPLICAOF NO ONE");
-    primary.cmd(format!("REPLICAOF 127.0.0.1 {}", other.port()));
-    for waiter in &mut queued {
-        assert_sent_away(waiter);
-    }
-    assert_eq!(waiters(&primary), 0);
-    assert_eq!(owners(&primary, "k0").len(), 0);
-}
-
-#[test]
 fn a_former_primary_grants_nothing_when_a_lease_ends_and_lets_wait_when_it_is_primary_again() {
     let (primary, other) = start_pair(Server::builder(), Server::builder().tcp());
     let mut client = primary.client();
     client.grant("k", "alice", 300);
     let mut bob = Waiter::of(&primary, "k", "bob");
     wait_until_in_sync(&primary, &other);
-    other.cmd("REPLICAOF NO ONE");
-    primary.cmd(format!("REPLICAOF 127.0.0.1 {}", other.port()));
+    other.promote();
+    primary.follow(&other);
     assert_sent_away(&mut bob);
     // He may wait at the new primary, which decides.
     let granted = other.client().cmd("LOCK.ACQUIRE k bob 60000 BLOCK 0");
     assert!(matches!(granted, Value::Int(1..)), "{granted:?}");
-    eventually("the lease ends", || match client.check("k", "alice") {
-        None => Ok(()),
-        fence => Err(fence),
-    });
+    becomes("the lease ends", None, || client.check("k", "alice"));
     wait_until_in_sync(&other, &primary);
     assert_eq!(Snapshot::of(&primary), Snapshot::of(&other));
     for _ in 0..2 {
@@ -81,13 +59,8 @@ fn every_waiter_is_sent_away_by_a_failover() {
     let mut ending = Waiter::of(&primary, "ending", "bob");
     let replies = client.pipeline(&["LOCK.EXTEND ending alice 50", "FAILOVER"]);
     assert_eq!(replies, [int(1), Value::Okay]);
-    eventually("the two change roles", || {
-        let role = |server: &Server| server.client().info_field("replication", "role").unwrap();
-        match (role(&primary).as_str(), role(&replica).as_str()) {
-            ("slave", "master") => Ok(()),
-            (one, other) => Err((one.to_owned(), other.to_owned())),
-        }
-    });
+    wait_until_it_is(&primary, "slave");
+    wait_until_it_is(&replica, "master");
     for waiter in &mut queued {
         assert_sent_away(waiter);
     }

@@ -3,7 +3,7 @@
 use super::play;
 use super::{LONG, Waiter};
 use redis::Value;
-use testkit::{Client, Server, Setup, deadline, eventually, lacks};
+use testkit::{Client, Server, Setup, becomes, deadline, eventually, lacks};
 
 /// A server that evicts keys with an expiry when it is short of memory.
 fn evicting() -> Setup {
@@ -25,10 +25,7 @@ pub(crate) fn evict(client: &mut Client) {
 
 /// The commands tell of a lock that was evicted before it is back in its key.
 fn wait_until_restored(client: &mut Client) {
-    eventually("the lock is restored", || match client.cmd("EXISTS k") {
-        Value::Int(1) => Ok(()),
-        other => Err(other),
-    });
+    becomes("the lock is restored", Value::Int(1), || client.cmd("EXISTS k"));
 }
 
 /// Also one of another client.
@@ -54,50 +51,30 @@ fn an_evicted_lock_that_somebody_waits_for_is_restored_and_not_granted() {
     }
 }
 
-#[test]
-fn a_restored_lock_ends_when_it_would_have_ended() {
-    let server = evicting().module_args("fence-margin 0").start();
-    let mut client = server.client();
-    client.grant("k", "alice", 500);
-    let end = deadline(&mut client, b"k");
-    let mut bob = Waiter::of(&server, "k", "bob");
-    evict(&mut client);
-    let granted = super::granted_at(bob.fence());
-    assert!((end..end + 500).contains(&granted), "granted at {granted}, the lease ended at {end}");
-}
-
 /// How often the log warns that locks may be evicted.
 fn warnings(server: &Server) -> usize {
     server.log().matches("may evict locks that are held").count()
 }
 
 #[test]
-fn the_log_warns_once_at_load_if_the_policy_evicts() {
+fn the_log_warns_once_at_load_and_at_each_change_to_a_policy_that_evicts() {
     for (policy, warned) in [("noeviction", 0), ("volatile-ttl", 1), ("allkeys-lru", 1)] {
         let server = Server::builder().config("maxmemory-policy", policy).start();
         assert_eq!(warnings(&server), warned, "{policy}");
         server.client().grant("k", "alice", LONG);
         let _bob = Waiter::of(&server, "k", "bob");
         assert_eq!(warnings(&server), warned, "{policy}: and not again");
+        if lacks((7, 0), "to be told of a change of the configuration") {
+            continue;
+        }
+        for (setting, warns) in
+            [("hz 50", 0), ("maxmemory-policy noeviction", 0), ("maxmemory-policy volatile-lru", 1)]
+        {
+            let before = warnings(&server);
+            assert_eq!(server.cmd(format!("CONFIG SET {setting}")), Value::Okay);
+            assert_eq!(warnings(&server), before + warns, "{policy}, then {setting}");
+        }
     }
-}
-
-#[test]
-fn the_log_warns_once_when_the_policy_is_changed_to_one_that_evicts() {
-    if lacks((7, 0), "to be told of a change of the configuration") {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    assert_eq!(client.cmd("CONFIG SET maxmemory-policy volatile-lru"), Value::Okay);
-    assert_eq!(warnings(&server), 1);
-    client.cmd("CONFIG SET maxmemory 0");
-    client.cmd("CONFIG SET hz 50");
-    assert_eq!(warnings(&server), 1, "other settings do not matter");
-    client.cmd("CONFIG SET maxmemory-policy noeviction");
-    assert_eq!(warnings(&server), 1, "this one keeps locks");
-    client.cmd("CONFIG SET maxmemory-policy allkeys-random");
-    assert_eq!(warnings(&server), 2);
 }
 
 #[test]

@@ -1,14 +1,11 @@
-//! In a cluster: a lock whose slot leaves the node is not granted there, and its waiters are sent away; nor is
-//! anybody left waiting on a node that became a replica. What becomes of the locks then is in `tests/beyond/`.
+//! In a cluster: a lock whose slot leaves the node is not granted there, and its waiters are sent away. What
+//! becomes of the locks then is in `tests/beyond/`.
 
 use super::{LONG, Waiter, waiters};
 use redis::Value;
 use testkit::contended::Contended;
 use testkit::traffic::Traffic;
-use testkit::{
-    Cluster, NEVER, Seed, SlotMove, Stopwatch, Takeover, code, error, eventually, lacks_either,
-    wait_until_in_sync,
-};
+use testkit::{Cluster, NEVER, Seed, SlotMove, Stopwatch, becomes, code, error, lacks_either};
 
 const TRYAGAIN: &str = "TRYAGAIN this node does not grant the lock any more, ask again";
 
@@ -31,11 +28,8 @@ fn a_lock_whose_slot_leaves_the_node_is_not_granted_there() {
         let reply = client.cmd(free.replace("{}", &key));
         assert!(!matches!(reply, Value::ServerError(_)), "{free}: {reply:?}");
         assert_eq!(bob.reply(), error(TRYAGAIN), "{free}");
-        eventually("nothing of it is left", || {
-            match client.cmd(format!("CLUSTER COUNTKEYSINSLOT {}", slot.number)) {
-                Value::Int(0) => Ok(()),
-                left => Err((free, left)),
-            }
+        becomes(&format!("nothing is left after {free}"), Value::Int(0), || {
+            client.cmd(format!("CLUSTER COUNTKEYSINSLOT {}", slot.number))
         });
         let there = to.client().pipeline(&["ASKING", &format!("LOCK.CHECK {key} alice")]);
         let moved = free == migrate;
@@ -59,22 +53,6 @@ fn a_lock_whose_slot_is_emptied_is_handed_on() {
     assert_eq!(client.cmd(flush), Value::Okay);
     // It is noticed by the look each second.
     bob.fence();
-}
-
-#[test]
-fn nobody_waits_on_at_a_node_that_became_a_replica() {
-    let cluster = Cluster::of(1, 1);
-    let (primary, replica) = (cluster.node(0), cluster.node(1));
-    let key = cluster.slot_of(0).key("k");
-    primary.client().grant(&key, "alice", LONG);
-    let mut queued = ["bob", "carol"].map(|owner| Waiter::of(primary, &key, owner));
-    wait_until_in_sync(primary, replica);
-    cluster.take_over(1, Takeover::Agreed);
-    for waiter in &mut queued {
-        let told = code(waiter.reply());
-        assert!(["UNBLOCKED", "TRYAGAIN", "MOVED"].contains(&&*told), "{told}");
-    }
-    assert_eq!(waiters(primary), 0);
 }
 
 #[test]

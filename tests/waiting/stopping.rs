@@ -1,9 +1,9 @@
-//! What happens to the server while clients wait: shutdown, saving, reloading.
+//! What happens to the server while clients wait: shutdown, reloading.
 
 use super::play;
-use super::{LONG, Waiter, owners, waiters};
+use super::{LONG, waiters};
+use testkit::Server;
 use testkit::crowd::Crowd;
-use testkit::{Server, Snapshot};
 
 #[test]
 fn a_server_with_1_000_waiters_stops_cleanly() {
@@ -20,28 +20,6 @@ fn a_server_with_1_000_waiters_stops_cleanly() {
     assert_eq!(told.len(), 7, "nobody else was told anything: {:?}", &told[..10.min(told.len())]);
     server.start_again();
     assert_eq!(waiters(&server), 0);
-}
-
-#[test]
-fn the_data_is_saved_and_the_file_rewritten_while_clients_wait() {
-    let mut server = Server::builder().aof().start();
-    let mut client = server.client();
-    client.grant("k", "alice", LONG);
-    let mut bob = Waiter::of(&server, "k", "bob");
-    let carol = Waiter::of(&server, "k", "carol");
-    for command in ["BGSAVE", "BGREWRITEAOF"] {
-        client.save_by(command);
-        assert_eq!(owners(&server, "k"), ["bob", "carol"], "after {command}");
-    }
-    client.release("k", "alice");
-    let fence = bob.fence();
-    let live = Snapshot::of(&server);
-    drop(carol);
-    server.kill();
-    server.start_again();
-    assert_eq!(Snapshot::of(&server), live);
-    assert_eq!(waiters(&server), 0, "nobody waits in a new process");
-    assert_eq!(server.client().check("k", "bob"), Some(fence));
 }
 
 #[test]

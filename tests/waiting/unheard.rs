@@ -1,18 +1,8 @@
 //! Granted, and gone before the reply: the lock does not stay with somebody who never heard that it has it.
 
-use super::play;
-use super::{LONG, Waiter, exact, granted_at, held_on, owners};
-use testkit::{Server, Snapshot, aof, int, start_pair, wait_until_in_sync};
-
-/// Releases `k` and kills those waiters, in one packet: each is granted the lock, or stands in line for
-/// it, and is gone before anything is written to it.
-fn release_and_kill(server: &Server, owner: &str, waiters: &[&Waiter]) {
-    let mut commands = vec![format!("LOCK.RELEASE k {owner}")];
-    commands.extend(waiters.iter().map(|waiter| format!("CLIENT KILL ID {}", waiter.id)));
-    let commands: Vec<_> = commands.iter().map(String::as_str).collect();
-    let replies = server.client().pipeline(&commands);
-    assert!(replies.iter().all(|reply| *reply == int(1)), "{replies:?}");
-}
+use super::{Waiter, exact, granted_at, held_on, owners, play};
+use crate::shared::Scene;
+use testkit::{Server, aof, int};
 
 /// The fences granted for `k`, in order, with their owners, as the append-only file has them.
 fn grants(server: &Server) -> Vec<(u64, String)> {
@@ -30,7 +20,8 @@ fn a_waiter_killed_between_grant_and_reply_passes_the_lock_on_at_once() {
     let mut carol = Waiter::of(&server, "k", "carol");
     let dave = Waiter::of(&server, "k", "dave");
     let before = client.now();
-    release_and_kill(&server, "alice", &[&bob]);
+    let kill = format!("CLIENT KILL ID {}", bob.id);
+    assert_eq!(client.pipeline(&["LOCK.RELEASE k alice", &kill]), [int(1), int(1)]);
     let fence = carol.fence();
     // Long before bob's lease would have ended, and before the next regular look at the lock.
     let late = granted_at(fence) - before;
@@ -42,29 +33,6 @@ fn a_waiter_killed_between_grant_and_reply_passes_the_lock_on_at_once() {
     let owners: Vec<_> = grants.iter().map(|(_, owner)| owner.as_str()).collect();
     assert_eq!(owners, ["alice", "bob", "carol"], "bob was granted the lock for a moment");
     assert!(grants.is_sorted_by(|one, next| one.0 < next.0), "no fence twice: {grants:?}");
-}
-
-#[test]
-fn replicas_and_the_file_see_the_grant_and_its_return() {
-    let (mut primary, replica) = start_pair(Server::builder().aof(), Server::builder());
-    let mut client = primary.client();
-    client.grant("k", "alice", LONG);
-    let bob = Waiter::of(&primary, "k", "bob");
-    let mut carol = Waiter::of(&primary, "k", "carol");
-    release_and_kill(&primary, "alice", &[&bob]);
-    carol.fence();
-    let lines: Vec<_> = aof::lines(&primary)
-        .into_iter()
-        .map(|line| line.split(' ').next().unwrap().to_owned())
-        .collect();
-    assert_eq!(lines, ["SET", "DEL", "SET", "DEL", "SET"]);
-    wait_until_in_sync(&primary, &replica);
-    let live = Snapshot::of(&primary);
-    assert_eq!(live.size(), 1);
-    assert_eq!(Snapshot::of(&replica), live);
-    primary.kill();
-    primary.start_again();
-    assert_eq!(Snapshot::of(&primary), live);
 }
 
 /// Whatever the server still has to do about the one that was killed is done by the end of brief patience.
@@ -131,4 +99,18 @@ fn who_asks_before_or_after_the_end_of_the_connection_decides_whether_its_grant_
         );
         play(Server::builder, &session);
     }
+}
+
+#[test]
+fn replicas_and_the_file_see_the_grant_and_its_return() {
+    Scene::play(
+        "
+        # which goes to the next
+        LOCK.ACQUIRE k alice 60000 -> A
+        bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
+        carol: LOCK.ACQUIRE k carol 60000 BLOCK 0 -> waits
+        LOCK.RELEASE k alice; CLIENT KILL ID {bob} -> 1; 1
+        carol: -> B
+        ",
+    );
 }

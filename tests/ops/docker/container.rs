@@ -24,16 +24,6 @@ pub(crate) struct Container {
 
 impl Container {
     pub(crate) fn new() -> Self {
-        let container = Self::of_the_server_alone();
-        for script in ["entrypoint", "healthcheck"] {
-            let file = Path::new(crate::ROOT).join("docker").join(script);
-            symlink(file, container.folder().join(format!("bin/leasehold-{script}"))).unwrap();
-        }
-        container
-    }
-
-    /// One of the server's own image.
-    pub(crate) fn of_the_server_alone() -> Self {
         let dir = tempfile::Builder::new().prefix("leasehold-container-").tempdir().unwrap();
         let bin = dir.path().join("bin");
         fs::create_dir(&bin).unwrap();
@@ -42,6 +32,10 @@ impl Container {
             let found = ["/bin", "/usr/bin"].map(|folder| Path::new(folder).join(program));
             let found = found.into_iter().find(|file| file.exists());
             symlink(found.unwrap_or_else(|| panic!("no {program}")), bin.join(program)).unwrap();
+        }
+        for script in ["entrypoint", "healthcheck"] {
+            let file = Path::new(crate::ROOT).join("docker").join(script);
+            symlink(file, bin.join(format!("leasehold-{script}"))).unwrap();
         }
         symlink(server_binary(), bin.join(server_name())).unwrap();
         let cli = find_cli(CLI_SINCE).expect("redis-cli is part of the server");

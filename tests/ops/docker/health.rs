@@ -2,9 +2,8 @@
 
 use super::container::Container;
 use redis::Value;
-use std::fs;
 use testkit::{
-    Cluster, Server, eventually, int, is_older_than, lacks, lacks_tls, start_pair, wait_until_it_is,
+    Cluster, Server, eventually, int, is_older_than, lacks, start_pair, wait_until_it_is,
 };
 
 const QUESTIONS: [&str; 2] = ["alive", "ready"];
@@ -73,20 +72,6 @@ fn a_server_that_cannot_grant_is_only_alive() {
     ] {
         assert_only_alive(&setup.start(), reason);
     }
-
-    let server = Server::builder().config("save", "3600 1").config("dbfilename", "taken").start();
-    let mut client = server.client();
-    // Its file cannot take the place of a folder.
-    fs::create_dir_all(server.dir().join("taken/by")).unwrap();
-    client.cmd("SET k v");
-    client.cmd("BGSAVE");
-    eventually("the server cannot save", || {
-        let told = client.info_field("persistence", "rdb_last_bgsave_status");
-        if told.as_deref() == Some("err") { Ok(()) } else { Err(told) }
-    });
-    assert_only_alive(&server, "MISCONF");
-    client.cmd("CONFIG SET stop-writes-on-bgsave-error no");
-    assert_eq!(ask("ready", &server), Ok(()));
 }
 
 #[test]
@@ -218,22 +203,6 @@ fn a_server_with_a_password_is_alive_for_everyone_and_ready_for_those_who_know_i
     assert_eq!(ask_as(&["--user", "health"], password), [true, true]);
     server.client().cmd("ACL SETUSER health -@all");
     assert_eq!(ask_as(&["--user", "health"], password), [true, false]);
-}
-
-#[test]
-fn a_server_that_speaks_tls_is_asked_by_words_for_the_client() {
-    if lacks_tls() {
-        return;
-    }
-    let server = Server::builder().clients_over_tls().start();
-    let port = server.port().to_string();
-    let file = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
-    let (certificate, key) = (file("tls.crt"), file("tls.key"));
-    let words = ["-p", &port, "--tls", "--cacert", &certificate, "--cert", &certificate];
-    let words = [&words[..], &["--key", &key]].concat();
-    for question in QUESTIONS {
-        assert_eq!(Container::new().check(question, &words, ""), Ok(()));
-    }
 }
 
 #[test]

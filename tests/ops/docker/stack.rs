@@ -3,7 +3,7 @@
 use super::container::{Container, at};
 use crate::{text, words, yaml};
 use std::collections::BTreeMap;
-use testkit::{Seed, eventually, free_port_of_a_node};
+use testkit::{Seed, eventually, free_port_of_a_node, until};
 use yaml_rust2::Yaml;
 
 pub(super) struct Stack {
@@ -137,10 +137,7 @@ impl Stack {
     #[track_caller]
     pub(super) fn eventually(&mut self, step: &str, fits: impl Fn(&str) -> bool) -> String {
         assert_on_page(step);
-        eventually(step, || {
-            let told = self.carry_out(step);
-            if fits(&told) { Ok(told) } else { Err(told) }
-        })
+        until(step, || self.carry_out(step), |told| fits(told))
     }
 
     fn carry_out(&mut self, step: &str) -> String {

@@ -3,7 +3,6 @@
 
 use super::container::{Container, server_name};
 use std::fs;
-use std::path::Path;
 use testkit::{caller_library, lacks, module};
 
 /// What CONFIG REWRITE leaves behind, which Sentinel sends at every failover.
@@ -201,29 +200,6 @@ fn the_flags_in_the_environment_of_valkeys_image_may_load_the_module() {
         start_twice(&mut container, &[&file]);
         assert_eq!(setting(&container, "leasehold.max-ttl"), "5000");
     }
-}
-
-/// As an init container brings the files for both C libraries.
-#[test]
-fn a_server_that_was_linked_with_musl_gets_the_file_for_musl() {
-    let mut container = Container::new();
-    let folder = container.folder().join("brought");
-    fs::create_dir_all(folder.join("musl")).unwrap();
-    let (usual, musl) = (folder.join("libleasehold.so"), folder.join("musl/libleasehold.so"));
-    container.set("LEASEHOLD_MODULE", usual.to_str().unwrap());
-    // What loads the server is named in its file.
-    fs::remove_file(container.path_of(server_name())).unwrap();
-    let told_by_one_linked_with = |loader: &str| {
-        let program = format!("#!/bin/sh\n# {loader}\necho \"$@\"\n");
-        container.write_program(server_name(), &program);
-        container.run(&[])
-    };
-    let loaded = |file: &Path| format!("--loadmodule {}", file.display());
-    // An image that was built from source has no other file.
-    assert_eq!(told_by_one_linked_with("/lib/ld-musl-x86_64.so.1"), loaded(&usual));
-    fs::write(&musl, "").unwrap();
-    assert_eq!(told_by_one_linked_with("/lib/ld-musl-x86_64.so.1"), loaded(&musl));
-    assert_eq!(told_by_one_linked_with("/lib64/ld-linux-x86-64.so.2"), loaded(&usual));
 }
 
 /// As the image of Redis 8 has them, and its entrypoint.

@@ -75,15 +75,3 @@ fn escaped(bytes: &[u8]) -> String {
     };
     bytes.iter().map(escape).collect()
 }
-
-#[test]
-fn lines_are_read_and_replies_are_shown_as_redis_cli_does() {
-    assert_eq!(words(r#"SET  k "a \"b\"" """#), ["SET", "k", "a \"b\"", ""]);
-    let item = |text: &str| Value::BulkString(text.into());
-    let inner = Value::Array(vec![Value::Int(1), Value::Nil]);
-    let nested = Value::Array(vec![item("a\n\u{1}"), inner]);
-    assert_eq!(shown(&nested), "1) \"a\\n\\x01\"\n2) 1) (integer) 1\n   2) (nil)");
-    let ten = Value::Array(vec![Value::Okay; 10]);
-    assert!(shown(&ten).starts_with(" 1) OK\n") && shown(&ten).ends_with("\n10) OK"));
-    assert_eq!(shown(&Value::Map(vec![(item("a"), Value::Int(1))])), "1# \"a\" => (integer) 1");
-}

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use testkit::eventually;
+use testkit::until;
 
 const PROGRAM: &str = r#"
 import java.net.Socket;
@@ -84,10 +84,7 @@ fn the_class_for_java_keeps_its_locks_and_is_told_when_they_are_lost() {
         client.wait_until_waiters(1);
         assert!(client.release("waited", "alice"));
         // More than one lease is long.
-        eventually("it is renewed", || match client.counter("extends") {
-            extends if extends >= 5 => Ok(()),
-            extends => Err(extends),
-        });
+        until("it is renewed", || client.counter("extends"), |extends| *extends >= 5);
         server.cmd("DEL waited");
         works.join().unwrap()
     });

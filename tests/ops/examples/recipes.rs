@@ -1,12 +1,11 @@
 //! What docs/clients.md shows for shells, run as printed, and for Rust.
 
-use super::{ADDRESS, CLI_SINCE, address_of, server};
+use super::stores::Store;
+use super::{CLI_SINCE, address_of, server};
 use crate::page::shown;
 use crate::program::{Told, run};
-use std::path::Path;
 use std::process::Command;
 use std::thread;
-use tempfile::TempDir;
 use testkit::{Server, find_cli};
 
 const PAGE: &str = "docs/clients.md";
@@ -15,25 +14,18 @@ const LONG: u64 = 60_000;
 /// What is shown for `redis-cli`, for this server.
 struct Recipe {
     server: Server,
-    /// Where `redis-cli` is found under this very name.
-    folder: TempDir,
+    store: Store,
 }
 
 impl Recipe {
     fn new() -> Option<Self> {
-        let client = find_cli(CLI_SINCE)?;
-        let folder = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(client, folder.path().join("redis-cli")).unwrap();
-        Some(Self { server: server(), folder })
+        let server = server();
+        let store = Store::of_redis(&server)?;
+        Some(Self { server, store })
     }
 
     fn run(&self, expression: &str) -> Told {
-        let text = shown(PAGE, "redis-cli", "sh");
-        assert!(text.contains(ADDRESS), "a recipe for no server: {text}");
-        let text = text.replace(ADDRESS, &address_of(&self.server));
-        let path = std::env::var("PATH").unwrap_or_default();
-        let path = format!("{}:{path}", Path::display(self.folder.path()));
-        run(Command::new("sh").arg("-ec").arg(format!("{text}\n{expression}\n")).env("PATH", path))
+        self.store.run(&shown(PAGE, "redis-cli", "sh"), expression)
     }
 
     fn says(&self, expression: &str) -> String {

@@ -6,7 +6,6 @@ use super::stories::{comparable, fences};
 use super::{ADDRESS, address_of, server};
 use crate::ROOT;
 use crate::page;
-use redis::Value;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -84,10 +83,7 @@ fn the_service_of_the_tutorial_survives_a_paused_holder() {
     let anna = Service::start(&python, folder.path(), "anna");
     anna.tells("anna holds the lock", 1);
     let ben = Service::start(&python, folder.path(), "ben");
-    eventually("ben waits", || match server.cmd("LOCK.WAITERS page") {
-        Value::Array(queue) if queue.len() == 1 => Ok(()),
-        other => Err(other),
-    });
+    server.client().wait_until_waiters(1);
     // Ctrl-Z does the same to a program at a terminal.
     anna.is_sent("STOP");
     until_it_is_paused(anna.process.id());

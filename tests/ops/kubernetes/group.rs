@@ -5,7 +5,7 @@ use crate::{words, yaml};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use testkit::{Seed, eventually, free_port_of_a_node, is_older_than};
+use testkit::{Seed, eventually, free_port_of_a_node, is_older_than, until};
 use yaml_rust2::Yaml;
 
 /// The password of the pods' secret. Where it is written into a configuration file, it has to be quoted.
@@ -235,7 +235,12 @@ impl Group {
         self.say(pod, &[], words)
     }
 
-    /// The same with a password that is not that of the pod's secret.
+    /// The same again and again; what it says when that fits.
+    pub(super) fn until(&self, pod: &str, words: &str, fits: impl Fn(&str) -> bool) -> String {
+        until(words, || self.tell(pod, words), |told| fits(told))
+    }
+
+    /// By a password that is not that of the pod's secret.
     pub(super) fn tell_by(&self, pod: &str, password: &str, words: &str) -> String {
         self.say(pod, &["--user", "default", "--pass", password, "--no-auth-warning"], words)
     }

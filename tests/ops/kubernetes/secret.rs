@@ -17,10 +17,7 @@ fn told_to(kind: &str) -> Vec<String> {
 }
 
 fn wait_for_quorum(group: &Group, sentinel: &str, wanted: &str) {
-    eventually("the sentinel knows the others", || {
-        let told = group.tell(sentinel, "SENTINEL CKQUORUM locks");
-        if told.starts_with(wanted) { Ok(()) } else { Err(told) }
-    });
+    group.until(sentinel, "SENTINEL CKQUORUM locks", |told| told.starts_with(wanted));
 }
 
 #[test]

@@ -1,14 +1,12 @@
-//! The only server, and a stock image that is brought the module.
+//! The only server, and what a stock image is brought.
 
 use super::group::{Group, PASSWORD};
-use crate::docker::container::Container;
 use crate::{ROOT, files, text};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use testkit::module;
 
 /// The only server, ready.
 fn started() -> Group {
@@ -82,42 +80,8 @@ fn commands_that_bring() -> BTreeSet<String> {
 }
 
 #[test]
-fn a_stock_image_serves_with_what_the_init_container_brings() {
-    let image = Container::new();
-    let mut stock = Container::of_the_server_alone();
-    let folder = stock.folder().join("leasehold");
-    fs::create_dir(&folder).unwrap();
-    let folder = folder.to_str().unwrap().to_owned();
-    let brings = Vec::from_iter(commands_that_bring());
-    assert_eq!(brings.len(), 1, "they are not the same: {brings:?}");
-    let files = image.folder().join("lib");
-    fs::create_dir_all(files.join("musl")).unwrap();
-    fs::copy(module::path(), files.join("libleasehold.so")).unwrap();
-    fs::write(files.join("musl/libleasehold.so"), "that for musl").unwrap();
-    // What these paths are in the image, and in the pod.
-    let script = brings[0]
-        .replace("/usr/lib/leasehold/", &format!("{}/", files.display()))
-        .replace("/usr/local/bin/", &format!("{}/bin/", image.folder().display()))
-        .replace(" /leasehold/", &format!(" {folder}/"));
-    let (success, told) = image.call("sh", &["-c", &script]);
-    assert!(success, "{told}");
-    let musl = fs::read_to_string(format!("{folder}/musl/libleasehold.so"));
-    assert_eq!(musl.unwrap(), "that for musl");
-    // As the patch sets them.
-    let patch = text("kubernetes/stock/server.yaml");
-    for said in ["value: /leasehold:/usr/", "value: /leasehold/libleasehold.so"] {
-        assert!(patch.contains(said), "{said}");
-    }
-    let path = format!("{folder}:{}/bin", stock.folder().display());
-    stock.set("PATH", &path);
-    stock.set("LEASEHOLD_MODULE", &format!("{folder}/libleasehold.so"));
-    let socket = stock.folder().join("sock").to_str().unwrap().to_owned();
-    let entrypoint = format!("{folder}/leasehold-entrypoint");
-    stock.start_program(&entrypoint, &["--port", "0", "--unixsocket", &socket], "");
-    let healthcheck = format!("{folder}/leasehold-healthcheck");
-    testkit::eventually("it grants", || {
-        stock.look();
-        let (success, told) = stock.call(&healthcheck, &["ready", "-s", &socket]);
-        if success { Ok(()) } else { Err(told) }
-    });
+fn every_init_container_brings_what_scripts_image_brings_to_a_stock_image() {
+    let brings = "cp -pR /usr/lib/leasehold/* /usr/local/bin/leasehold-* /leasehold/";
+    assert!(text("scripts/image").contains(brings), "there it is seen that a server is ready then");
+    assert_eq!(commands_that_bring(), BTreeSet::from([brings.to_owned()]));
 }

@@ -4,7 +4,7 @@ use super::group::{Group, PASSWORD};
 use redis::Value;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use testkit::{Client, eventually};
+use testkit::{Client, eventually, until};
 
 pub(super) const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
 pub(super) const SENTINELS: [&str; 3] =
@@ -22,10 +22,8 @@ pub(super) fn started() -> Group {
     start_all(&mut group);
     // A sentinel that has not heard of replicas and of the others cannot choose.
     for pod in SENTINELS {
-        eventually("the sentinel knows all", || {
-            let told = group.tell(pod, "SENTINEL MASTER locks");
-            let wanted = ["num-slaves\n2\n", "num-other-sentinels\n2\n"];
-            if wanted.iter().all(|part| told.contains(part)) { Ok(()) } else { Err(told) }
+        group.until(pod, "SENTINEL MASTER locks", |told| {
+            told.contains("num-slaves\n2\n") && told.contains("num-other-sentinels\n2\n")
         });
     }
     group
@@ -33,14 +31,9 @@ pub(super) fn started() -> Group {
 
 /// Alice's lock, which both replicas have heard of; its fence.
 pub(super) fn grant(group: &Group, primary: &str) -> String {
-    let fence = eventually("the lock is granted", || {
-        let told = group.tell(primary, "LOCK.ACQUIRE printer alice 600000");
-        if told.parse::<u64>().is_ok() { Ok(told) } else { Err(told) }
-    });
-    eventually("replicas have heard", || {
-        let heard = group.tell(primary, "WAIT 1 100");
-        if heard.parse::<u64>().is_ok_and(|count| count > 0) { Ok(()) } else { Err(heard) }
-    });
+    let is_number = |told: &str| told.parse::<u64>().is_ok();
+    let fence = group.until(primary, "LOCK.ACQUIRE printer alice 600000", is_number);
+    group.until(primary, "WAIT 1 100", |heard| ["1", "2"].contains(&heard));
     fence
 }
 
@@ -48,12 +41,9 @@ pub(super) fn grant(group: &Group, primary: &str) -> String {
 #[track_caller]
 pub(super) fn assert_held(group: &Group, primary: &str, fence: &str) {
     assert_eq!(group.tell(primary, "LOCK.CHECK printer alice"), fence);
-    let told = eventually("a replica follows", || {
-        let told = group.tell(primary, "LOCK.ACQUIRE printer bob 600000");
-        // Until then nothing is granted at all.
-        if told.starts_with("NOREPLICAS") { Err(told) } else { Ok(told) }
-    });
-    assert_eq!(told, "");
+    // Until a replica follows nothing is granted at all.
+    let is_told = |told: &str| !told.starts_with("NOREPLICAS");
+    assert_eq!(group.until(primary, "LOCK.ACQUIRE printer bob 600000", is_told), "");
 }
 
 /// It follows the primary, and never was one itself since it was started.
@@ -113,10 +103,7 @@ fn a_primary_that_is_stopped_hands_over_first_and_no_grant_is_lost() {
     let printer = grant(&group, "leasehold-0");
     let log = group.container("leasehold-0").log().len();
     let locking = keep_locking(&group.endpoint("leasehold-0"));
-    eventually("locks are granted", || {
-        let held = group.tell("leasehold-0", "DBSIZE");
-        if held.parse::<u64>().is_ok_and(|count| count > 100) { Ok(()) } else { Err(held) }
-    });
+    group.until("leasehold-0", "DBSIZE", |held| held.parse::<u64>().is_ok_and(|held| held > 100));
     let begun = Instant::now();
     let told = group.stop("leasehold-0");
     let next = group.primary().unwrap();
@@ -191,14 +178,9 @@ fn a_server_starts_only_when_sentinels_say_as_what() {
     SENTINELS.into_iter().for_each(|pod| group.kill(pod));
     let log = group.container("leasehold-0").log().len();
     group.start("leasehold-0");
-    eventually("it waits", || {
-        let log = group.container("leasehold-0").log().split_off(log);
-        if log.contains("waiting until 2 sentinels name the same primary") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    let later = |group: &mut Group| group.container("leasehold-0").log().split_off(log);
+    let waits = "waiting until 2 sentinels name the same primary";
+    until("it waits", || later(&mut group), |log| log.contains(waits));
     // One alone may be mistaken.
     group.start("leasehold-sentinel-0");
     group.wait_until_ready("leasehold-sentinel-0");
@@ -251,10 +233,7 @@ fn a_group_that_was_killed_as_a_whole_comes_back_with_its_lock() {
     group.start("leasehold-0");
     group.wait_until_ready("leasehold-0");
     let fence = grant(&group, &next);
-    eventually("both replicas have heard", || match group.tell(&next, "WAIT 2 100") {
-        heard if heard == "2" => Ok(()),
-        heard => Err(heard),
-    });
+    group.until(&next, "WAIT 2 100", |heard| heard == "2");
     let log = group.container(&next).log().len();
     SERVERS.into_iter().chain(SENTINELS).for_each(|pod| group.kill(pod));
     start_all(&mut group);
@@ -294,10 +273,7 @@ fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that
     let last = SERVERS.into_iter().find(|pod| *pod != "leasehold-0" && *pod != next).unwrap();
     let address = group.endpoint(&next).replace(':', " ");
     for (pod, words) in [(&*next, "REPLICAOF NO ONE"), (last, &format!("REPLICAOF {address}"))] {
-        eventually("the server is told", || match group.tell(pod, words) {
-            told if told.starts_with("OK") => Ok(()),
-            told => Err(told),
-        });
+        group.until(pod, words, |told| told.starts_with("OK"));
     }
     group.wait_until_ready(last);
     for pod in SENTINELS {
