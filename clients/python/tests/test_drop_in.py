@@ -1,0 +1,189 @@
+"""The lock of redis-py by the commands of the module, judged by redis-py's own tests, too."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+import redis
+import redis.asyncio
+from redis.exceptions import LockError, LockNotOwnedError
+
+from leasehold.drop_in import redis_py
+from servers import Server, eventually
+
+HERE = Path(__file__).resolve().parent
+
+BY_DESIGN = {
+    # The key holds the fence before the token.
+    "test_lock_token",
+    "test_lock_token_thread_local_false",
+}
+
+# Before any test is imported.
+PLUGIN = """
+import redis.asyncio.lock, redis.lock
+from leasehold.drop_in import redis_py
+redis.lock.Lock, redis.asyncio.lock.Lock = redis_py.Lock, redis_py.AsyncLock
+"""
+
+
+def test_the_tests_of_redis_py_pass_but_for_those_that_look_at_the_value(server: Server, tmp_path: Path) -> None:
+    fetch = ["pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
+    wanted = [f"redis=={redis.__version__}", "--dest", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", *fetch, *wanted], check=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        archive.extractall(tmp_path, members=[member for member in archive.getmembers() if "/tests/" in member.name])
+    folder = next(tmp_path.glob("redis-*/"))
+    (folder / "by_leasehold.py").write_text(PLUGIN)
+    (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nmarkers =\n  onlynoncluster\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(HERE.parent / "src")])}
+    words = ["-q", "-rA", "-p", "by_leasehold", f"--redis-url={server.url}/9"]
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "tests/test_lock.py", "tests/test_asyncio/test_lock.py"],
+        cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    ).stdout  # fmt: skip
+    came = re.findall(r"^(PASSED|FAILED|ERROR) (\S+)", told, re.MULTILINE)
+    failed = {re.split(r"::|\[", test)[2] for outcome, test in came if outcome != "PASSED"}
+    assert (failed, len(came) > 80) == (BY_DESIGN, True), told
+
+
+class Style:
+    """Both classes, used alike."""
+
+    def __init__(self, server: Server, is_async: bool) -> None:
+        self._loop = asyncio.new_event_loop() if is_async else None
+        kind = redis.asyncio.Redis if is_async else redis.Redis
+        self.client: Any = kind.from_url(server.url)
+        self._kind = redis_py.AsyncLock if is_async else redis_py.Lock
+
+    def lock(self, name: str, **options: Any) -> Any:
+        return self.client.lock(name, lock_class=self._kind, thread_local=False, **options)
+
+    def run(self, work: Any) -> Any:
+        return work if self._loop is None else self._loop.run_until_complete(work)
+
+    def end(self) -> None:
+        if self._loop is None:
+            self.client.close()
+            return
+        self._loop.run_until_complete(self.client.aclose())
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+
+@pytest.fixture(params=[False, True], ids=["threads", "asyncio"])
+def style(server: Server, request: pytest.FixtureRequest) -> Any:
+    its = Style(server, request.param)
+    yield its
+    its.end()
+
+
+def held(server: Server, name: str) -> Optional[bytes]:
+    with server.client() as client:
+        value: Optional[bytes] = client.get(name)
+        return value
+
+
+def test_each_grant_has_a_greater_fence_and_is_released_by_it(style: Style, server: Server, name: str) -> None:
+    lock = style.lock(name, timeout=10)
+    assert style.run(lock.acquire(token="alice"))
+    first = lock.fence
+    assert held(server, name) == b"%d:alice" % first == lock.local.token
+    style.run(lock.release())
+    assert held(server, name) is None
+    assert style.run(lock.acquire(token="alice"))
+    assert lock.fence > first
+    with server.client() as client:
+        # It is the lock of the same owner, by a later grant.
+        client.delete(name)
+        client.execute_command("LOCK.ACQUIRE", name, "alice", 60000)
+    with pytest.raises(LockNotOwnedError):
+        style.run(lock.extend(10))
+    with pytest.raises(LockNotOwnedError):
+        style.run(lock.release())
+    assert held(server, name) is not None
+
+
+def test_who_waits_gets_it_when_it_is_released_and_is_not_overtaken(style: Style, server: Server, name: str) -> None:
+    with server.client() as client:
+        client.execute_command("LOCK.ACQUIRE", name, "first", 60000)
+        lock = style.lock(name, timeout=10, sleep=60)
+        came: list[Any] = []
+
+        def waits() -> None:
+            came.append(style.run(lock.acquire(blocking_timeout=30)))
+            came.append(time.monotonic())
+
+        thread = threading.Thread(target=waits)
+        thread.start()
+        eventually(lambda: client.execute_command("LOCK.WAITERS", name), "it waits")
+        assert client.execute_command("LOCK.ACQUIRE", name, "later", 60000) is None
+        released = time.monotonic()
+        client.execute_command("LOCK.RELEASE", name, "first")
+        thread.join(30)
+        assert came[0] is True
+        assert came[1] - released < 1, "it was told, and did not look again"
+        assert held(server, name) == lock.local.token
+        assert 8 < client.ttl(name) <= 10
+        style.run(lock.release())
+
+
+def test_a_lock_without_a_timeout_lasts_until_it_is_released(style: Style, server: Server, name: str) -> None:
+    lock = style.lock(name)
+    assert style.run(lock.acquire())
+    with server.client() as client:
+        assert client.ttl(name) == -1
+    with pytest.raises(LockError):
+        style.run(lock.extend(1))
+    style.run(lock.release())
+    assert held(server, name) is None
+
+
+def test_the_script_of_celery_redbeat_extends_it(style: Style, server: Server, name: str) -> None:
+    lock = style.lock(name, timeout=100)
+    lock.lua_extend = style.client.register_script(
+        "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end redis.call('pexpire', KEYS[1], ARGV[2]) return 1"
+    )
+    assert style.run(lock.acquire())
+    assert style.run(lock.extend(20))
+    with server.client() as client:
+        assert 18 < client.ttl(name) <= 20
+    style.run(lock.release())
+
+
+def test_one_that_is_dropped_stays_held(style: Style, server: Server, name: str) -> None:
+    assert style.run(style.lock(name, timeout=60).acquire())
+    assert held(server, name) is not None
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
+def test_without_the_module_it_is_the_lock_of_redis_py(plain_server: Server, name: str, is_async: bool) -> None:
+    style = Style(plain_server, is_async)
+    lock, other = style.lock(name, timeout=10), style.lock(name, timeout=10)
+    assert style.run(lock.acquire(token="alice"))
+    assert (held(plain_server, name), lock.fence) == (b"alice", 0)
+    assert not style.run(other.acquire(blocking_timeout=0.2))
+    assert style.run(lock.extend(10))
+    assert style.run(lock.reacquire())
+    style.run(lock.release())
+    assert held(plain_server, name) is None
+    style.end()
+
+
+def test_install_makes_it_the_class_of_all_locks(server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (redis.client, redis.cluster, redis.asyncio.client, redis.asyncio.cluster):
+        monkeypatch.setattr(module, "Lock", module.Lock)
+    redis_py.install()
+    with server.client() as client, client.lock(name, timeout=5) as lock:
+        assert isinstance(lock, redis_py.Lock)
+        assert lock.fence > 0
