@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Corou
 from . import _fork
 from ._hold import Hold, Scope, Signal, leave
 from ._hub import Hub, Leaders
+from ._naming import naming
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
@@ -196,6 +197,23 @@ class Leasehold(Factory[LockRequest, Election]):
 
     async def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
         return await self.lock(name, **options).try_acquire()
+
+    def locked(
+        self, name: str, **options: Unpack[Options]
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        """Has each call of a coroutine function hold a lock: see :meth:`leasehold.Leasehold.locked`."""
+
+        def decorate(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+            name_of = naming(name, work)
+
+            @functools.wraps(work)
+            async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+                async with self.lock(name_of(args, kwargs), **options):
+                    return await work(*args, **kwargs)
+
+            return run
+
+        return decorate
 
     async def adopt(
         self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: Renewal = True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, 
 from . import _fork
 from ._hold import Hold, Signal, leave
 from ._hub import Hub, Leaders
+from ._naming import naming
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
@@ -220,6 +221,22 @@ class Leasehold(Factory[LockRequest, Election]):
     def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
         """The same as ``lock(…).try_acquire()``."""
         return self.lock(name, **options).try_acquire()
+
+    def locked(self, name: str, **options: Unpack[Options]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """Has each call of a function hold a lock, whose name the arguments make up: ``@locks.locked("report:{0}")``,
+        or ``"report:{number}"`` with the argument of that name. Their values are escaped, as in a URL."""
+
+        def decorate(work: Callable[P, T]) -> Callable[P, T]:
+            name_of = naming(name, work)
+
+            @functools.wraps(work)
+            def run(*args: P.args, **kwargs: P.kwargs) -> T:
+                with self.lock(name_of(args, kwargs), **options):
+                    return work(*args, **kwargs)
+
+            return run
+
+        return decorate
 
     def adopt(self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: Renewal = True) -> Lease:
         """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
