@@ -114,7 +114,8 @@ def _change(name: str, lock: Any, token: bytes, *words: Any) -> Optional[tuple[A
 
 
 def _lost(what: str, name: Any) -> errors.LockNotOwnedError:
-    return errors.LockNotOwnedError(f"Cannot {what} a lock that's no longer owned", lock_name=name)
+    message = f"Cannot {what} a lock that's no longer owned"
+    return errors.LockNotOwnedError(message, lock_name=name)  # type: ignore[no-untyped-call,unused-ignore]
 
 
 class Lock(redis.lock.Lock):
@@ -176,9 +177,9 @@ class Lock(redis.lock.Lock):
             return bool(super().do_reacquire())
         return self._lasts("reacquire", 0, self.timeout)
 
-    def _lasts(self, what: str, left: int, duration: Number) -> bool:
+    def _lasts(self, what: str, left: int, duration: Any) -> bool:
         words = _change("LOCK.EXTEND", self, self.local.token, left + int(duration * 1000))
-        if left < 0 or not self.redis.execute_command(*words):
+        if left < 0 or words is None or not self.redis.execute_command(*words):
             raise _lost(what, self.name)
         return True
 
@@ -239,12 +240,14 @@ class AsyncLock(redis.asyncio.lock.Lock):
 
     async def _lasts(self, what: str, left: int, duration: Any) -> bool:
         words = _change("LOCK.EXTEND", self, self.local.token, left + int(duration * 1000))
-        if left < 0 or not await self.redis.execute_command(*words):
+        if left < 0 or words is None or not await self.redis.execute_command(*words):
             raise _lost(what, self.name)
         return True
 
 
 def install() -> None:
     """Makes these the classes of every ``lock(...)`` of redis-py in this program that is not told another."""
-    redis.client.Lock = redis.cluster.Lock = Lock
-    redis.asyncio.client.Lock = redis.asyncio.cluster.Lock = AsyncLock
+    for module in (redis.client, redis.cluster):
+        module.Lock = Lock  # type: ignore[attr-defined]
+    for its in (redis.asyncio.client, redis.asyncio.cluster):
+        its.Lock = AsyncLock  # type: ignore[attr-defined]

@@ -1,0 +1,121 @@
+"""Programs that lock by redis-py, as they are, with the drop-in installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+import redis
+
+from leasehold.drop_in import redis_py
+from servers import Server, eventually
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (redis.client, redis.cluster, redis.asyncio.client, redis.asyncio.cluster):
+        monkeypatch.setattr(module, "Lock", module.Lock)
+    redis_py.install()
+
+
+def hands_on(server: Server, key: str, first: Any, second: Any) -> None:
+    """The second waits for the first, and has the lock in the moment in which it is released."""
+    assert first.acquire()
+    assert server.holder(key) is not None
+    came: list[float] = []
+
+    def waits() -> None:
+        assert second.acquire()
+        came.append(time.monotonic())
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    with server.client() as client:
+        eventually(lambda: client.execute_command("LOCK.WAITERS", key), "it waits in the queue")
+    released = time.monotonic()
+    first.release()
+    thread.join(20)
+    # It looks again after 0.1 s, or whatever it is told, without the drop-in.
+    assert came[0] - released < 1
+    assert server.holder(key) is not None
+
+
+@pytest.mark.usefixtures("installed")
+def test_dogpile_cache(server: Server, name: str) -> None:
+    region = pytest.importorskip("dogpile.cache").make_region()
+    where = {"host": "127.0.0.1", "port": server.port, "distributed_lock": True, "lock_timeout": 30, "lock_sleep": 30}
+    region.configure("dogpile.cache.redis", arguments={**where, "thread_local_lock": False})
+    locks = [region.backend.get_mutex(name) for _ in range(2)]
+    hands_on(server, f"_lock{name}", *locks)
+    locks[1].release()
+    assert region.get_or_create(f"{name}.value", lambda: 17) == 17
+
+
+@pytest.mark.usefixtures("installed")
+def test_django_redis(server: Server, name: str) -> None:
+    settings = pytest.importorskip("django.conf").settings
+    where = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": f"{server.url}/0"}
+    if not settings.configured:
+        settings.configure()
+    from django.core.cache import CacheHandler
+
+    cache = CacheHandler({"default": where})["default"]
+    locks = [cache.lock(name, timeout=30, sleep=30, thread_local=False) for _ in range(2)]
+    hands_on(server, f":1:{name}", *locks)
+    with pytest.raises(redis.exceptions.LockNotOwnedError):
+        locks[0].local.token = b"1:nobody"
+        locks[0].release()
+    locks[1].release()
+
+
+BEAT = """
+from celery import Celery
+from leasehold.drop_in import redis_py
+
+redis_py.install()
+app = Celery("beat", broker={url!r})
+app.conf.redbeat_redis_url = {url!r}
+app.conf.redbeat_lock_timeout = 60
+app.conf.beat_max_loop_interval = 30
+"""
+
+
+@pytest.fixture
+def beats(server: Server, tmp_path: Path) -> Iterator[Any]:
+    (tmp_path / "beats.py").write_text(BEAT.format(url=server.url))
+    running: list[subprocess.Popen[bytes]] = []
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent / "src")}
+
+    def start() -> subprocess.Popen[bytes]:
+        words = ["-m", "celery", "-A", "beats", "beat", "--scheduler", "redbeat.RedBeatScheduler", "--pidfile", ""]
+        running.append(subprocess.Popen([sys.executable, *words], cwd=tmp_path, env=environment))
+        return running[-1]
+
+    yield start
+    for beat in running:
+        beat.kill()
+        beat.wait()
+
+
+def test_celery_redbeat(server: Server, beats: Any) -> None:
+    pytest.importorskip("redbeat")
+    lock = "redbeat::lock"
+    with server.client() as client:
+        first = beats()
+        eventually(lambda: server.holder(lock), "the first one leads")
+        held = server.holder(lock)
+        beats()
+        eventually(lambda: client.execute_command("LOCK.WAITERS", lock), "the second one waits")
+        assert client.ttl(lock) > 30
+        first.terminate()
+        first.wait(20)
+        ended = time.monotonic()
+        eventually(lambda: server.holder(lock) not in (None, held), "the second one leads")
+        # It would look again half a minute later.
+        assert time.monotonic() - ended < 5
