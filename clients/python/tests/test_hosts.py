@@ -119,3 +119,70 @@ def test_celery_redbeat(server: Server, beats: Any) -> None:
         eventually(lambda: server.holder(lock) not in (None, held), "the second one leads")
         # It would look again half a minute later.
         assert time.monotonic() - ended < 5
+
+
+TASKS = """
+import time
+import redis
+from celery import Celery
+from leasehold import Leasehold
+from leasehold.drop_in.celery import Singleton
+
+app = Celery("tasks", broker={url!r})
+client = redis.Redis.from_url({url!r})
+locks = Leasehold(client)
+
+@app.task(base=Singleton, bind=True, locks=locks, lock="report:{{report}}", busy_countdown=0.1, max_retries=100)
+def write(self, report):
+    client.rpush("done", f"begin {{report}}")
+    while not client.exists(f"go:{{report}}"):
+        time.sleep(0.01)
+    client.rpush("done", f"end {{report}}", self.lease.fence)
+
+@app.task(base=Singleton, locks=locks, lock="report:{{0}}", busy_countdown=None)
+def skip(report):
+    client.rpush("done", f"skip {{report}}")
+
+@app.task
+def other():
+    client.rpush("done", "other")
+"""
+
+
+def test_a_task_of_celery_runs_under_its_lock(server: Server, tmp_path: Path) -> None:
+    pytest.importorskip("celery")
+    (tmp_path / "tasks.py").write_text(TASKS.format(url=server.url))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent / "src")}
+    celery = [sys.executable, "-m", "celery", "-A", "tasks"]
+    worker = subprocess.Popen(
+        [*celery, "worker", "--pool", "threads", "--concurrency", "4", "--without-gossip", "--without-mingle"],
+        cwd=tmp_path,
+        env=environment,
+    )
+
+    def send(task: str, *args: object) -> None:
+        words = ["call", f"tasks.{task}", "--args", str(list(args))]
+        subprocess.run([*celery, *words], cwd=tmp_path, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+    try:
+        with server.client() as client:
+
+            def done() -> list[bytes]:
+                return client.lrange("done", 0, -1)
+
+            send("write", 7)
+            eventually(lambda: done() == [b"begin 7"], "the first one runs")
+            send("write", 7)
+            send("skip", 7)
+            send("write", 8)
+            send("other")
+            eventually(lambda: len(done()) == 3, "those that may run do")
+            assert sorted(done()[1:]) == [b"begin 8", b"other"]
+            client.mset({"go:7": 1, "go:8": 1})
+            eventually(lambda: len(done()) == 10, "all have run")
+            of_7 = [each for each in done() if each.endswith(b" 7")]
+            assert of_7 == [b"begin 7", b"end 7"] * 2
+            assert len({each for each in done() if each.isdigit()}) == 3
+    finally:
+        worker.terminate()
+        worker.wait(20)
