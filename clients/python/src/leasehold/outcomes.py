@@ -42,6 +42,7 @@ class Event(NamedTuple):
     owner: bytes
     fence: int  # 0 before it is granted
     seconds: float  # Since it was asked for; for lost and released: since the grant; for renewed: until its lease ends
+    outcome: str = ""  # Of refused: busy, or error; of lost and released: the name of its Loss, small
 
 
 class LockInfo(NamedTuple):
