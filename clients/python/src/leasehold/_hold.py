@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, Optional, TypeVar, Union
+import threading
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any, Generic, Mapping, Optional, TypeVar, Union
 
 from ._hub import Hub
 from ._pending import LeaseState
@@ -94,6 +97,45 @@ def leave(entered: list[tuple[W, E]], who: W) -> E:
         raise LeaseholdError("a block was left by another thread or task than had entered it, and there are several")
     entered.remove(left[0])
     return left[0][1]
+
+
+_INSIDE: ContextVar[Mapping[object, Any]] = ContextVar("leasehold", default=MappingProxyType({}))
+
+
+class Reentries(Generic[E]):
+    """The blocks with ``reentrant`` that a context is in. A task or thread that is started in a block with a copy of
+    the context is in the block, too."""
+
+    def __init__(self) -> None:
+        self._alone = threading.Lock()
+        self._counts: dict[int, int] = {}
+
+    def again(self, what: object) -> Optional[E]:
+        """The lease of a block outside this one, unless that is over."""
+        lease: Any = _INSIDE.get().get((self, what))
+        with self._alone:
+            if lease is None or id(lease) not in self._counts or lease.lost:
+                return None
+            self._counts[id(lease)] += 1
+        found: E = lease
+        return found
+
+    def first(self, what: object, lease: E) -> None:
+        with self._alone:
+            self._counts[id(lease)] = 1
+        _INSIDE.set({**_INSIDE.get(), (self, what): lease})
+
+    def is_last(self, lease: E) -> bool:
+        """A block is left. Of a lease that is not reentrant it is the last one."""
+        with self._alone:
+            if id(lease) not in self._counts:
+                return True
+            left = self._counts.pop(id(lease)) - 1
+            if left:
+                self._counts[id(lease)] = left
+        if not left:
+            _INSIDE.set({what: its for what, its in _INSIDE.get().items() if its is not lease})
+        return not left
 
 
 _STOPS = (Loss.EXPIRED, Loss.TAKEN, Loss.CLOSED)

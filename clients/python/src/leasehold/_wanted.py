@@ -136,6 +136,7 @@ class TryOptions(TypedDict, total=False):
 
 class Options(TryOptions, total=False):
     wait: Optional[Duration]  # How long to wait, as a hard limit
+    reentrant: bool  # Whether a block inside the block has the same lease, without asking: the last one gives it back
 
 
 class Copies(NamedTuple):
@@ -147,7 +148,11 @@ class Copies(NamedTuple):
 class Wanted:
     """A lock, and how it is asked for: of a request, and then of each try with an owner of its own."""
 
-    __slots__ = ("_candidate", "_owner", "claim", "copies", "hold_at_least", "name", "renew", "ttl", "wait")
+    # fmt: off
+    __slots__ = (
+        "_candidate", "_owner", "claim", "copies", "hold_at_least", "name", "reentrant", "renew", "ttl", "wait",
+    )
+    # fmt: on
 
     def __init__(
         self,
@@ -164,6 +169,7 @@ class Wanted:
         replicas: int = 0,
         replicas_within: Optional[Duration] = None,
         durable: bool = False,
+        reentrant: bool = False,
         also: Sequence[Name] = (),
         candidate: Optional[Name] = None,
     ) -> None:
@@ -177,6 +183,7 @@ class Wanted:
                 raise SettingError(f"names: they must be different, and at most {MOST_ALSO + 1}")
         self.ttl = between("ttl", settings.ttl if ttl is None else ttl, SHORTEST_TTL)
         self.wait = patience("wait", settings.wait if wait is None else wait)
+        self.reentrant = reentrant
         self.renew = (math.inf if renew else 0.0) if isinstance(renew, bool) else between("renew", renew, 0)
         self.hold_at_least = 0.0 if hold_at_least is None else between("hold_at_least", hold_at_least, 0)
         grace = None if ephemeral is None else between("ephemeral", ephemeral, 0)
@@ -191,6 +198,15 @@ class Wanted:
         self._candidate = None if candidate is None else octets("candidate", candidate)
         if self._candidate is not None and len(self._candidate) + 37 > LONGEST_OWNER:
             raise SettingError(f"candidate: it must be at most {LONGEST_OWNER - 37} bytes long")
+
+    @property
+    def what(self) -> object:
+        """The locks, and how they are shared."""
+        return self.claim.keys, self.claim.share
+
+    def check_alone(self) -> None:
+        if self.reentrant:
+            raise SettingError("reentrant: it is for blocks: with, run, or locked")
 
     def owner(self) -> bytes:
         if self._owner is not None:

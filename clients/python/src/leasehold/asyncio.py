@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Coroutine, Optional, TypeVar, Union
 
 from . import _fork
-from ._hold import Hold, Scope, Signal, leave
+from ._hold import Hold, Reentries, Scope, Signal, leave
 from ._hub import Hub, Leaders
 from ._naming import naming
 from ._pending import LeaseState, Pending
@@ -53,6 +53,8 @@ class LossSignal(Signal):
 
 class Lease(Hold):
     """A lock that is held: renewed each third of its ttl until it is released, detached or lost."""
+
+    _task: Optional[asyncio.Task[Any]] = None  # In a block of which it was acquired
 
     @functools.cached_property
     def signal(self) -> LossSignal:
@@ -106,9 +108,10 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
-        self._entered: list[tuple[Optional[asyncio.Task[Any]], tuple[Lease, Scope]]] = []
+        self._entered: list[tuple[Optional[asyncio.Task[Any]], tuple[Lease, Optional[Scope]]]] = []
 
     async def acquire(self) -> Lease:
+        self._asked.check_alone()
         return await self._granted(Lease)
 
     async def _granted(self, kind: type[L]) -> L:
@@ -119,6 +122,7 @@ class LockRequest:
         return kind(self._locks, hub, state)
 
     async def try_acquire(self) -> Optional[Lease]:
+        self._asked.check_alone()
         hub = self._locks._hub_here()
         state = await hub.acquire(Pending(self._asked.wanted(is_try=True)))
         return None if state is None else Lease(self._locks, hub, state)
@@ -128,10 +132,18 @@ class LockRequest:
             return await work(lease)
 
     async def __aenter__(self) -> Lease:
-        lease = await self._granted(Lease)
+        is_reentrant, what, reentries = self._asked.reentrant, self._asked.what, self._locks._reentries
         task = asyncio.current_task()
         assert task is not None
-        self._entered.append((task, (lease, Scope(lease._hub, lease._state, task))))
+        lease = reentries.again(what) if is_reentrant else None
+        # The block outside cancels the task, if it is the same one.
+        is_inside = lease is not None and lease._task is task
+        if lease is None:
+            lease = await self._granted(Lease)
+            lease._task = task
+            if is_reentrant:
+                reentries.first(what, lease)
+        self._entered.append((task, (lease, None if is_inside else Scope(lease._hub, lease._state, task))))
         return lease
 
     async def __aexit__(
@@ -139,9 +151,10 @@ class LockRequest:
     ) -> None:
         lease, scope = leave(self._entered, asyncio.current_task())
         try:
-            loss = await scope.stopped_by(kind)
+            loss = None if scope is None else await scope.stopped_by(kind)
         finally:
-            await _give_back(lease)
+            if self._locks._reentries.is_last(lease):
+                await _give_back(lease)
         if loss is not None:
             raise LockLost(lease.name, loss) from error
 
@@ -190,6 +203,7 @@ class Leasehold(Factory[LockRequest, Election]):
 
     def _begin(self) -> None:
         self._hub: Optional[Hub] = None
+        self._reentries: Reentries[Lease] = Reentries()
         _fork.remember(self)
 
     async def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:

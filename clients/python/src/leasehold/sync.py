@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, TypeVar, Union
 
 from . import _fork
-from ._hold import Hold, Signal, leave
+from ._hold import Hold, Reentries, Signal, leave
 from ._hub import Hub, Leaders
 from ._naming import naming
 from ._pending import LeaseState, Pending
@@ -131,6 +131,7 @@ class LockRequest:
 
     def acquire(self) -> Lease:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
+        self._asked.check_alone()
         return self._granted(Lease)
 
     def _granted(self, kind: type[L]) -> L:
@@ -142,6 +143,7 @@ class LockRequest:
 
     def try_acquire(self) -> Optional[Lease]:
         """The lock, or None if somebody else has it."""
+        self._asked.check_alone()
         return self._locks._acquire(Lease, self._asked.wanted(is_try=True))
 
     def run(self, work: Callable[[Lease], T]) -> T:
@@ -150,12 +152,19 @@ class LockRequest:
             return work(lease)
 
     def __enter__(self) -> Lease:
-        lease = self.acquire()
+        is_reentrant, what, reentries = self._asked.reentrant, self._asked.what, self._locks._reentries
+        lease = reentries.again(what) if is_reentrant else None
+        if lease is None:
+            lease = self._granted(Lease)
+            if is_reentrant:
+                reentries.first(what, lease)
         self._entered.append((threading.get_ident(), lease))
         return lease
 
     def __exit__(self, *_: object) -> None:
-        _give_back(leave(self._entered, threading.get_ident()))
+        lease = leave(self._entered, threading.get_ident())
+        if self._locks._reentries.is_last(lease):
+            _give_back(lease)
 
 
 def _by_hub(ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Leasehold, P], T]:
@@ -212,6 +221,7 @@ class Leasehold(Factory[LockRequest, Election]):
     def _begin(self) -> None:
         self._starting = threading.RLock()
         self._running: Optional[Running] = None
+        self._reentries: Reentries[Lease] = Reentries()
         _fork.remember(self)
 
     def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
