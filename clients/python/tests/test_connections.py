@@ -110,6 +110,48 @@ def test_sentinels(make: Make, library: Library, sentinels: Sentinels, name: str
     assert make(client).acquire(name).release().in_time
 
 
+def test_valkey_glide(server: Server, cluster: Cluster, name: str) -> None:
+    glide: Any = pytest.importorskip("glide_sync")
+    alone, of_cluster = (glide.NodeAddress("127.0.0.1", port) for port in (server.port, cluster.nodes[0].port))
+    clients = [
+        glide.GlideClient.create(glide.GlideClientConfiguration([alone], database_id=3)),
+        glide.GlideClusterClient.create(glide.GlideClusterClientConfiguration([of_cluster])),
+    ]
+    for client in clients:
+        with leasehold.Leasehold(client) as locks, locks.lock(name) as lease:
+            assert client.custom_command(["LOCK.CHECK", name, lease.owner]) == lease.fence
+            assert client.get(name) == b"%d:%b" % (lease.fence, lease.owner)
+        client.close()
+    with pytest.raises(leasehold.SettingError, match="one address"):
+        clients[0]._config.addresses *= 2
+        leasehold.Leasehold(clients[0])
+
+
+def test_valkey_glide_with_encryption(encrypted: tuple[int, Path], name: str) -> None:
+    glide: Any = pytest.importorskip("glide_sync")
+    port, certificate = encrypted
+    trusted = glide.TlsAdvancedConfiguration(root_pem_cacerts=certificate.read_bytes())
+    for tls in (trusted, glide.TlsAdvancedConfiguration(use_insecure_tls=True)):
+        advanced = glide.AdvancedGlideClientConfiguration(tls_config=tls)
+        where = [glide.NodeAddress("127.0.0.1", port)]
+        config = glide.GlideClientConfiguration(where, use_tls=True, advanced_config=advanced, lazy_connect=True)
+        with leasehold.Leasehold(glide.GlideClient.create(config)) as locks, locks.lock(name) as lease:
+            assert not lease.lost
+
+
+def test_valkey_glide_with_asyncio(server: Server, name: str) -> None:
+    glide: Any = pytest.importorskip("glide")
+
+    async def program() -> None:
+        config = glide.GlideClientConfiguration([glide.NodeAddress("127.0.0.1", server.port)])
+        client = await glide.GlideClient.create(config)
+        async with leasehold.asyncio.Leasehold(client) as locks, locks.lock(name) as lease:
+            assert await client.custom_command(["LOCK.CHECK", name, lease.owner]) == lease.fence
+        await client.close()
+
+    asyncio.run(asyncio.wait_for(program(), 30))
+
+
 def test_a_pool_that_is_exhausted_and_has_short_limits_does_not_matter(server: Server, name: str) -> None:
     pool = redis.ConnectionPool(host="127.0.0.1", port=server.port, max_connections=1, socket_timeout=0.01)
     held = pool.make_connection() if hasattr(pool, "make_connection") else None

@@ -161,9 +161,15 @@ def several(clients: Sequence[AnyClient]) -> Several:
 def target_of(client: AnyClient) -> Union[Alone, Watched, Clustered]:
     if _is_a(type(client), "RedisCluster", "ValkeyCluster"):
         return _of_cluster(client)
+    if type(client).__module__.startswith("glide"):
+        from ._glide import of_glide
+
+        return of_glide(client)
     pool: Any = getattr(client, "connection_pool", None)
     if pool is None:
-        raise SettingError("client: it must be a Redis or a RedisCluster of redis-py, or those of valkey-py")
+        raise SettingError(
+            "client: it must be a Redis or a RedisCluster of redis-py, or one of valkey-py or Valkey GLIDE"
+        )
     endpoint = _endpoint(pool.connection_class, pool.connection_kwargs)
     return _of_sentinel(pool, endpoint) if _is_a(type(pool), "SentinelConnectionPool") else Alone(endpoint)
 
