@@ -61,6 +61,7 @@ class Style:
     """Both classes, used alike."""
 
     def __init__(self, server: Server, is_async: bool) -> None:
+        self.is_async = is_async
         self._loop = asyncio.new_event_loop() if is_async else None
         kind = redis.asyncio.Redis if is_async else redis.Redis
         self.client: Any = kind.from_url(server.url)
@@ -98,15 +99,18 @@ def test_each_grant_has_a_greater_fence_and_is_released_by_it(style: Style, serv
     lock = style.lock(name, timeout=10)
     assert style.run(lock.acquire(token="alice"))
     first = lock.fence
-    assert held(server, name) == b"%d:alice" % first == lock.local.token
+    assert held(server, name) == lock.local.token
+    assert lock.local.token.startswith(b"%d:alice/" % first)
+    assert not style.run(style.lock(name).acquire(blocking=False, token="alice"))
     style.run(lock.release())
     assert held(server, name) is None
     assert style.run(lock.acquire(token="alice"))
     assert lock.fence > first
+    owner = lock.local.token.partition(b":")[2]
     with server.client() as client:
         # It is the lock of the same owner, by a later grant.
         client.delete(name)
-        client.execute_command("LOCK.ACQUIRE", name, "alice", 60000)
+        client.execute_command("LOCK.ACQUIRE", name, owner, 60000)
     with pytest.raises(LockNotOwnedError):
         style.run(lock.extend(10))
     with pytest.raises(LockNotOwnedError):
@@ -136,6 +140,35 @@ def test_who_waits_gets_it_when_it_is_released_and_is_not_overtaken(style: Style
         assert held(server, name) == lock.local.token
         assert 8 < client.ttl(name) <= 10
         style.run(lock.release())
+
+
+def test_those_who_wait_with_one_token_are_several(style: Style, server: Server, name: str) -> None:
+    first, second, third = (style.lock(name, timeout=10) for _ in range(3))
+    assert style.run(first.acquire(token="worker"))
+    if style.is_async:
+
+        async def wait() -> None:
+            both = [asyncio.ensure_future(each.acquire(token="worker")) for each in (second, third)]
+            with server.client() as client:
+                both_wait = lambda: len(client.execute_command("LOCK.WAITERS", name)) == 2  # noqa: E731
+                await asyncio.get_running_loop().run_in_executor(None, eventually, both_wait, "both wait")
+            await first.release()
+            await both[0]
+            await second.release()
+            await both[1]
+
+        style.run(wait())
+    else:
+        threads = [threading.Thread(target=each.acquire, kwargs={"token": "worker"}) for each in (second, third)]
+        with server.client() as client:
+            for number, thread in enumerate(threads, 1):
+                thread.start()
+                eventually(lambda n=number: len(client.execute_command("LOCK.WAITERS", name)) == n, "it waits")  # type: ignore[misc]
+        for before, thread in zip((first, second), threads):
+            before.release()
+            thread.join(20)
+    assert third.fence > second.fence
+    style.run(third.release())
 
 
 def test_a_lock_without_a_timeout_lasts_until_it_is_released(style: Style, server: Server, name: str) -> None:

@@ -6,8 +6,9 @@
 ``redis.asyncio``.
 
 Whoever waits has a place in the server's queue, and gets the lock in the step that frees it: nobody sleeps between
-tries. The key holds ``<fence>:<token>``, and so does ``local.token``. Only a client that waits opens connections of its
-own. On a server without the module the lock is that of redis-py.
+tries. The key holds ``<fence>:<token>/<unique>``, and so does ``local.token``: whoever is given that can release the
+lock, and not whoever knows the ``token`` of :meth:`Lock.acquire` alone. Only a client that waits opens connections of
+its own. On a server without the module the lock is that of redis-py.
 """
 
 from __future__ import annotations
@@ -49,13 +50,15 @@ class _Asked:
         self.blocks = lock.blocking if blocking is None else blocking
         self._limit = lock.blocking_timeout if limit is None else limit
         encode = _encoder(lock.redis).encode
-        self.token: bytes = uuid.uuid1().hex.encode() if token is None else encode(token)
+        # Whoever asks with the same token is another one, as there: only the first of them has the lock.
+        unique = uuid.uuid4().hex.encode()
+        self.owner: bytes = unique if token is None else encode(token) + b"/" + unique
         self._key: bytes = encode(lock.name)
         self._ttl = lock.timeout or _UNTIL_IT_PERSISTS
 
     @property
     def words(self) -> tuple[Any, ...]:
-        return ("LOCK.ACQUIRE", self._lock.name, self.token, int(self._ttl * 1000))
+        return ("LOCK.ACQUIRE", self._lock.name, self.owner, int(self._ttl * 1000))
 
     def among(self, all_waiting: weakref.WeakKeyDictionary[object, L], kind: Callable[..., L]) -> L:
         place = _place(self._lock.redis)
@@ -69,7 +72,7 @@ class _Asked:
         left = None if self._limit is None else max(0.0, self._limit - (time.monotonic() - self._begun))
         # As there, the answer comes before the time is over, by a pause between two tries at most.
         wait = None if left is None else left - min(self._lock.sleep, left / 10)
-        return locks.lock(self._key, owner=self.token, ttl=self._ttl, renew=False, wait=wait)
+        return locks.lock(self._key, owner=self.owner, ttl=self._ttl, renew=False, wait=wait)
 
 
 def _place(client: Any) -> object:
@@ -97,9 +100,9 @@ def _of_redis(error: LeaseholdError) -> errors.RedisError:
     return (errors.ConnectionError if isinstance(error, Unreachable) else errors.ResponseError)(str(error))
 
 
-def _value(fence: int, token: bytes) -> bytes:
-    """What the key holds. Fence 0 is that of a lock that redis-py has set."""
-    return b"%d:%b" % (fence, token) if fence else token
+def _value(fence: int, owner: bytes) -> bytes:
+    """What the key holds."""
+    return b"%d:%b" % (fence, owner)
 
 
 def _fence(token: Optional[bytes]) -> int:
@@ -153,7 +156,7 @@ class Lock(redis.lock.Lock):
             fence = lease.fence
         if fence is None:
             return False
-        self.local.token = _value(fence, asked.token)
+        self.local.token = _value(fence, asked.owner)
         if not self.timeout:
             self.redis.persist(self.name)
         return True
@@ -215,7 +218,7 @@ class AsyncLock(redis.asyncio.lock.Lock):
             fence = lease.fence
         if fence is None:
             return False
-        self.local.token = _value(fence, asked.token)
+        self.local.token = _value(fence, asked.owner)
         if not self.timeout:
             await self.redis.persist(self.name)
         return True
