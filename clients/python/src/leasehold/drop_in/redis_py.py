@@ -34,11 +34,13 @@ L = TypeVar("L", Leasehold, asyncio.Leasehold)
 
 _VALUE = re.compile(rb"([1-9][0-9]{0,15}):(.+)", re.DOTALL)
 _UNTIL_IT_PERSISTS = 60.0  # seconds: of a lock without a timeout
+_BUSY_FOR = 1.0  # seconds: for how long no lock there is tried before it is waited for
 _LOOKS_EVERY = 60.0  # seconds: whether a server that had no module has it by now
 
 _waiting: weakref.WeakKeyDictionary[object, Leasehold] = weakref.WeakKeyDictionary()
 _async_waiting: weakref.WeakKeyDictionary[object, asyncio.Leasehold] = weakref.WeakKeyDictionary()
 _without_module: weakref.WeakKeyDictionary[object, float] = weakref.WeakKeyDictionary()
+_busy: weakref.WeakKeyDictionary[object, float] = weakref.WeakKeyDictionary()  # When a lock there was last found held
 
 
 class _Asked:
@@ -60,8 +62,12 @@ class _Asked:
     def words(self) -> tuple[Any, ...]:
         return ("LOCK.ACQUIRE", self._lock.name, self.owner, int(self._ttl * 1000))
 
+    def waits_at_once(self) -> bool:
+        return bool(self.blocks) and time.monotonic() - _busy.get(_place(self._lock.redis), 0.0) < _BUSY_FOR
+
     def among(self, all_waiting: weakref.WeakKeyDictionary[object, L], kind: Callable[..., L]) -> L:
         place = _place(self._lock.redis)
+        _busy[place] = time.monotonic()
         locks = all_waiting.get(place)
         if locks is None:
             # The lease must be the whole timeout, and nothing may renew it after that.
@@ -137,8 +143,10 @@ class Lock(redis.lock.Lock):
         token: Any = None,
     ) -> bool:
         asked = _Asked(self, blocking, blocking_timeout, token)
+        fence: Optional[int] = -1
         try:
-            fence = self.redis.execute_command(*asked.words) if _has_module(self.redis) else -1
+            if _has_module(self.redis):
+                fence = None if asked.waits_at_once() else self.redis.execute_command(*asked.words)
         except errors.ResponseError as error:
             if not _is_unknown(self.redis, error):
                 raise
@@ -199,8 +207,10 @@ class AsyncLock(redis.asyncio.lock.Lock):
         self, blocking: Optional[bool] = None, blocking_timeout: Optional[Number] = None, token: Any = None
     ) -> bool:
         asked = _Asked(self, blocking, blocking_timeout, token)
+        fence: Optional[int] = -1
         try:
-            fence = await self.redis.execute_command(*asked.words) if _has_module(self.redis) else -1
+            if _has_module(self.redis):
+                fence = None if asked.waits_at_once() else await self.redis.execute_command(*asked.words)
         except errors.ResponseError as error:
             if not _is_unknown(self.redis, error):
                 raise
