@@ -220,3 +220,113 @@ def test_install_makes_it_the_class_of_all_locks(server: Server, name: str, monk
     with server.client() as client, client.lock(name, timeout=5) as lock:
         assert isinstance(lock, redis_py.Lock)
         assert lock.fence > 0
+
+
+def test_a_lock_that_lasts_longer_than_leases_do(style: Style, server: Server, name: str) -> None:
+    lock = style.lock(name, timeout=10 * 86_400)
+    assert style.run(lock.acquire())
+    with server.client() as client:
+        assert client.ttl(name) > 9 * 86_400
+        assert style.run(lock.extend(86_400))
+        assert client.ttl(name) > 10 * 86_400
+        style.run(lock.release())
+        # The module has heard of it.
+        assert client.execute_command("LOCK.ACQUIRE", name, "next", 1000)
+
+
+def test_what_was_taken_by_others_meanwhile_is_not_touched(
+    style: Style, server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, execute = style.lock(name), style.client.execute_command
+
+    def taken(*words: Any, **options: Any) -> Any:
+        if words[0] == "LOCK.GUARD":
+            with server.client() as client:
+                client.set(name, "another", px=60000)
+        return execute(*words, **options)
+
+    monkeypatch.setattr(style.client, "execute_command", taken)
+    with pytest.raises(redis.ResponseError, match="NOTHOLDER"):
+        style.run(lock.acquire())
+    with server.client() as client:
+        assert (client.get(name), client.ttl(name) > 0) == (b"another", True)
+
+
+@pytest.mark.parametrize("token", ["42:worker", "1795826714507709:worker", b"\xff", "x" * 300])
+def test_tokens_of_any_kind(style: Style, plain_server: Server, server: Server, name: str, token: Any) -> None:
+    plain = Style(plain_server, style.is_async)
+    for its, where in ((plain, plain_server), (style, server)):
+        lock = its.lock(name, timeout=10)
+        assert its.run(lock.acquire(token=token))
+        assert its.run(lock.owned())
+        assert its.run(lock.extend(10))
+        its.run(lock.release())
+        assert held(where, name) is None
+    plain.end()
+
+
+def test_the_token_is_handed_on_as_text(style: Style, server: Server, name: str) -> None:
+    lock, other = style.lock(name, timeout=10), style.lock(name, timeout=10)
+    assert style.run(lock.acquire())
+    other.local.token = lock.local.token.decode()
+    assert other.fence == lock.fence
+    assert style.run(other.reacquire())
+    style.run(other.release())
+    assert held(server, name) is None
+
+
+def test_a_server_that_comes_back_without_the_module(style: Style, own_server: Server, name: str) -> None:
+    own_server.kill()
+    own_server._command = [word for word in own_server._command if not word.endswith(".so")]
+    own_server._command.remove("--loadmodule")
+    own_server.start()
+    its = Style(own_server, style.is_async)
+    lock = its.lock(name, timeout=60)
+    # As the module has written it, and the server has read it from its file.
+    lock.local.token = b"1795826714507709:alice"
+    with own_server.client() as client:
+        client.set(name, lock.local.token, px=60000)
+    assert its.run(lock.extend(10))
+    assert its.run(lock.reacquire())
+    its.run(lock.release())
+    assert its.run(its.lock(name, timeout=5).acquire())
+    its.end()
+
+
+class Tunnel(redis.Connection):
+    """A class of connections that this package does not know how to open by itself."""
+
+
+def test_a_client_whose_connections_are_not_known_polls(server: Server, name: str) -> None:
+    Tunnel.__module__ = "somewhere"
+    pool = redis.ConnectionPool(connection_class=Tunnel, host="127.0.0.1", port=server.port)
+    strange = type("Strange", (), {"__module__": "somewhere", "__init__": lambda *_, **__: None})
+    client = redis.Redis(connection_pool=pool)
+    lock, other = (client.lock(name, timeout=5, lock_class=redis_py.Lock, thread_local=False) for _ in range(2))
+    assert lock.acquire()
+    pool.connection_class, its_class = strange, pool.connection_class
+    assert not other.acquire(blocking_timeout=0.3, sleep=0.1)
+    pool.connection_class = its_class
+    threading.Timer(0.2, lock.release).start()
+    assert other.acquire(blocking_timeout=20)
+    other.release()
+
+
+def test_a_key_of_another_type_is_held(style: Style, server: Server, name: str) -> None:
+    with server.client() as client:
+        client.rpush(name, "x")
+    assert not style.run(style.lock(name).acquire(blocking=False))
+
+
+def test_connections_of_those_who_wait_are_ended_by_close(server: Server, name: str) -> None:
+    with server.client() as observer:
+        before = observer.info("clients")["connected_clients"]
+        client = redis.Redis.from_url(server.url)
+        lock, other = (client.lock(name, timeout=5, lock_class=redis_py.Lock) for _ in range(2))
+        assert lock.acquire()
+        assert not other.acquire(blocking_timeout=0.1)
+        lock.release()
+        redis_py.close(client)
+        client.close()
+        eventually(lambda: observer.info("clients")["connected_clients"] == before, "they are ended")
+        redis_py.close(client)
