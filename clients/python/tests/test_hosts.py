@@ -13,6 +13,7 @@ from typing import Any, Iterator
 import pytest
 import redis
 
+import leasehold
 from leasehold.drop_in import redis_py
 from servers import Server, eventually
 
@@ -132,7 +133,7 @@ app = Celery("tasks", broker={url!r})
 client = redis.Redis.from_url({url!r})
 locks = Leasehold(client)
 
-@app.task(base=Singleton, bind=True, locks=locks, lock="report:{{report}}", busy_countdown=0.1, max_retries=100)
+@app.task(base=Singleton, bind=True, locks=locks, lock="report:{{report}}", busy_countdown=0.1, max_retries=0)
 def write(self, report):
     client.rpush("done", f"begin {{report}}")
     while not client.exists(f"go:{{report}}"):
@@ -186,3 +187,27 @@ def test_a_task_of_celery_runs_under_its_lock(server: Server, tmp_path: Path) ->
     finally:
         worker.terminate()
         worker.wait(20)
+
+
+def test_a_task_of_celery_that_is_called_like_a_function(server: Server) -> None:
+    celery = pytest.importorskip("celery")
+    from leasehold.drop_in.celery import Singleton
+
+    app = celery.Celery("here", broker="memory://")
+    with leasehold.Leasehold(redis.Redis.from_url(server.url)) as locks:
+
+        @app.task(base=Singleton, bind=True, locks=locks, lock="report:{0}")  # type: ignore[untyped-decorator,unused-ignore]
+        def write(self: Any, number: int) -> int:
+            assert server.holder(f"report:{number}") is not None
+            return int(self.lease.fence)
+
+        @app.task(base=Singleton)  # type: ignore[untyped-decorator,unused-ignore]
+        def nowhere() -> None: ...
+
+        assert write(7) < write.apply(args=(7,)).get()
+        with locks.lock("report:7"), pytest.raises(leasehold.Busy):
+            write(7)
+        with pytest.raises(RuntimeError, match="no task"):
+            _ = write.lease
+        with pytest.raises(celery.exceptions.ImproperlyConfigured, match="locks="):
+            nowhere()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from typing import AsyncIterator, Iterator, Optional
 
 import pytest
 import redis
@@ -41,6 +42,42 @@ def test_a_name_is_made_of_arguments(
 def test_a_field_without_a_name_is_refused_at_once() -> None:
     with pytest.raises(SettingError, match="numbers or names"):
         naming("report:{}", work)
+
+
+@pytest.mark.parametrize(
+    ("template", "mistake"), [("{4}", "no argument 4"), ("{nobody}", "no argument nobody"), ("{report.id[0]}", None)]
+)
+def test_a_field_that_is_no_argument_is_refused_at_once(template: str, mistake: Optional[str]) -> None:
+    if mistake is None:
+        naming(template, work)
+        return
+    with pytest.raises(SettingError, match=mistake):
+        naming(template, work)
+
+
+def test_what_has_no_text_is_no_part_of_a_name() -> None:
+    with pytest.raises(SettingError, match="the object itself"):
+        naming("{0}", work)((object(),), {})
+
+
+def test_work_that_begins_after_the_call_is_refused(server: Server) -> None:
+    async def coroutine() -> None: ...
+
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def both() -> AsyncIterator[int]:
+        yield 1
+
+    locks = leasehold.Leasehold(redis.Redis.from_url(server.url))
+    tasks = leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(server.url))
+    for late in (coroutine, generator, both):
+        with pytest.raises(SettingError, match="locked"):
+            locks.locked("x")(late)
+    for other in (generator, both, work):
+        with pytest.raises(SettingError, match="locked"):
+            tasks.locked("x")(other)  # type: ignore[arg-type]
+    locks.close()
 
 
 def test_a_function_runs_under_its_lock(server: Server) -> None:

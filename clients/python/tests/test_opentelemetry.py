@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from leasehold import Leasehold, Settings
+from leasehold import Leasehold, Quorum, Settings
 from servers import Server, eventually, raw
 
 pytest.importorskip("opentelemetry.sdk")
@@ -47,13 +47,20 @@ def test_waits_and_holds_are_told_of(server: Server) -> None:
         lost = locks.acquire("seat:12B")
         raw(server, "DEL", "seat:12B")
         assert not lost.extend()
+        locks.acquire("seat:12C").detach()
+        # One owner of two locks, and one that others have.
+        with locks.lock("seat:13", owner="me"), locks.lock("seat:14", owner="me"):
+            pass
+        assert telemetry._spans == {}
         told = spans.get_finished_spans()
     kinds = [
         f"{span.name[10:]} {(span.attributes or {}).get('leasehold.outcome')}"
         for span in told
         if span.name != "booking"
     ]
-    assert sorted(kinds) == ["hold released"] * 2 + ["hold taken", "wait busy"] + ["wait granted"] * 3
+    assert (
+        sorted(kinds) == ["hold detached"] + ["hold released"] * 4 + ["hold taken", "wait busy"] + ["wait granted"] * 6
+    )
     waited, held = (span for span in told if span.parent is not None and span.parent.span_id == booked)
     assert [event.name for event in waited.events] == ["queued"]
     assert [event.name for event in held.events] == ["renewed"]
@@ -68,10 +75,20 @@ def test_waits_and_holds_are_told_of(server: Server) -> None:
         for point in metric.data.data_points
     }
     assert counts == {
-        ("wait", "seat", "granted"): 3,
+        ("wait", "seat", "granted"): 6,
         ("wait", "seat", "busy"): 1,
-        ("hold", "seat", "released"): 2,
+        ("hold", "seat", "released"): 4,
+        ("hold", "seat", "detached"): 1,
         ("hold", "seat", "taken"): 1,
         ("lost", "seat", "taken"): 1,
         ("held", "seat", None): 0,
     }
+
+
+def test_a_quorum_leaves_no_span(server: Server) -> None:
+    traces = TracerProvider()
+    telemetry = Telemetry(traces.get_tracer("program"), MeterProvider([InMemoryMetricReader()]).get_meter("leasehold"))
+    with Quorum([redis.Redis.from_url(server.url)], Settings(on_event=telemetry)) as locks:
+        for _ in range(3):
+            locks.acquire("x").release()
+    assert telemetry._spans == {}

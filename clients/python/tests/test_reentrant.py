@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import os
 import threading
 
 import pytest
@@ -64,6 +66,39 @@ def test_a_thread_enters_again_and_the_last_block_gives_it_back(own_server: Serv
             locks.acquire("x", reentrant=True)
 
 
+def test_a_lease_that_serves_more_serves_less(server: Server) -> None:
+    with leasehold.Leasehold(redis.Redis.from_url(server.url), wait=0) as locks:
+        with locks.write("x", reentrant=True) as writer, locks.read("x", reentrant=True) as reader:
+            assert reader is writer
+        with locks.several(["a", "b", "c"], reentrant=True) as all_three:
+            for names in (["c", "a"], ["c", "b", "a"]):
+                with locks.several(names, reentrant=True) as some:
+                    assert some is all_three
+            with locks.lock("b", reentrant=True) as one:
+                assert one is all_three
+            with pytest.raises(SettingError, match="itself"), locks.several(["b", "d"], reentrant=True):
+                pass
+        with locks.read("x", reentrant=True), pytest.raises(SettingError, match="itself"):
+            locks.write("x", reentrant=True).__enter__()
+        assert server.client().dbsize() == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_is_in_no_block(server: Server) -> None:
+    with leasehold.Leasehold(redis.Redis.from_url(server.url), wait=0) as locks, locks.lock("x", reentrant=True):
+        with locks._reentries._alone:
+            child = os.fork()
+        if child == 0:
+            try:
+                with locks.lock("x", reentrant=True):
+                    os._exit(1)
+            except Busy:
+                os._exit(0)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+
+
 def test_one_that_was_lost_is_asked_for_anew(server: Server) -> None:
     with (
         leasehold.Leasehold(redis.Redis.from_url(server.url), wait=0) as locks,
@@ -103,6 +138,19 @@ def test_a_task_enters_again_and_so_do_the_tasks_that_it_starts(server: Server) 
                 async with locks.lock("x", ttl=0.3, reentrant=True), locks.lock("x", reentrant=True):
                     raw(server, "DEL", "x")
                     await asyncio.sleep(60)
+
+            # A block that is entered again, while a child is in it alone, is stopped as well.
+            begun.clear()
+            async with locks.lock("x", ttl=0.3, reentrant=True) as first:
+                task = asyncio.create_task(child())
+                await begun.wait()
+            with pytest.raises(LockLost):
+                async with locks.lock("x", reentrant=True) as again:
+                    assert again is first
+                    raw(server, "DEL", "x")
+                    await asyncio.sleep(60)
+            with contextlib.suppress(LockLost, AssertionError):
+                await task
             await asyncio.sleep(0)
             assert server.holder("x") is None
 

@@ -207,7 +207,9 @@ class Home:
         if self.settings.on_event is not None:
             seconds = (now() if until is None else until) - since
             try:
-                self.settings.on_event(Event(step, wanted.name, wanted.claim.owner, fence, seconds, outcome))
+                self.settings.on_event(
+                    Event(step, wanted.name, wanted.claim.owner, fence, seconds, outcome, wanted.number)
+                )
             except Exception:
                 log.exception("on_event has failed")
 

@@ -143,7 +143,7 @@ class Hub(Holding):
 
     def _ended(self, state: LeaseState, since: float) -> None:
         loss = state.loss
-        if loss is not None and loss not in (Loss.DETACHED, Loss.FORKED):
+        if loss is not None and loss is not Loss.FORKED:
             step = "lost" if loss in (Loss.EXPIRED, Loss.TAKEN) else "released"
             self.tell(step, state.wanted, since, state.fence, outcome=loss.name.lower())
 

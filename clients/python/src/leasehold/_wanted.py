@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -110,6 +111,7 @@ class OfSeveral(Factory[R, E]):
 
 
 LONGEST_OWNER = 255
+_NUMBERS = itertools.count(1)
 MOST_ALSO = 128
 
 
@@ -150,7 +152,8 @@ class Wanted:
 
     # fmt: off
     __slots__ = (
-        "_candidate", "_owner", "claim", "copies", "hold_at_least", "name", "reentrant", "renew", "ttl", "wait",
+        "_candidate", "_owner", "claim", "copies", "hold_at_least", "name", "number", "reentrant", "renew", "ttl",
+        "wait",
     )
     # fmt: on
 
@@ -184,6 +187,7 @@ class Wanted:
         self.ttl = between("ttl", settings.ttl if ttl is None else ttl, SHORTEST_TTL)
         self.wait = patience("wait", settings.wait if wait is None else wait)
         self.reentrant = reentrant
+        self.number = 0  # Of each request, which may ask several times
         self.renew = (math.inf if renew else 0.0) if isinstance(renew, bool) else between("renew", renew, 0)
         self.hold_at_least = 0.0 if hold_at_least is None else between("hold_at_least", hold_at_least, 0)
         grace = None if ephemeral is None else between("ephemeral", ephemeral, 0)
@@ -199,11 +203,6 @@ class Wanted:
         if self._candidate is not None and len(self._candidate) + 37 > LONGEST_OWNER:
             raise SettingError(f"candidate: it must be at most {LONGEST_OWNER - 37} bytes long")
 
-    @property
-    def what(self) -> object:
-        """The locks, and how they are shared."""
-        return self.claim.keys, self.claim.share
-
     def check_alone(self) -> None:
         if self.reentrant:
             raise SettingError("reentrant: it is for blocks: with, run, or locked")
@@ -217,6 +216,7 @@ class Wanted:
         owner = self.owner()
         its, claim = object.__new__(Wanted), self.claim
         its.name, its.ttl, its.renew, its.copies = self.name, self.ttl, self.renew, self.copies
+        its.number = self.number or next(_NUMBERS)
         its.hold_at_least, its.wait = self.hold_at_least, 0.0 if is_try else self.wait
         its.claim = Claim(claim.key, owner, claim.share, claim.also, claim.grace)
         its._owner, its._candidate = self._owner, self._candidate  # Of a quorum, each try has an owner of its own
@@ -228,7 +228,7 @@ def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], ren
     names = [key[len(prefix) :] if key.startswith(prefix) else key for key in keys]
     wanted = Wanted(settings, names[0], ttl=ttl, also=names[1:], renew=renew)
     wanted.name = ", ".join(map(_text, names))
-    wanted.claim = Claim(keys[0], detached.owner, EXCLUSIVE, keys[1:])
+    wanted.claim, wanted.number = Claim(keys[0], detached.owner, EXCLUSIVE, keys[1:]), next(_NUMBERS)
     return wanted
 
 

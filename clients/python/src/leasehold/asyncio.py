@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
 import logging
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Coroutine, Optional, TypeVar, Union
@@ -132,17 +133,17 @@ class LockRequest:
             return await work(lease)
 
     async def __aenter__(self) -> Lease:
-        is_reentrant, what, reentries = self._asked.reentrant, self._asked.what, self._locks._reentries
+        is_reentrant, reentries = self._asked.reentrant, self._locks._reentries
         task = asyncio.current_task()
         assert task is not None
-        lease = reentries.again(what) if is_reentrant else None
+        lease = reentries.again(self._asked.claim) if is_reentrant else None
         # The block outside cancels the task, if it is the same one.
         is_inside = lease is not None and lease._task is task
         if lease is None:
             lease = await self._granted(Lease)
             lease._task = task
             if is_reentrant:
-                reentries.first(what, lease)
+                reentries.first(lease)
         self._entered.append((task, (lease, None if is_inside else Scope(lease._hub, lease._state, task))))
         return lease
 
@@ -153,6 +154,8 @@ class LockRequest:
         try:
             loss = None if scope is None else await scope.stopped_by(kind)
         finally:
+            if scope is not None and lease._task is asyncio.current_task():
+                lease._task = None
             if self._locks._reentries.is_last(lease):
                 await _give_back(lease)
         if loss is not None:
@@ -219,6 +222,8 @@ class Leasehold(Factory[LockRequest, Election]):
 
         def decorate(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
             name_of = naming(name, work)
+            if not inspect.iscoroutinefunction(work):
+                raise SettingError("locked: it must be a coroutine function")
 
             @functools.wraps(work)
             async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -259,6 +264,7 @@ class Leasehold(Factory[LockRequest, Election]):
         # It is not ended: that would take the parent's sockets out of the parent's selector.
         _fork.OF_PARENTS.append(self._hub)
         self._hub = None
+        self._reentries = Reentries()
         _fork.remember(self)
 
     def _hub_here(self) -> Hub:

@@ -35,7 +35,7 @@ class Telemetry:
         self._holds = its.create_histogram("leasehold.hold", "s", "How long a lock was held")
         self._lost = its.create_counter("leasehold.lost", "{lock}", "Locks that were lost before they were released")
         self._held = its.create_up_down_counter("leasehold.held", "{lock}", "Locks that are held by this program")
-        self._spans: dict[bytes, trace.Span] = {}  # Those that have begun, by owner
+        self._spans: dict[int, trace.Span] = {}  # Those that have begun, by request
 
     def __call__(self, event: Event) -> None:
         step, name = event.step, self._name_of(event.name)
@@ -45,7 +45,7 @@ class Telemetry:
         if step == "asked":
             self._begin(event, "leasehold.wait")
         elif step in ("queued", "renewed"):
-            span = self._spans.get(event.owner)
+            span = self._spans.get(event.request)
             if span is not None:
                 span.add_event(step)
         elif step in ("granted", "refused"):
@@ -64,12 +64,12 @@ class Telemetry:
     def _begin(self, event: Event, kind: str) -> None:
         text = event.name if isinstance(event.name, str) else event.name.decode(errors="replace")
         attributes = {"leasehold.lock": text, "leasehold.owner": event.owner.decode(errors="replace")}
-        span = self._spans[event.owner] = self._tracer.start_span(kind, attributes=attributes)
+        span = self._spans[event.request] = self._tracer.start_span(kind, attributes=attributes)
         if event.fence:
             span.set_attribute("leasehold.fence", event.fence)
 
     def _end(self, event: Event, outcome: str) -> None:
-        span = self._spans.pop(event.owner, None)
+        span = self._spans.pop(event.request, None)
         if span is not None:
             span.set_attribute("leasehold.outcome", outcome)
             if event.step == "lost" or outcome == "error":

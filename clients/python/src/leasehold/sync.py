@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, TypeVar, Union
@@ -18,7 +19,7 @@ from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
 from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
-from .errors import Busy, Closed, LeaseholdError
+from .errors import Busy, Closed, LeaseholdError, SettingError
 from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, Renewal, between, patience
 
@@ -119,6 +120,9 @@ def _give_back(lease: Lease) -> None:
         log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
 
 
+_LATER = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
 class LockRequest:
     """A lock, and how it is asked for: use ``with``, or :meth:`acquire` it. It can be used many times."""
 
@@ -152,12 +156,12 @@ class LockRequest:
             return work(lease)
 
     def __enter__(self) -> Lease:
-        is_reentrant, what, reentries = self._asked.reentrant, self._asked.what, self._locks._reentries
-        lease = reentries.again(what) if is_reentrant else None
+        is_reentrant, reentries = self._asked.reentrant, self._locks._reentries
+        lease = reentries.again(self._asked.claim) if is_reentrant else None
         if lease is None:
             lease = self._granted(Lease)
             if is_reentrant:
-                reentries.first(what, lease)
+                reentries.first(lease)
         self._entered.append((threading.get_ident(), lease))
         return lease
 
@@ -238,6 +242,8 @@ class Leasehold(Factory[LockRequest, Election]):
 
         def decorate(work: Callable[P, T]) -> Callable[P, T]:
             name_of = naming(name, work)
+            if any(is_one(work) for is_one in _LATER):
+                raise SettingError("locked: the work of coroutines and generators begins when the call is over")
 
             @functools.wraps(work)
             def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -302,6 +308,7 @@ class Leasehold(Factory[LockRequest, Election]):
         _fork.OF_PARENTS.append(self._running)
         self._running = None
         self._starting = threading.RLock()
+        self._reentries = Reentries()
         _fork.remember(self)
 
 
