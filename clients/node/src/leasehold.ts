@@ -163,10 +163,10 @@ export class Leasehold implements AsyncDisposable {
   }
 
   #lock(names: readonly Name[], share: Share): Lock {
-    const what = () => JSON.stringify([share, ...names.map((name) => Buffer.from(name).toString('latin1'))]);
+    const keys = () => new Set(names.map((name) => Buffer.from(name).toString('latin1')));
     return new Lock(
       (options, busy) => this.#acquire(names, share, options, busy),
-      (ask, work) => this.#reentries.run(what(), ask, work),
+      (ask, work) => this.#reentries.run(keys(), share, ask, work),
     );
   }
 
@@ -191,6 +191,11 @@ export class Leasehold implements AsyncDisposable {
     checkDuration('limit', limit, 0);
     this.#closing ??= this.#close(limit);
     return this.#closing;
+  }
+
+  /** Whether `close` was called. */
+  get isClosed(): boolean {
+    return this.#closing !== undefined;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

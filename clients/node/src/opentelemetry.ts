@@ -40,19 +40,19 @@ export function telemetry(options: TelemetryOptions = {}): (event: LockEvent) =>
     unit: '{lock}',
     description: 'Locks that are held by this program',
   });
-  /** Those that have begun, by owner. */
-  const spans = new Map<string, Span>();
+  /** Those that have begun, by request. */
+  const spans = new Map<number, Span>();
 
-  function begin({ name, owner, fence }: LockEvent, kind: string): void {
+  function begin({ name, owner, fence, request }: LockEvent, kind: string): void {
     const attributes: Attributes = { 'leasehold.lock': name, 'leasehold.owner': owner };
     if (fence !== undefined) attributes['leasehold.fence'] = Number(fence);
-    spans.set(owner, tracer.startSpan(kind, { attributes }));
+    spans.set(request, tracer.startSpan(kind, { attributes }));
   }
 
-  function end({ owner, error }: LockEvent, outcome: string): boolean {
-    const span = spans.get(owner);
+  function end({ request, error }: LockEvent, outcome: string): boolean {
+    const span = spans.get(request);
     if (span === undefined) return false;
-    spans.delete(owner);
+    spans.delete(request);
     span.setAttribute('leasehold.outcome', outcome);
     if (error !== undefined) {
       span.recordException(error);
@@ -63,7 +63,7 @@ export function telemetry(options: TelemetryOptions = {}): (event: LockEvent) =>
   }
 
   return (event) => {
-    const { step, owner, after } = event;
+    const { step, request, after } = event;
     const outcome = outcomeOf(event);
     const name = nameOf(event.name);
     const plain: Attributes = name === undefined ? {} : { 'leasehold.lock': name };
@@ -73,7 +73,7 @@ export function telemetry(options: TelemetryOptions = {}): (event: LockEvent) =>
         return begin(event, 'leasehold.wait');
       case 'queued':
       case 'renewed':
-        return void spans.get(owner)?.addEvent(step);
+        return void spans.get(request)?.addEvent(step);
       case 'granted':
         waits.record(after / 1_000, told);
         held.add(1, plain);

@@ -99,22 +99,20 @@ export default class Redlock extends EventEmitter {
   readonly clients: Set<Client>;
   readonly settings: Settings;
   readonly #locks: Leasehold | Quorum;
+  readonly #acquired = new Set<Lease>();
 
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}) {
     super();
     // Without a listener, an error would end the program.
     this.on('error', () => {});
     this.clients = new Set(clients);
-    this.settings = { ...DEFAULTS, ...settings };
-    const [first, ...others] = this.clients;
-    if (first === undefined) {
-      throw new Error('Redlock must be instantiated with at least one redis client.');
-    }
-    this.#locks = others.length === 0 ? new Leasehold(first) : new Quorum([...this.clients]);
+    this.settings = merged(DEFAULTS, settings);
+    this.#locks = locksOf([...this.clients]);
   }
 
-  /** Releases all locks, and ends all connections, of the clients, too. */
+  /** Ends all connections, of the clients, too. Locks that were acquired stay until their ends, as there. */
   async quit(): Promise<void> {
+    for (const lease of this.#acquired) lease.detach();
     await this.#locks.close();
     const ending = [...this.clients].map((client) => (client as { quit?: () => Promise<unknown> }).quit?.());
     await Promise.all(ending);
@@ -163,11 +161,17 @@ export default class Redlock extends EventEmitter {
     if (resources.length > 1 && this.clients.size > 1) {
       throw new Error('Several resources on several servers are not supported.');
     }
-    const { retryCount, retryDelay } = { ...this.settings, ...given };
-    const wait = retryCount === -1 ? Number.POSITIVE_INFINITY : retryCount * retryDelay;
+    if (resources.length === 0) throw new Error('There must be at least one resource.');
+    const { retryCount, retryDelay } = merged(this.settings, given);
+    const isEndless = retryCount === -1 || retryCount === Number.POSITIVE_INFINITY;
+    const wait = isEndless ? Number.POSITIVE_INFINITY : retryCount * retryDelay;
     const options: AcquireOptions = { ttl: duration, renew, wait };
     try {
       const lease = await this.#ask(resources, options);
+      if (!renew) {
+        this.#acquired.add(lease);
+        void lease.lost.then(() => this.#acquired.delete(lease));
+      }
       return new Lock(this, resources, lease, [this.#stats()]);
     } catch (error) {
       const isBusy = error instanceof BusyError;
@@ -198,6 +202,40 @@ export default class Redlock extends EventEmitter {
       votesAgainst: new Map(error === undefined ? [] : clients.map((client) => [client, error])),
     };
   }
+}
+
+/** What is undefined is left out. */
+function merged(settings: Settings, given: Partial<Settings>): Settings {
+  const isGiven = ([, value]: [string, unknown]) => typeof value === 'number';
+  return { ...settings, ...Object.fromEntries(Object.entries(given).filter(isGiven)) };
+}
+
+/** A program may have a Redlock for each request: the connections beside its client are the same. */
+const alone = new WeakMap<Client, Leasehold>();
+
+/** A lock that runs out is none of their business, and what is refused is told to whoever asked. */
+const onTrouble = () => {};
+
+function locksOf(clients: Client[]): Leasehold | Quorum {
+  const [first, ...others] = clients;
+  if (first === undefined) {
+    throw new Error('Redlock must be instantiated with at least one redis client.');
+  }
+  const prefix = prefixOf(first);
+  if (others.some((client) => prefixOf(client) !== prefix))
+    throw new Error('The clients have several values of keyPrefix.');
+  if (others.length > 0) return new Quorum(clients, { prefix, onTrouble });
+  const known = alone.get(first);
+  if (known?.isClosed === false) return known;
+  const locks = new Leasehold(first, { prefix, onTrouble });
+  alone.set(first, locks);
+  return locks;
+}
+
+/** redlock's scripts are sent by the client, which puts this before the key. */
+function prefixOf(client: Client): string {
+  const { options } = client as { options?: { keyPrefix?: string; redisOptions?: { keyPrefix?: string } } };
+  return options?.keyPrefix ?? options?.redisOptions?.keyPrefix ?? '';
 }
 
 function checkDuration(duration: number): void {

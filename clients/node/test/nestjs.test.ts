@@ -6,6 +6,7 @@ import { Test } from '@nestjs/testing';
 import { Redis } from 'ioredis';
 import { BusyError, Leasehold } from '../src/index.js';
 import { currentLease, LeaseholdModule, Locked } from '../src/nestjs.js';
+import { eventually } from './support/eventually.js';
 import { TestServer } from './support/server.js';
 
 describe('a program of NestJS', () => {
@@ -27,10 +28,30 @@ describe('a program of NestJS', () => {
       return `${number} ${part}`;
     }
 
+    async outer(): Promise<string> {
+      return this.inner();
+    }
+
+    async inner(): Promise<string> {
+      return String(await server.call('KEYS', 'nested'));
+    }
+
+    // biome-ignore lint/suspicious/noExplicitAny: it is wrong on purpose.
+    later(): any {
+      return { subscribe: () => {} };
+    }
+
+    async long(): Promise<unknown> {
+      return new Promise((resolve) => {
+        finish = async () => resolve(await server.call('EXISTS', 'long'));
+      });
+    }
+
     async named(part: { id: string }): Promise<unknown> {
       return server.call('EXISTS', `part-${part.id}`);
     }
   }
+  let finish: () => Promise<void>;
   // As a compiler of decorators has it.
   const decorate = (key: keyof Reports, decorator: MethodDecorator) => {
     const descriptor = Object.getOwnPropertyDescriptor(Reports.prototype, key) as PropertyDescriptor;
@@ -41,6 +62,10 @@ describe('a program of NestJS', () => {
   decorate('write', Locked('report:{0}:{1}') as MethodDecorator);
   decorate('again', Locked('report:{0}:{1}', { wait: 0 }) as MethodDecorator);
   decorate('named', Locked(({ id }: { id: string }) => `part-${id}`) as MethodDecorator);
+  decorate('outer', Locked('nested', { reentrant: true }) as MethodDecorator);
+  decorate('inner', Locked('nested', { reentrant: true, wait: 0 }) as MethodDecorator);
+  decorate('later', Locked('later') as MethodDecorator);
+  decorate('long', Locked('long') as MethodDecorator);
   Injectable()(Reports);
 
   before(async () => {
@@ -71,10 +96,23 @@ describe('a program of NestJS', () => {
     await assert.rejects(reports.again({} as never, 'a'), /no text/);
   });
 
-  it('ends its locks when it ends', async () => {
+  it('enters a lock again where it is told to, and refuses work that begins later', async () => {
+    assert.equal(await reports.outer(), 'nested');
+    await assert.rejects(reports.later(), /begins later/);
+    await assert.rejects(new Reports().inner(), /LeaseholdModule/);
+    assert.equal(await server.call('DBSIZE'), 0);
+  });
+
+  it('ends its locks when it ends, and what works under them', async () => {
     const locks = program.get(Leasehold);
     const lease = await locks.acquire('left');
-    await program.close();
+    const long = reports.long();
+    await eventually(async () => (await server.call('EXISTS', 'long')) === 1);
+    const closing = program.close();
+    await new Promise((resolve) => setImmediate(resolve));
+    await finish();
+    assert.equal(await long, 1);
+    await closing;
     assert.equal(lease.validFor(), 0);
     assert.equal(await server.call('EXISTS', 'left'), 0);
   });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { context, metrics, trace } from '@opentelemetry/api';
+import { context, createNoopMeter, metrics, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import {
   AggregationTemporality,
@@ -10,7 +10,7 @@ import {
 } from '@opentelemetry/sdk-metrics';
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base';
 import { Redis } from 'ioredis';
-import { Leasehold } from '../src/index.js';
+import { Leasehold, Quorum } from '../src/index.js';
 import { telemetry } from '../src/opentelemetry.js';
 import { eventually } from './support/eventually.js';
 import { TestServer } from './support/server.js';
@@ -57,13 +57,19 @@ describe('OpenTelemetry is told', () => {
     await lost.extend();
     await lost.release();
 
+    const quorum = new Quorum([client], { onEvent: telemetry({ meter: createNoopMeter() }) });
+    await (await quorum.acquire('most')).release();
+    await quorum.close();
+
     const told = spans.getFinishedSpans();
     const kinds = told.map(({ name, attributes }) => `${name.slice(10)} ${attributes['leasehold.outcome']}`);
     assert.deepEqual(kinds.sort(), [
       'hold released',
       'hold released',
+      'hold released',
       'hold taken',
       'wait busy',
+      'wait granted',
       'wait granted',
       'wait granted',
       'wait granted',

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { Redis } from 'ioredis';
 import type { Client } from '../src/index.js';
 import Redlock, { ExecutionError, Lock, ResourceLockedError } from '../src/redlock.js';
 import { LIBRARIES } from './support/clients.js';
@@ -121,10 +122,48 @@ for (const library of LIBRARIES) {
       for (const each of servers) await eventually(async () => (await each.call('EXISTS', 'q')) === 0);
     });
 
+    it('leaves what was acquired when it quits, and has the connections of others for the same client', async () => {
+      const { client, close: disconnect } = await library.connect(server);
+      const connections = async () =>
+        String(await server.call('CLIENT', 'LIST'))
+          .trim()
+          .split('\n').length;
+      const many = Array.from({ length: 20 }, () => new Redlock([client]));
+      for (const each of many) await (await each.acquire(['a'], 5_000)).release();
+      const before = await connections();
+      for (const each of many) await each.acquire([`left-${many.indexOf(each)}`], 60_000);
+      assert.equal(await connections(), before);
+      await many[0]?.quit();
+      assert.equal(await server.call('EXISTS', 'left-0'), 1);
+      disconnect();
+      await server.call('FLUSHALL');
+    });
+
+    it('takes settings that are not there for none', async () => {
+      const unset = new Redlock([clients[0] as Client], { retryCount: undefined as never });
+      assert.equal(unset.settings.retryCount, 10);
+      const lock = await unset.acquire(['a'], 5_000, { retryDelay: undefined as never });
+      await assert.rejects(unset.acquire(['a'], 5_000, { retryCount: 0, retryDelay: 0 }), ExecutionError);
+      await lock.release();
+    });
+
     it('refuses what makes no sense', async () => {
       assert.throws(() => new Redlock([]), /at least one/);
       await assert.rejects(redlock.acquire(['a'], 1.5), /integer/);
       await assert.rejects(redlock.using(['a'], 500, {} as never), /routine/);
+      await assert.rejects(redlock.acquire([], 5_000), /at least one/);
     });
   });
 }
+
+it('locks the key that redlock locks, where the client puts a prefix before it', async () => {
+  const server = await TestServer.start();
+  const client = new Redis({ path: server.socket, keyPrefix: 'app:' });
+  const lock = await new Redlock([client]).acquire(['a'], 5_000);
+  assert.deepEqual(await server.call('KEYS', '*'), ['app:a']);
+  await lock.release();
+  const other = new Redis({ path: server.socket, lazyConnect: true });
+  assert.throws(() => new Redlock([client, other]), /keyPrefix/);
+  client.disconnect();
+  await server.stop();
+});

@@ -52,6 +52,26 @@ for (const library of LIBRARIES) {
       );
     });
 
+    it('is served by what is more, and never waits for itself', async () => {
+      await locks.write('a').with(AGAIN, async (writer) => {
+        await locks.read('a').with(AGAIN, (reader) => assert.equal(reader, writer));
+      });
+      await locks.several(['a', 'b', 'c']).with(AGAIN, async (all) => {
+        await locks.several(['c', 'a']).with(AGAIN, (some) => assert.equal(some, all));
+        await locks.with('b', AGAIN, (one) => assert.equal(one, all));
+        await assert.rejects(
+          locks.several(['b', 'd']).with({ reentrant: true }, () => {}),
+          /itself/,
+        );
+      });
+      await locks.read('a').with(AGAIN, async () => {
+        await assert.rejects(
+          locks.with('a', { reentrant: true }, () => {}),
+          /itself/,
+        );
+      });
+    });
+
     it('may end last, and then gives it back', async () => {
       let child: Promise<bigint> | undefined;
       const fence = await locks.with('a', AGAIN, async (lease) => {
