@@ -38,7 +38,10 @@ try {
   writeFileSync(
     join(project, 'imports.mjs'),
     `import { Leasehold } from 'leasehold'; import { Redis } from 'ioredis';
-    const client = new Redis(${path}); ${ioredis}`,
+    import Redlock from 'leasehold/redlock';
+    const client = new Redis(${path});
+    await new Redlock([client]).using(['b'], 5000, async () => {});
+    ${ioredis}`,
   );
   writeFileSync(
     join(project, 'requires.cjs'),
@@ -47,6 +50,8 @@ try {
     ${use('client', 'client.destroy();')} })();`,
   );
   const typed = `import { type Lease, Leasehold } from 'leasehold';
+    import { Lock } from 'leasehold/redlock';
+    export const fence = (lock: Lock): bigint => lock.fence;
     import { Redis } from 'ioredis';
     export async function work(client: Redis): Promise<bigint> {
       await using locks = new Leasehold(client, { ttl: 5_000 });

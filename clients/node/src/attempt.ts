@@ -33,6 +33,9 @@ export interface Wanted {
 /** A connection with a request may be read by the server this long after it was closed here. */
 const STRAY = 250;
 
+/** How many have been told of. */
+let requests = 0;
+
 export class Attempt implements Fate {
   readonly begun = now();
   /** From when events are counted: the request, and later the grant. */
@@ -45,6 +48,8 @@ export class Attempt implements Fate {
   #isOver = false;
   bond?: Dedicated;
   #wasQueued = false;
+  /** Numbered when there is anything to tell. */
+  #request = 0;
 
   constructor(
     readonly server: Server,
@@ -56,7 +61,11 @@ export class Attempt implements Fate {
   ) {}
 
   tell(step: LockEvent['step'], more: Partial<LockEvent> = {}): void {
-    this.emit?.({ step, name: this.wanted.name, owner: this.claim.owner, after: now() - this.since, ...more });
+    if (this.emit === undefined) return;
+    if (this.#request === 0) this.#request = ++requests;
+    const { name } = this.wanted;
+    const told = { step, request: this.#request, name, owner: this.claim.owner, after: now() - this.since };
+    this.emit({ ...told, ...more });
   }
 
   async ask(limits: Limits): Promise<Granted | null> {

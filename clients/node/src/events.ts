@@ -15,6 +15,8 @@ export interface LockEvent {
     | 'lost'
     /** It was given up, with the `outcome`, or left to its lease as `error` says. */
     | 'released';
+  /** The same number for all steps of what was asked for once. */
+  readonly request: number;
   /** The lock, or several. */
   readonly name: string;
   readonly owner: string;

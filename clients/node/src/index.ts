@@ -4,11 +4,11 @@ export { Election, type Leader, Leadership, type ObserveOptions } from './electi
 export * from './errors.js';
 export type { LockEvent } from './events.js';
 export type { CommandWord, Reply } from './guard.js';
+export type { Extended, Released } from './hold.js';
 export type { Contention, HolderInfo, LockInfo, LogEntry, WaiterInfo } from './info.js';
 export type { Lease } from './lease.js';
-export type { Extended, Released } from './hold.js';
 export { Leasehold } from './leasehold.js';
-export type { Lock, Work } from './lock.js';
+export type { Lock, WithOptions, Work } from './lock.js';
 export { Quorum, type QuorumOptions, type QuorumTryOptions } from './quorum.js';
 export type { Replicas } from './replicas.js';
 export type { AcquireOptions, Name, Settings, TryOptions } from './settings.js';

@@ -15,9 +15,10 @@ import { Hold, type Holder } from './hold.js';
 import type { Contention, HolderInfo, LockInfo, LogEntry, WaiterInfo } from './info.js';
 import { listed, look } from './info.js';
 import { Lease } from './lease.js';
-import { Lock, type WorkWith } from './lock.js';
+import { Lock, type WithOptions, type WorkWith } from './lock.js';
 import { Most } from './most.js';
 import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
+import { Reentries } from './reentries.js';
 import { acknowledged } from './replicas.js';
 import { Server } from './server.js';
 import type { AcquireOptions, Checked, Name, Settings, TryOptions } from './settings.js';
@@ -40,6 +41,7 @@ export class Leasehold implements AsyncDisposable {
   readonly #closed = new Steps();
   readonly #holder: Holder;
   readonly #attempts = new Set<Attempt>();
+  readonly #reentries = new Reentries();
   /** What is being released, and what may have been granted to those who gave up, by the names of the locks. */
   readonly #givingBack = new Map<Promise<void>, string>();
   /** The names of the locks whose release has failed, and until when they stay. */
@@ -75,7 +77,7 @@ export class Leasehold implements AsyncDisposable {
   }
 
   /** Waits for the lock, does the work, and releases it however the work ends: see `Lock.with`. */
-  with<T>(name: Name, ...given: WorkWith<T, AcquireOptions>): Promise<T> {
+  with<T>(name: Name, ...given: WorkWith<T, WithOptions>): Promise<T> {
     return this.write(name).with(...given);
   }
 
@@ -161,7 +163,11 @@ export class Leasehold implements AsyncDisposable {
   }
 
   #lock(names: readonly Name[], share: Share): Lock {
-    return new Lock((options, busy) => this.#acquire(names, share, options, busy));
+    const keys = () => new Set(names.map((name) => Buffer.from(name).toString('latin1')));
+    return new Lock(
+      (options, busy) => this.#acquire(names, share, options, busy),
+      (ask, work) => this.#reentries.run(keys(), share, ask, work),
+    );
   }
 
   #list<T>(at: Name, ...command: Word[]): Promise<T[]> {
@@ -185,6 +191,11 @@ export class Leasehold implements AsyncDisposable {
     checkDuration('limit', limit, 0);
     this.#closing ??= this.#close(limit);
     return this.#closing;
+  }
+
+  /** Whether `close` was called. */
+  get isClosed(): boolean {
+    return this.#closing !== undefined;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,7 +1,7 @@
 /** A lock by its name, which many may hold at a time or one; or several, which are held all or none. */
 import { BusyError, SettingError } from './errors.js';
 import type { Lease } from './lease.js';
-import { type AcquireOptions, checkFunction, type TryOptions } from './settings.js';
+import { type AcquireOptions, checkFlag, checkFunction, type TryOptions } from './settings.js';
 
 /** Asks for the lock, and throws at once what makes no sense. What it comes to when others have the lock is up to `busy`. */
 type Ask = <T>(options: AcquireOptions, busy: (lock: string, waited: number) => T) => Promise<Lease | T>;
@@ -10,12 +10,25 @@ export type Work<T> = (lease: Lease) => T | PromiseLike<T>;
 
 export type WorkWith<T, Options> = [work: Work<T>] | [options: Options, work: Work<T>];
 
+export interface WithOptions extends AcquireOptions {
+  /**
+   * Whether work inside the work has the same lease if it asks for the same lock, with this option, too: it does not ask the
+   * server. What is begun inside belongs to it, and whoever ends last releases the lock.
+   */
+  reentrant?: boolean | undefined;
+}
+
+/** Has work run with a lease that it is in already, or else with the one that is asked for. */
+type Enter = <T>(ask: () => Promise<Lease>, work: Work<T>) => Promise<T>;
+
 export class Lock {
   readonly #ask: Ask;
+  readonly #enter: Enter;
 
   /** @internal */
-  constructor(ask: Ask) {
+  constructor(ask: Ask, enter: Enter) {
     this.#ask = ask;
+    this.#enter = enter;
   }
 
   /** Null if it is not to be had at once. */
@@ -38,9 +51,12 @@ export class Lock {
    * Waits for it, does the work, and releases it however the work ends. What the work comes to is what this comes to: a
    * release that fails is told as trouble, and takes no longer than `within`. The work is told of a loss by `lease.signal`.
    */
-  async with<T>(...given: WorkWith<T, AcquireOptions>): Promise<T> {
-    const [options, work] = given.length === 1 ? [{}, given[0]] : given;
+  async with<T>(...given: WorkWith<T, WithOptions>): Promise<T> {
+    const [all, work] = given.length === 1 ? [{}, given[0]] : given;
     checkFunction('work', work);
+    const { reentrant = false, ...options }: WithOptions = all ?? {};
+    checkFlag('reentrant', reentrant);
+    if (reentrant) return this.#enter(() => this.#ask(options, busy), work);
     const lease = await this.#ask(options, busy);
     try {
       return await work(lease);

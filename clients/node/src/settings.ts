@@ -209,7 +209,7 @@ export function checkSeveral(names: readonly Name[]): readonly Name[] {
   return [...names];
 }
 
-function checkFlag(setting: string, flag: boolean): void {
+export function checkFlag(setting: string, flag: boolean): void {
   if (typeof flag !== 'boolean') throw new SettingError(setting, 'it must be true or false');
 }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Redis, type RedisOptions } from 'ioredis';
+import { Redis as Iovalkey } from 'iovalkey';
 import { createClient } from 'redis';
 import { type Client, Leasehold } from '../src/index.js';
 import { eventually } from './support/eventually.js';
@@ -46,6 +47,12 @@ describe('the options of the client', () => {
       client.disconnect();
     });
   }
+
+  it('iovalkey, a fork of ioredis, is taken for what it is', async () => {
+    const client = new Iovalkey({ path: server.socket });
+    await waits(client);
+    client.disconnect();
+  });
 
   it('commandTimeout of ioredis costs no lease when its connection is dead without having said so', async () => {
     const gate = await Gate.start(server);

@@ -23,6 +23,7 @@ import redis.asyncio
 
 import leasehold
 import leasehold.asyncio
+from leasehold.drop_in import redis_py
 
 try:
     import redis_lock
@@ -139,18 +140,20 @@ def compare(url: str, rounds: int, lasts: float) -> list[str]:
     inside = redis.asyncio.Redis.from_url(url)
     locks, tasks = leasehold.Leasehold(client, ttl=TTL), leasehold.asyncio.Leasehold(inside, ttl=TTL)
     name = map("compared-{}".format, itertools.count())
-    ours, by_hand, theirs, redis_locks = (next(name) for _ in range(4))
+    ours, dropped, by_hand, theirs, redis_locks = (next(name) for _ in range(5))
     threads: list[tuple[str, Once]] = [
         ("leasehold", lambda: locks.lock(ours)),
+        ("the drop-in for redis-py", lambda: client.lock(dropped, timeout=TTL, lock_class=redis_py.Lock)),
         ("two commands by hand", lambda: Raw(client, by_hand)),
         ("redis-py's Lock", lambda: client.lock(theirs, timeout=TTL)),
     ]
     if redis_lock is not None:
         lock = redis_lock.Lock
         threads.append(("python-redis-lock", lambda: lock(client, redis_locks, expire=TTL, auto_renewal=True)))
-    ours_too, by_hand_too, theirs_too = (next(name) for _ in range(3))
+    ours_too, dropped_too, by_hand_too, theirs_too = (next(name) for _ in range(4))
     coroutines: list[tuple[str, Once]] = [
         ("leasehold.asyncio", lambda: tasks.lock(ours_too)),
+        ("the drop-in, asyncio", lambda: inside.lock(dropped_too, timeout=TTL, lock_class=redis_py.AsyncLock)),
         ("two commands by hand, asyncio", lambda: RawCoroutine(inside, by_hand_too)),
         ("redis.asyncio's Lock", lambda: inside.lock(theirs_too, timeout=TTL)),
     ]

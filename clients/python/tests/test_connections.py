@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import subprocess
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
 import redis
@@ -19,11 +20,22 @@ from leasehold import Settings
 from leasehold._lines import Line, open_wire
 from leasehold._resp import pack
 from leasehold._target import target_of
-from servers import Server, free_port
+from servers import Cluster, Sentinels, Server, free_port
 
 
-def kind_of(make: Make) -> type:
-    return redis.Redis if make.style == "threads" else redis.asyncio.Redis  # type: ignore[attr-defined]
+class Library:
+    """The classes of redis-py, or of valkey-py."""
+
+    def __init__(self, make: Make, package: str) -> None:
+        is_async = make.style == "asyncio"  # type: ignore[attr-defined]
+        self.module: Any = importlib.import_module(f"{package}.asyncio" if is_async else package)
+        self.alone: Any = getattr(self.module, package.capitalize())
+        self.cluster: Any = getattr(self.module, f"{package.capitalize()}Cluster")
+
+
+@pytest.fixture(params=["redis", "valkey"])
+def library(make: Make, request: pytest.FixtureRequest) -> Library:
+    return Library(make, request.param)
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +55,9 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, P
     server.end()
 
 
-def test_encrypted_connections(make: Make, encrypted: tuple[int, Path]) -> None:
+def test_encrypted_connections(make: Make, library: Library, encrypted: tuple[int, Path]) -> None:
     port, certificate = encrypted
-    given = kind_of(make)(host="127.0.0.1", port=port, ssl=True, ssl_ca_certs=str(certificate))
+    given = library.alone(host="127.0.0.1", port=port, ssl=True, ssl_ca_certs=str(certificate))
     locks = make(given)
     lease = locks.acquire("x")
     with pytest.raises(leasehold.Busy):
@@ -55,23 +67,89 @@ def test_encrypted_connections(make: Make, encrypted: tuple[int, Path]) -> None:
 
 def test_a_server_that_is_not_trusted_is_asked_for_nothing(make: Make, encrypted: tuple[int, Path]) -> None:
     port, _ = encrypted
-    locks = make(kind_of(make)(host="127.0.0.1", port=port, ssl=True), settings=Settings(within=3))
+    locks = make(Library(make, "redis").alone(host="127.0.0.1", port=port, ssl=True), settings=Settings(within=3))
     with pytest.raises(leasehold.Unreachable) as unreachable:
         locks.try_acquire("x")
     assert "certificate" in str(unreachable.value).lower()
 
 
-def test_sockets_in_the_file_system(make: Make, server: Server, name: str) -> None:
-    locks = make(kind_of(make)(unix_socket_path=str(server.socket)))
+def test_sockets_in_the_file_system(make: Make, library: Library, server: Server, name: str) -> None:
+    locks = make(library.alone(unix_socket_path=str(server.socket)))
     assert locks.acquire(name).release().in_time
 
 
-def test_another_database(make: Make, server: Server, name: str) -> None:
-    locks, others = make(kind_of(make)(port=server.port, db=3)), make(server)
+def test_another_database(make: Make, library: Library, server: Server, name: str) -> None:
+    locks, others = make(library.alone(port=server.port, db=3)), make(server)
     lease, other = locks.acquire(name), others.try_acquire(name)
     assert other is not None
     for each in (lease, other):
         assert each.release().in_time
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.end()
+
+
+@pytest.fixture(scope="module")
+def sentinels() -> Iterator[Sentinels]:
+    sentinels = Sentinels()
+    yield sentinels
+    sentinels.end()
+
+
+def test_clusters(make: Make, library: Library, cluster: Cluster, name: str) -> None:
+    locks = make(library.cluster(host="127.0.0.1", port=cluster.nodes[0].port))
+    assert all(locks.acquire(f"{name}-{number}").release().in_time for number in range(9))
+
+
+def test_sentinels(make: Make, library: Library, sentinels: Sentinels, name: str) -> None:
+    client = library.module.sentinel.Sentinel([("127.0.0.1", sentinels.port)]).master_for("main")
+    assert make(client).acquire(name).release().in_time
+
+
+def test_valkey_glide(server: Server, cluster: Cluster, name: str) -> None:
+    glide: Any = pytest.importorskip("glide_sync")
+    alone, of_cluster = (glide.NodeAddress("127.0.0.1", port) for port in (server.port, cluster.nodes[0].port))
+    clients = [
+        glide.GlideClient.create(glide.GlideClientConfiguration([alone], database_id=3)),
+        glide.GlideClusterClient.create(glide.GlideClusterClientConfiguration([of_cluster])),
+    ]
+    for client in clients:
+        with leasehold.Leasehold(client) as locks, locks.lock(name) as lease:
+            assert client.custom_command(["LOCK.CHECK", name, lease.owner]) == lease.fence
+            assert client.get(name) == b"%d:%b" % (lease.fence, lease.owner)
+        client.close()
+    with pytest.raises(leasehold.SettingError, match="one address"):
+        clients[0]._config.addresses *= 2
+        leasehold.Leasehold(clients[0])
+
+
+def test_valkey_glide_with_encryption(encrypted: tuple[int, Path], name: str) -> None:
+    glide: Any = pytest.importorskip("glide_sync")
+    port, certificate = encrypted
+    trusted = glide.TlsAdvancedConfiguration(root_pem_cacerts=certificate.read_bytes())
+    for tls in (trusted, glide.TlsAdvancedConfiguration(use_insecure_tls=True)):
+        advanced = glide.AdvancedGlideClientConfiguration(tls_config=tls)
+        where = [glide.NodeAddress("127.0.0.1", port)]
+        config = glide.GlideClientConfiguration(where, use_tls=True, advanced_config=advanced, lazy_connect=True)
+        with leasehold.Leasehold(glide.GlideClient.create(config)) as locks, locks.lock(name) as lease:
+            assert not lease.lost
+
+
+def test_valkey_glide_with_asyncio(server: Server, name: str) -> None:
+    glide: Any = pytest.importorskip("glide")
+
+    async def program() -> None:
+        config = glide.GlideClientConfiguration([glide.NodeAddress("127.0.0.1", server.port)])
+        client = await glide.GlideClient.create(config)
+        async with leasehold.asyncio.Leasehold(client) as locks, locks.lock(name) as lease:
+            assert await client.custom_command(["LOCK.CHECK", name, lease.owner]) == lease.fence
+        await client.close()
+
+    asyncio.run(asyncio.wait_for(program(), 30))
 
 
 def test_a_pool_that_is_exhausted_and_has_short_limits_does_not_matter(server: Server, name: str) -> None:

@@ -201,11 +201,15 @@ class Home:
     def leave_room(self) -> None:
         self._room.append(0)
 
-    def tell(self, step: str, wanted: Wanted, since: float, fence: int = 0, until: Optional[float] = None) -> None:
+    def tell(
+        self, step: str, wanted: Wanted, since: float, fence: int = 0, until: Optional[float] = None, outcome: str = ""
+    ) -> None:
         if self.settings.on_event is not None:
             seconds = (now() if until is None else until) - since
             try:
-                self.settings.on_event(Event(step, wanted.name, wanted.claim.owner, fence, seconds))
+                self.settings.on_event(
+                    Event(step, wanted.name, wanted.claim.owner, fence, seconds, outcome, wanted.number)
+                )
             except Exception:
                 log.exception("on_event has failed")
 

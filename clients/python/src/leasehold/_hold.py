@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, Optional, TypeVar, Union
+import threading
+from contextvars import ContextVar
+from typing import Any, Generic, Optional, TypeVar, Union
 
 from ._hub import Hub
 from ._pending import LeaseState
+from ._questions import EXCLUSIVE, Claim
 from ._wanted import Detached
-from .errors import LeaseholdError
+from .errors import LeaseholdError, SettingError
 from .outcomes import Loss
 from .settings import SHORTEST_TTL, Duration, Name, between
 
@@ -94,6 +97,52 @@ def leave(entered: list[tuple[W, E]], who: W) -> E:
         raise LeaseholdError("a block was left by another thread or task than had entered it, and there are several")
     entered.remove(left[0])
     return left[0][1]
+
+
+_INSIDE: ContextVar[tuple[Any, ...]] = ContextVar("leasehold", default=())
+
+
+class Reentries(Generic[E]):
+    """The blocks with ``reentrant`` that a context is in. A task or thread that is started in a block with a copy of
+    the context is in the block, too."""
+
+    def __init__(self) -> None:
+        # A finalizer may leave a block in the midst of another step.
+        self._alone = threading.RLock()
+        self._counts: dict[int, int] = {}
+
+    def again(self, claim: Claim) -> Optional[E]:
+        """The lease of a block outside this one that serves, too, unless it is over: also a writer's for a reader, and
+        that of several locks for some of them."""
+        with self._alone:
+            for lease in reversed(_INSIDE.get()):
+                keys, share = set(lease._state.claim.keys), lease._state.claim.share
+                if id(lease) not in self._counts or lease.lost or keys.isdisjoint(claim.keys):
+                    continue
+                if not keys.issuperset(claim.keys) or share not in (EXCLUSIVE, claim.share):
+                    raise SettingError("reentrant: it is held in another way already, and would wait for itself")
+                self._counts[id(lease)] += 1
+                found: E = lease
+                return found
+        return None
+
+    def first(self, lease: E) -> None:
+        with self._alone:
+            self._counts[id(lease)] = 1
+            # What a task that has outlasted a block gave back is still there.
+            _INSIDE.set((*(its for its in _INSIDE.get() if not its.lost), lease))
+
+    def is_last(self, lease: E) -> bool:
+        """A block is left. Of a lease that is not reentrant it is the last one."""
+        if id(lease) not in self._counts:
+            return True
+        with self._alone:
+            left = self._counts.pop(id(lease)) - 1
+            if left:
+                self._counts[id(lease)] = left
+        if not left:
+            _INSIDE.set(tuple(its for its in _INSIDE.get() if its is not lease))
+        return not left
 
 
 _STOPS = (Loss.EXPIRED, Loss.TAKEN, Loss.CLOSED)

@@ -100,6 +100,7 @@ class Hub(Holding):
         state: Optional[LeaseState] = None
         grant: Optional[Granted] = None
         queuing: Optional[Queuing] = None
+        outcome = "error"
         try:
             queuing = place_at_once(self, pending)
             if queuing is not None:
@@ -111,13 +112,14 @@ class Hub(Holding):
             if grant is not None:
                 state = self.granted(pending, grant)
                 self.bind(state, pending.bond)
+            outcome = "busy"
             return state
         finally:
             if queuing is not None:
                 queuing.leave()
             self.requests.discard(pending)
             if state is None:
-                self.tell("refused", pending.wanted, pending.begun)
+                self.tell("refused", pending.wanted, pending.begun, outcome=outcome)
                 if pending.may_hold:
                     self.give_up(pending)
 
@@ -140,9 +142,10 @@ class Hub(Holding):
             state.when_lost(lambda: self._ended(state, since))
 
     def _ended(self, state: LeaseState, since: float) -> None:
-        if state.loss not in (Loss.DETACHED, Loss.FORKED):
-            step = "lost" if state.loss in (Loss.EXPIRED, Loss.TAKEN) else "released"
-            self.tell(step, state.wanted, since, state.fence)
+        loss = state.loss
+        if loss is not None and loss is not Loss.FORKED:
+            step = "lost" if loss in (Loss.EXPIRED, Loss.TAKEN) else "released"
+            self.tell(step, state.wanted, since, state.fence, outcome=loss.name.lower())
 
     async def adopt(self, detached: Union[Detached, str], ttl: Optional[Duration], renew: Renewal) -> LeaseState:
         self.check_open()

@@ -14,8 +14,8 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import redis
 import redis.asyncio
-from redis import connection as sync_connection, sentinel as sync_sentinel
-from redis.asyncio import connection as async_connection, sentinel as async_sentinel
+from redis import connection as sync_connection
+from redis.asyncio import connection as async_connection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.retry import Retry as BlockingRetry
@@ -71,7 +71,7 @@ class Endpoint:
         return self.kind(**self._options(address, limit), retry=Retry(NoBackoff(), 0))
 
     def open_blocking(self, address: Optional[Address], limit: float) -> sync_connection.AbstractConnection:
-        kind: Any = next((of_threads for its, _, of_threads in _KINDS if issubclass(self.kind, its)), NamedConnection)
+        kind: Any = next((of_threads for its, of_threads in _KINDS if issubclass(self.kind, its)), NamedConnection)
         its_options = self._options(address, limit)
         connection: sync_connection.AbstractConnection = kind(**its_options, retry=BlockingRetry(NoBackoff(), 0))
         return connection
@@ -116,11 +116,11 @@ class NamedSSLConnection(sync_connection.SSLConnection, NamedConnection):
 
 
 _KINDS = (
-    (async_connection.SSLConnection, sync_connection.SSLConnection, NamedSSLConnection),
-    (async_connection.UnixDomainSocketConnection, *[sync_connection.UnixDomainSocketConnection] * 2),
-    (async_connection.Connection, sync_connection.Connection, NamedConnection),
+    (async_connection.SSLConnection, NamedSSLConnection),
+    (async_connection.UnixDomainSocketConnection, sync_connection.UnixDomainSocketConnection),
+    (async_connection.Connection, NamedConnection),
 )
-"""How event loops connect, how clients may, and how threads do. What has TLS is a Connection as well."""
+"""How event loops connect, and how threads do: clients by classes of these names. With TLS it is a Connection, too."""
 
 
 @dataclass(frozen=True)
@@ -159,15 +159,24 @@ def several(clients: Sequence[AnyClient]) -> Several:
 
 
 def target_of(client: AnyClient) -> Union[Alone, Watched, Clustered]:
-    if isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster)):
+    if _is_a(type(client), "RedisCluster", "ValkeyCluster"):
         return _of_cluster(client)
+    if type(client).__module__.startswith("glide"):
+        from ._glide import of_glide
+
+        return of_glide(client)
     pool: Any = getattr(client, "connection_pool", None)
     if pool is None:
-        raise SettingError("client: it must be a Redis or a RedisCluster of redis-py")
+        raise SettingError(
+            "client: it must be a Redis or a RedisCluster of redis-py, or one of valkey-py or Valkey GLIDE"
+        )
     endpoint = _endpoint(pool.connection_class, pool.connection_kwargs)
-    if isinstance(pool, (sync_sentinel.SentinelConnectionPool, async_sentinel.SentinelConnectionPool)):
-        return _of_sentinel(pool, endpoint)
-    return Alone(endpoint)
+    return _of_sentinel(pool, endpoint) if _is_a(type(pool), "SentinelConnectionPool") else Alone(endpoint)
+
+
+def _is_a(kind: type, *names: str) -> bool:
+    """Whether it is, or is derived from, a class of redis-py of this name, or of valkey-py, which is a fork of it."""
+    return any(base.__name__ in names and base.__module__.split(".")[0] in ("redis", "valkey") for base in kind.__mro__)
 
 
 def _of_sentinel(pool: Any, endpoint: Endpoint) -> Watched:
@@ -213,11 +222,10 @@ def _tls(given: Mapping[str, object]) -> dict[str, object]:
 def _asynchronous(kind: object) -> type[async_connection.AbstractConnection]:
     if not isinstance(kind, type):
         raise SettingError("client: its pool has no class of connections")
-    is_managed = issubclass(kind, async_sentinel.SentinelManagedConnection)
-    if issubclass(kind, async_connection.AbstractConnection) and not is_managed:
+    if issubclass(kind, async_connection.AbstractConnection) and not _is_a(kind, "SentinelManagedConnection"):
         return kind
-    for its, given, _ in _KINDS:
-        if issubclass(kind, (its, given)):
+    for its, _ in _KINDS:
+        if _is_a(kind, its.__name__):
             return its
     raise SettingError(f"client: connections of the kind {kind.__name__} are not known")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -110,6 +111,7 @@ class OfSeveral(Factory[R, E]):
 
 
 LONGEST_OWNER = 255
+_NUMBERS = itertools.count(1)
 MOST_ALSO = 128
 
 
@@ -136,6 +138,7 @@ class TryOptions(TypedDict, total=False):
 
 class Options(TryOptions, total=False):
     wait: Optional[Duration]  # How long to wait, as a hard limit
+    reentrant: bool  # Whether a block inside the block has the same lease, without asking: the last one gives it back
 
 
 class Copies(NamedTuple):
@@ -147,7 +150,12 @@ class Copies(NamedTuple):
 class Wanted:
     """A lock, and how it is asked for: of a request, and then of each try with an owner of its own."""
 
-    __slots__ = ("_candidate", "_owner", "claim", "copies", "hold_at_least", "name", "renew", "ttl", "wait")
+    # fmt: off
+    __slots__ = (
+        "_candidate", "_owner", "claim", "copies", "hold_at_least", "name", "number", "reentrant", "renew", "ttl",
+        "wait",
+    )
+    # fmt: on
 
     def __init__(
         self,
@@ -164,6 +172,7 @@ class Wanted:
         replicas: int = 0,
         replicas_within: Optional[Duration] = None,
         durable: bool = False,
+        reentrant: bool = False,
         also: Sequence[Name] = (),
         candidate: Optional[Name] = None,
     ) -> None:
@@ -177,6 +186,8 @@ class Wanted:
                 raise SettingError(f"names: they must be different, and at most {MOST_ALSO + 1}")
         self.ttl = between("ttl", settings.ttl if ttl is None else ttl, SHORTEST_TTL)
         self.wait = patience("wait", settings.wait if wait is None else wait)
+        self.reentrant = reentrant
+        self.number = 0  # Of each request, which may ask several times
         self.renew = (math.inf if renew else 0.0) if isinstance(renew, bool) else between("renew", renew, 0)
         self.hold_at_least = 0.0 if hold_at_least is None else between("hold_at_least", hold_at_least, 0)
         grace = None if ephemeral is None else between("ephemeral", ephemeral, 0)
@@ -192,6 +203,10 @@ class Wanted:
         if self._candidate is not None and len(self._candidate) + 37 > LONGEST_OWNER:
             raise SettingError(f"candidate: it must be at most {LONGEST_OWNER - 37} bytes long")
 
+    def check_alone(self) -> None:
+        if self.reentrant:
+            raise SettingError("reentrant: it is for blocks: with, run, or locked")
+
     def owner(self) -> bytes:
         if self._owner is not None:
             return self._owner
@@ -201,6 +216,7 @@ class Wanted:
         owner = self.owner()
         its, claim = object.__new__(Wanted), self.claim
         its.name, its.ttl, its.renew, its.copies = self.name, self.ttl, self.renew, self.copies
+        its.number = self.number or next(_NUMBERS)
         its.hold_at_least, its.wait = self.hold_at_least, 0.0 if is_try else self.wait
         its.claim = Claim(claim.key, owner, claim.share, claim.also, claim.grace)
         its._owner, its._candidate = self._owner, self._candidate  # Of a quorum, each try has an owner of its own
@@ -212,7 +228,7 @@ def adopted(settings: Settings, detached: Detached, ttl: Optional[Duration], ren
     names = [key[len(prefix) :] if key.startswith(prefix) else key for key in keys]
     wanted = Wanted(settings, names[0], ttl=ttl, also=names[1:], renew=renew)
     wanted.name = ", ".join(map(_text, names))
-    wanted.claim = Claim(keys[0], detached.owner, EXCLUSIVE, keys[1:])
+    wanted.claim, wanted.number = Claim(keys[0], detached.owner, EXCLUSIVE, keys[1:]), next(_NUMBERS)
     return wanted
 
 

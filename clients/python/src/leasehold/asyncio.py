@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
 import logging
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Coroutine, Optional, TypeVar, Union
 
 from . import _fork
-from ._hold import Hold, Scope, Signal, leave
+from ._hold import Hold, Reentries, Scope, Signal, leave
 from ._hub import Hub, Leaders
+from ._naming import naming
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
@@ -52,6 +54,8 @@ class LossSignal(Signal):
 
 class Lease(Hold):
     """A lock that is held: renewed each third of its ttl until it is released, detached or lost."""
+
+    _task: Optional[asyncio.Task[Any]] = None  # In a block of which it was acquired
 
     @functools.cached_property
     def signal(self) -> LossSignal:
@@ -105,9 +109,10 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Wanted) -> None:
         self._locks = locks
         self._asked = asked
-        self._entered: list[tuple[Optional[asyncio.Task[Any]], tuple[Lease, Scope]]] = []
+        self._entered: list[tuple[Optional[asyncio.Task[Any]], tuple[Lease, Optional[Scope]]]] = []
 
     async def acquire(self) -> Lease:
+        self._asked.check_alone()
         return await self._granted(Lease)
 
     async def _granted(self, kind: type[L]) -> L:
@@ -118,6 +123,7 @@ class LockRequest:
         return kind(self._locks, hub, state)
 
     async def try_acquire(self) -> Optional[Lease]:
+        self._asked.check_alone()
         hub = self._locks._hub_here()
         state = await hub.acquire(Pending(self._asked.wanted(is_try=True)))
         return None if state is None else Lease(self._locks, hub, state)
@@ -127,10 +133,18 @@ class LockRequest:
             return await work(lease)
 
     async def __aenter__(self) -> Lease:
-        lease = await self._granted(Lease)
+        is_reentrant, reentries = self._asked.reentrant, self._locks._reentries
         task = asyncio.current_task()
         assert task is not None
-        self._entered.append((task, (lease, Scope(lease._hub, lease._state, task))))
+        lease = reentries.again(self._asked.claim) if is_reentrant else None
+        # The block outside cancels the task, if it is the same one.
+        is_inside = lease is not None and lease._task is task
+        if lease is None:
+            lease = await self._granted(Lease)
+            lease._task = task
+            if is_reentrant:
+                reentries.first(lease)
+        self._entered.append((task, (lease, None if is_inside else Scope(lease._hub, lease._state, task))))
         return lease
 
     async def __aexit__(
@@ -138,9 +152,12 @@ class LockRequest:
     ) -> None:
         lease, scope = leave(self._entered, asyncio.current_task())
         try:
-            loss = await scope.stopped_by(kind)
+            loss = None if scope is None else await scope.stopped_by(kind)
         finally:
-            await _give_back(lease)
+            if scope is not None and lease._task is asyncio.current_task():
+                lease._task = None
+            if self._locks._reentries.is_last(lease):
+                await _give_back(lease)
         if loss is not None:
             raise LockLost(lease.name, loss) from error
 
@@ -189,6 +206,7 @@ class Leasehold(Factory[LockRequest, Election]):
 
     def _begin(self) -> None:
         self._hub: Optional[Hub] = None
+        self._reentries: Reentries[Lease] = Reentries()
         _fork.remember(self)
 
     async def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
@@ -196,6 +214,25 @@ class Leasehold(Factory[LockRequest, Election]):
 
     async def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
         return await self.lock(name, **options).try_acquire()
+
+    def locked(
+        self, name: str, **options: Unpack[Options]
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        """Has each call of a coroutine function hold a lock: see :meth:`leasehold.Leasehold.locked`."""
+
+        def decorate(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+            name_of = naming(name, work)
+            if not inspect.iscoroutinefunction(work):
+                raise SettingError("locked: it must be a coroutine function")
+
+            @functools.wraps(work)
+            async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+                async with self.lock(name_of(args, kwargs), **options):
+                    return await work(*args, **kwargs)
+
+            return run
+
+        return decorate
 
     async def adopt(
         self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: Renewal = True
@@ -227,6 +264,7 @@ class Leasehold(Factory[LockRequest, Election]):
         # It is not ended: that would take the parent's sockets out of the parent's selector.
         _fork.OF_PARENTS.append(self._hub)
         self._hub = None
+        self._reentries = Reentries()
         _fork.remember(self)
 
     def _hub_here(self) -> Hub:

@@ -42,6 +42,8 @@ class Event(NamedTuple):
     owner: bytes
     fence: int  # 0 before it is granted
     seconds: float  # Since it was asked for; for lost and released: since the grant; for renewed: until its lease ends
+    outcome: str = ""  # Of refused: busy, or error; of lost and released: the name of its Loss, small
+    request: int = 0  # The same number for all steps of what was asked for once
 
 
 class LockInfo(NamedTuple):

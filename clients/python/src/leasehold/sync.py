@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, TypeVar, Union
 
 from . import _fork
-from ._hold import Hold, Signal, leave
+from ._hold import Hold, Reentries, Signal, leave
 from ._hub import Hub, Leaders
+from ._naming import naming
 from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
 from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
-from .errors import Busy, Closed, LeaseholdError
+from .errors import Busy, Closed, LeaseholdError, SettingError
 from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, Renewal, between, patience
 
@@ -118,6 +120,9 @@ def _give_back(lease: Lease) -> None:
         log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
 
 
+_LATER = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
 class LockRequest:
     """A lock, and how it is asked for: use ``with``, or :meth:`acquire` it. It can be used many times."""
 
@@ -130,6 +135,7 @@ class LockRequest:
 
     def acquire(self) -> Lease:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
+        self._asked.check_alone()
         return self._granted(Lease)
 
     def _granted(self, kind: type[L]) -> L:
@@ -141,6 +147,7 @@ class LockRequest:
 
     def try_acquire(self) -> Optional[Lease]:
         """The lock, or None if somebody else has it."""
+        self._asked.check_alone()
         return self._locks._acquire(Lease, self._asked.wanted(is_try=True))
 
     def run(self, work: Callable[[Lease], T]) -> T:
@@ -149,12 +156,19 @@ class LockRequest:
             return work(lease)
 
     def __enter__(self) -> Lease:
-        lease = self.acquire()
+        is_reentrant, reentries = self._asked.reentrant, self._locks._reentries
+        lease = reentries.again(self._asked.claim) if is_reentrant else None
+        if lease is None:
+            lease = self._granted(Lease)
+            if is_reentrant:
+                reentries.first(lease)
         self._entered.append((threading.get_ident(), lease))
         return lease
 
     def __exit__(self, *_: object) -> None:
-        _give_back(leave(self._entered, threading.get_ident()))
+        lease = leave(self._entered, threading.get_ident())
+        if self._locks._reentries.is_last(lease):
+            _give_back(lease)
 
 
 def _by_hub(ask: Callable[Concatenate[Hub, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Leasehold, P], T]:
@@ -211,6 +225,7 @@ class Leasehold(Factory[LockRequest, Election]):
     def _begin(self) -> None:
         self._starting = threading.RLock()
         self._running: Optional[Running] = None
+        self._reentries: Reentries[Lease] = Reentries()
         _fork.remember(self)
 
     def acquire(self, name: Name, **options: Unpack[Options]) -> Lease:
@@ -220,6 +235,24 @@ class Leasehold(Factory[LockRequest, Election]):
     def try_acquire(self, name: Name, **options: Unpack[TryOptions]) -> Optional[Lease]:
         """The same as ``lock(…).try_acquire()``."""
         return self.lock(name, **options).try_acquire()
+
+    def locked(self, name: str, **options: Unpack[Options]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """Has each call of a function hold a lock, whose name the arguments make up: ``@locks.locked("report:{0}")``,
+        or ``"report:{number}"`` with the argument of that name. Their values are escaped, as in a URL."""
+
+        def decorate(work: Callable[P, T]) -> Callable[P, T]:
+            name_of = naming(name, work)
+            if any(is_one(work) for is_one in _LATER):
+                raise SettingError("locked: the work of coroutines and generators begins when the call is over")
+
+            @functools.wraps(work)
+            def run(*args: P.args, **kwargs: P.kwargs) -> T:
+                with self.lock(name_of(args, kwargs), **options):
+                    return work(*args, **kwargs)
+
+            return run
+
+        return decorate
 
     def adopt(self, held: Union[Detached, str], *, ttl: Optional[Duration] = None, renew: Renewal = True) -> Lease:
         """Goes on with a lock that was left held by :meth:`Lease.detach`, here or in another program.
@@ -275,6 +308,7 @@ class Leasehold(Factory[LockRequest, Election]):
         _fork.OF_PARENTS.append(self._running)
         self._running = None
         self._starting = threading.RLock()
+        self._reentries = Reentries()
         _fork.remember(self)
 
 

@@ -1,0 +1,1 @@
+"""Classes that stand in for those of other packages, one module for each package."""

@@ -1,0 +1,12 @@
+// Puts modules into the package: LEASEHOLD_MODULES names them, such as x64-gnu=target/release/libleasehold.so,arm64-musl=…
+import { copyFileSync, mkdirSync, rmSync } from 'node:fs';
+
+const given = process.env.LEASEHOLD_MODULES;
+if (!given) throw new Error('LEASEHOLD_MODULES must name the modules: x64-gnu=target/release/libleasehold.so');
+rmSync('modules', { recursive: true, force: true });
+for (const each of given.split(',')) {
+  const [machine, path] = each.split('=');
+  if (!/^(x64|arm64)-(gnu|musl)$/.test(machine) || !path) throw new Error(`what is ${each}?`);
+  mkdirSync(`modules/${machine}`, { recursive: true });
+  copyFileSync(path, `modules/${machine}/libleasehold.so`);
+}
