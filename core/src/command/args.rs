@@ -48,7 +48,7 @@ pub(super) fn fence_and_also<'a>(
 }
 
 /// What `key owner [fence]` proves: the owner and, if the client is exact, the fence of its grant.
-pub(super) fn proof<'a>(words: &[&'a [u8]]) -> Result<Proof<'a>, Error> {
+pub fn proof<'a>(words: &[&'a [u8]]) -> Result<Proof<'a>, Error> {
     let (owner, fence) = match *words {
         [_, _, owner] => (owner, None),
         [_, _, owner, fence] => (owner, Some(fence)),
@@ -97,7 +97,7 @@ pub(super) fn fence(bytes: &[u8]) -> Result<u64, Error> {
 
 /// How many of a lock's holders or waiters to list: `key [COUNT n]`. The default is small enough that no list holds up
 /// the server.
-pub(super) fn count_of_rows(words: &[&[u8]]) -> Result<usize, Error> {
+pub fn count_of_rows(words: &[&[u8]]) -> Result<usize, Error> {
     match *words {
         [_, _] => Ok(100),
         [_, _, option, limit] if option.eq_ignore_ascii_case(b"COUNT") => {
@@ -317,17 +317,6 @@ mod tests {
         assert_eq!(patience(b"0"), Ok(Patience::Unlimited));
         assert_eq!(grace(b"3").map(Grace::millis), Ok(3));
         assert_eq!(share(b"0"), Ok(Share::UNLIMITED));
-    }
-
-    #[test]
-    fn a_proof_is_an_owner_and_at_most_a_fence() {
-        let shown = |line| proof(&words(line));
-        assert_eq!(shown("cmd k").unwrap_err(), Error::WrongArity);
-        assert_eq!(shown("cmd k a 1 2").unwrap_err(), Error::WrongArity);
-        assert_refused(shown("cmd k  x"), "ERR owner must be 1 to 255 bytes long");
-        assert_eq!(shown("cmd k a x").unwrap_err(), Error::FenceNotANumber);
-        assert_eq!(shown("cmd k a").unwrap().fence, None);
-        assert_eq!(shown("cmd k a 7").unwrap().fence, Some(7));
     }
 
     fn keys<'a>(also: &Also<'a>) -> Vec<&'a str> {

@@ -1,6 +1,7 @@
 //! `LOCK.HOLDERS key [COUNT n]`: the holders of the lock, oldest first. The default count is that of `LOCK.WAITERS`.
 
-use super::{Access, Arg, Error, Reply, Spec, args};
+pub use super::args::count_of_rows as parse;
+use super::{Access, Arg, Reply, Spec};
 use crate::lock::{Hold, Moment};
 
 pub static SPEC: Spec = Spec {
@@ -14,42 +15,33 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::KEY, Arg::COUNT],
 };
 
-#[derive(Debug)]
-pub struct Request {
-    count: usize,
-}
-
-impl Request {
-    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
-        Ok(Self { count: args::count_of_rows(words)? })
-    }
-
-    pub fn answer<'v>(&self, holds: impl Iterator<Item = Hold<'v>>, now: Moment) -> Reply<'v> {
-        let row = |hold: Hold<'v>| {
-            let (ttl, deadline) = Reply::lease(hold.deadline, now);
-            Reply::Map(vec![
-                ("owner", Reply::Bytes(hold.owner)),
-                ("fence", Reply::number(hold.fence_number())),
-                ("ttl", ttl),
-                ("deadline", deadline),
-                ("share", Reply::share(hold.share)),
-            ])
-        };
-        Reply::Array(holds.take(self.count).map(row).collect())
-    }
+/// The first `count` holds.
+pub fn answer<'v>(count: usize, holds: impl Iterator<Item = Hold<'v>>, now: Moment) -> Reply<'v> {
+    let row = |hold: Hold<'v>| {
+        let (ttl, deadline) = Reply::lease(hold.deadline, now);
+        Reply::Map(vec![
+            ("owner", Reply::Bytes(hold.owner)),
+            ("fence", Reply::number(hold.fence_number())),
+            ("ttl", ttl),
+            ("deadline", deadline),
+            ("share", Reply::share(hold.share)),
+        ])
+    };
+    Reply::Array(holds.take(count).map(row).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Error;
     use super::super::testing::*;
     use super::*;
     use crate::lock::{FenceClock, Stored};
 
     #[test]
     fn each_hold_shows_its_grant_and_its_share() {
-        let answer = |line, stored: Stored<'static>| -> Result<Reply<'static>, Error> {
-            let request = Request::parse(&words(line))?;
-            Ok(request.answer(stored.holds(NOW, &mut FenceClock::new())?, NOW))
+        let ask = |line, stored: Stored<'static>| -> Result<Reply<'static>, Error> {
+            let count = parse(&words(line))?;
+            Ok(answer(count, stored.holds(NOW, &mut FenceClock::new())?, NOW))
         };
         for share in [1, 5] {
             let held: &Held = Box::leak(Box::new(Held::sharing("a", 5_000, share)));
@@ -60,11 +52,11 @@ mod tests {
                 ("deadline", Reply::number(NOW.millis() + 5_000)),
                 ("share", Reply::number(share.into())),
             ]);
-            assert_eq!(answer("holders k", held.stored()), Ok(Reply::Array(vec![expected])));
+            assert_eq!(ask("holders k", held.stored()), Ok(Reply::Array(vec![expected])));
         }
-        assert_eq!(answer("holders k", Stored::Nothing), Ok(Reply::Array(Vec::new())));
-        assert_eq!(answer("holders", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(answer("holders k", Stored::OtherType), Err(Error::WrongType));
-        assert_eq!(answer("holders k COUNT 0", Stored::Nothing), Err(Error::CountNotPositive));
+        assert_eq!(ask("holders k", Stored::Nothing), Ok(Reply::Array(Vec::new())));
+        assert_eq!(ask("holders", Stored::Nothing), Err(Error::WrongArity));
+        assert_eq!(ask("holders k", Stored::OtherType), Err(Error::WrongType));
+        assert_eq!(ask("holders k COUNT 0", Stored::Nothing), Err(Error::CountNotPositive));
     }
 }

@@ -14,35 +14,29 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::KEY],
 };
 
-#[derive(Debug)]
-pub struct Request;
+pub fn parse(words: &[&[u8]]) -> Result<(), Error> {
+    if let [_, _] = words { Ok(()) } else { Err(Error::WrongArity) }
+}
 
-impl Request {
-    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
-        if let [_, _] = words { Ok(Self) } else { Err(Error::WrongArity) }
-    }
-
-    pub fn answer<'v>(
-        &self,
-        mut holds: impl Iterator<Item = Hold<'v>>,
-        waiters: usize,
-        now: Moment,
-    ) -> Reply<'v> {
-        let Some(hold) = holds.next() else { return Reply::Nil };
-        let (holders, share) = holds.fold((1_usize, hold.share), |(holders, share), other| {
-            (holders.saturating_add(1), share.min(other.share))
-        });
-        let (ttl, deadline) = Reply::lease(hold.deadline, now);
-        Reply::Map(vec![
-            ("owner", Reply::Bytes(hold.owner)),
-            ("fence", Reply::number(hold.fence_number())),
-            ("ttl", ttl),
-            ("deadline", deadline),
-            ("waiters", Reply::count(waiters)),
-            ("holders", Reply::count(holders)),
-            ("share", Reply::share(share)),
-        ])
-    }
+pub fn answer<'v>(
+    mut holds: impl Iterator<Item = Hold<'v>>,
+    waiters: usize,
+    now: Moment,
+) -> Reply<'v> {
+    let Some(hold) = holds.next() else { return Reply::Nil };
+    let (holders, share) = holds.fold((1_usize, hold.share), |(holders, share), other| {
+        (holders.saturating_add(1), share.min(other.share))
+    });
+    let (ttl, deadline) = Reply::lease(hold.deadline, now);
+    Reply::Map(vec![
+        ("owner", Reply::Bytes(hold.owner)),
+        ("fence", Reply::number(hold.fence_number())),
+        ("ttl", ttl),
+        ("deadline", deadline),
+        ("waiters", Reply::count(waiters)),
+        ("holders", Reply::count(holders)),
+        ("share", Reply::share(share)),
+    ])
 }
 
 #[cfg(test)]
@@ -50,11 +44,6 @@ mod tests {
     use super::super::testing::*;
     use super::*;
     use crate::lock::{FenceClock, Stored};
-
-    fn answer<'v>(line: &str, stored: Stored<'v>) -> Result<Reply<'v>, Error> {
-        let request = Request::parse(&words(line))?;
-        Ok(request.answer(stored.holds(NOW, &mut FenceClock::new())?, 3, NOW))
-    }
 
     #[test]
     fn a_held_lock_shows_its_grant_and_a_free_one_is_nil() {
@@ -79,7 +68,9 @@ mod tests {
             ("info", Stored::Nothing, Err(Error::WrongArity)),
             ("info k x", Stored::Nothing, Err(Error::WrongArity)),
         ] {
-            assert_eq!(answer(line, stored), expected, "{line}");
+            let holds =
+                parse(&words(line)).and_then(|()| Ok(stored.holds(NOW, &mut FenceClock::new())?));
+            assert_eq!(holds.map(|holds| answer(holds, 3, NOW)), expected, "{line}");
         }
     }
 }

@@ -273,7 +273,7 @@ impl Server {
         let name = names[0];
         let words = shown(claim, None);
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let page = check::Request::parse(&words).expect("a good request");
+        let proof = check::parse(&words).expect("a good request");
         let now = self.state.borrow().now().micros();
         let held = self.state.borrow().model.holders(name, now);
         let held = held.into_iter().rev().find(|(holder, _)| *holder == asker);
@@ -282,7 +282,7 @@ impl Server {
             self.engine.is_pending_release(place.name(), fence)
                 || self.state.borrow().model.is_over(name, asker, fence)
         });
-        let checked = self.engine.check(self, &place, page.proof());
+        let checked = self.engine.check(self, &place, &proof);
         let mut state = self.state.borrow_mut();
         let now = state.now().micros();
         state.model.check(client, name, asker, fence, is_undone, now);
