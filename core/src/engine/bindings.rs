@@ -13,9 +13,10 @@ use super::effort::{Budget, Effort};
 use super::{Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Acquired, Changed, Deadline, Ephemeral, KeptOwner, Moment, Monotonic, Name, Outcome,
-    Owner, Proof, Raised, Released, Ttl,
+    self, Changed, Deadline, Ephemeral, KeptOwner, Moment, Monotonic, Name, Outcome, Owner, Proof,
+    Raised, Ttl,
 };
+use crate::observe::{Event, Observer};
 
 pub(super) use table::{Binding, Bindings, Demand};
 
@@ -84,12 +85,10 @@ impl<C> Engine<C> {
         now: Moment,
     ) {
         let (owner, fence_number, end) = match *outcome {
-            Outcome::Acquire(Acquired::Granted { grant, .. }) => {
+            Outcome::Granted { grant, .. } => {
                 (grant.owner, grant.fence.number(), Some(grant.deadline))
             }
-            Outcome::Acquire(Acquired::Again { owner, fence_number, longer, .. })
-                if fence_number > 0 =>
-            {
+            Outcome::Again { owner, fence_number, longer, .. } if fence_number > 0 => {
                 (owner, fence_number, longer)
             }
             _ => return,
@@ -138,8 +137,8 @@ impl<C> Engine<C> {
                 let (former, fence) = (former.number(), fence.number());
                 self.bindings.borrow_mut().raise(name, owner, former, fence);
             }
-            Outcome::Release(Released::Released { fence: Some(over) })
-            | Outcome::Acquire(Acquired::Granted { former: Some(over), .. }) => {
+            Outcome::Released { fence: Some(over) }
+            | Outcome::Granted { former: Some(over), .. } => {
                 self.unbind(name, owner, over.number());
             }
             _ => {}
@@ -280,7 +279,7 @@ impl<C> Engine<C> {
         Disconnected::Own
     }
 
-    /// Shortens the lease to what is left of the grace, if that is less. The lock is only marked for its waiters.
+    /// Shortens the lease to what is left of the grace, if that is less.
     ///
     /// The key is looked at first. The server is asked whether the module may write only if there is something to
     /// write.
@@ -315,32 +314,37 @@ impl<C> Engine<C> {
             // Another server decides, and may have bound the hold anew. The lease ends this one.
             Authority::Replica | Authority::NotOurs => return Disconnecting::Done(Effort::ROUND),
         }
-        match self.shorten(host, lock, &binding, left) {
+        let note = |observer: &mut Observer, outcome: &Outcome<'_>, end, now| {
+            observer.note_disconnected(lock.name(), outcome, proof.owner, end, now)
+        };
+        match self.shorten(host, lock, &proof, left, note) {
             Ok(effort) => Disconnecting::Done(effort),
             // The server has refused the change. The hold stays bound until it is over.
             Err(_refused) => Disconnecting::PutOff(binding, REFUSAL_MILLIS),
         }
     }
 
-    fn shorten<H: Host<Client = C>>(
+    /// The module itself gives a hold what is `left` of its lease, or ends it. The lock is only marked for its waiters,
+    /// so that it is settled once, however many of its holds end. `note` is told of the hold's former end, too.
+    pub(super) fn shorten<H: Host<Client = C>>(
         &self,
         host: &H,
         lock: &H::Lock<'_>,
-        binding: &Binding,
+        proof: &Proof<'_>,
         left: Option<Ttl>,
+        note: impl FnOnce(&mut Observer, &Outcome<'_>, Option<Deadline>, Moment) -> Option<Event>,
     ) -> Result<Effort, Error> {
         let mut key = lock.open(Mode::Write);
         let now = host.now();
         self.put_back(&mut key, lock.name(), now)?;
         let effort = Effort::of_round(key.stored());
-        let proof = Proof::of(&binding.owner, binding.fence_number);
-        let Some(holders) = self.holders_in(host, key.stored(), &proof, now) else {
+        let Some(holders) = self.holders_in(host, key.stored(), proof, now) else {
             return Ok(effort);
         };
         let end = holders.own().and_then(|own| own.deadline);
         let outcome = match left {
-            None => Outcome::Release(lock::release(&holders, &proof)),
-            Some(left) => Outcome::Extend(lock::extend_one(&holders, &proof, left, now)),
+            None => lock::release(&holders, proof),
+            Some(left) => lock::extend_one(&holders, proof, left, now),
         };
         let write = outcome.write(&holders);
         let changed = write.changes();
@@ -349,9 +353,7 @@ impl<C> Engine<C> {
         }
         key.write(&write)?;
         drop(key);
-        let event = self.with_observer(|observer| {
-            observer.note_disconnected(lock.name(), &outcome, proof.owner, end, now)
-        });
+        let event = self.with_observer(|observer| note(observer, &outcome, end, now));
         event.iter().for_each(|event| lock.publish(*event));
         self.with_queues(|queues| {
             if changed == Changed::Value {

@@ -18,8 +18,8 @@ use crate::command::{Decide, Error, MayWait};
 use crate::lock::{
     self, Changed, Checked, Decision, Departed, Ephemeral, FenceClock, Grant, Hold, Joined,
     KeptName, KeptOwner, KeptTicket, KeptWait, Moment, Monotonic, Name, Names, Outcome, Owner,
-    Ownership, Proof, Queues, Released, Renewed, Seen, Standing, TicketRequest, Wait, WaitKind,
-    Waiter, WaiterId, Wanted, Write,
+    Ownership, Proof, Queues, Renewed, Seen, Standing, TicketRequest, Wait, WaitKind, Waiter,
+    WaiterId, Wanted, Write,
 };
 use crate::observe::{Given, WaitEnd};
 use std::{iter, slice};
@@ -52,7 +52,7 @@ impl<'l, 'r, L> Written<'l, 'r, L> {
     }
 
     const fn is_released(&self) -> bool {
-        matches!(self.outcome, Some(Outcome::Release(Released::Released { .. })))
+        matches!(self.outcome, Some(Outcome::Released { .. }))
     }
 }
 
@@ -407,7 +407,7 @@ impl<C> Engine<C> {
                 self.bindings.borrow_mut().demand(name);
             }
         }
-        let (name, owner, since) = (names.first, waiter.owner.clone(), waiter.since);
+        let (name, owner) = (names.first, waiter.owner.clone());
         let (joined, waiters) =
             self.with_queues(|queues| (queues.join(names, waiter), queues.blocked()));
         let id = match joined {
@@ -419,13 +419,12 @@ impl<C> Engine<C> {
                 id
             }
             // The wait continues, perhaps on a connection now.
-            Joined::InPlaceOf(id, KeptWait::Ticket(_)) => {
+            Joined::InPlaceOf(id, Waiter { wait: KeptWait::Ticket(_), .. }) => {
                 self.with_observer(|observer| observer.wait_on_connections(waiters));
                 return id;
             }
-            Joined::InPlaceOf(id, KeptWait::Blocked(former)) => {
-                self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
-                host.answer(name, former, owner.clone(), Answer::Refused(Error::Replaced));
+            Joined::InPlaceOf(id, former) => {
+                self.give_up_places(host, name, former);
                 id
             }
         };
@@ -434,26 +433,33 @@ impl<C> Engine<C> {
         id
     }
 
-    /// Ends a former wait of an owner that waits for other locks now.
+    /// Ends a former wait of an owner that waits anew.
     fn give_up_places<H: Host<Client = C>>(&self, host: &H, name: Name<'_>, former: Waiter<C>) {
-        let Waiter { owner, since, wait, .. } = former;
-        match wait {
-            KeptWait::Ticket(_) => self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned),
-            KeptWait::Blocked(client) => {
-                self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
-                host.answer(name, client, owner, Answer::Refused(Error::Replaced));
-            }
+        if former.wait.kind() == WaitKind::Ticket {
+            self.abandon(host, name, former);
+        } else {
+            self.answer(host, name, former, Answer::Refused(Error::Replaced));
         }
+    }
+
+    /// A waiter has left its queue, and gets no answer.
+    fn abandon<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        waiter: Waiter<C>,
+    ) -> KeptWait<C> {
+        self.changes_due();
+        let Waiter { owner, since, wait, .. } = waiter;
+        self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned);
+        wait
     }
 
     /// Takes a client that waits out of its queue, without an answer. `None` if it does not wait.
     #[must_use]
     pub fn leave<H: Host<Client = C>>(&self, host: &H, id: WaiterId) -> Option<C> {
         let Departed { name, waiter } = self.with_queues(|queues| queues.leave(id))?;
-        self.changes_due();
-        let Waiter { owner, since, wait, .. } = waiter;
-        self.wait_ended(host, name.as_name(), &owner, since, WaitEnd::Abandoned);
-        match wait {
+        match self.abandon(host, name.as_name(), waiter) {
             KeptWait::Blocked(client) => Some(client),
             KeptWait::Ticket(_) => None,
         }
@@ -466,12 +472,9 @@ impl<C> Engine<C> {
         name: Name<'_>,
         owner: Owner<'_>,
     ) {
-        let Some(left) = self.with_queues(|queues| queues.leave_by_ticket(name, owner)) else {
-            return;
-        };
-        self.changes_due();
-        let Waiter { owner, since, .. } = left.waiter;
-        self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned);
+        if let Some(left) = self.with_queues(|queues| queues.leave_by_ticket(name, owner)) {
+            self.abandon(host, name, left.waiter);
+        }
     }
 
     /// Notes that a request found the lock held and its client cannot wait.
@@ -530,10 +533,10 @@ impl<C> Engine<C> {
         let key = lock.open(Mode::Read);
         let (stored, now) = (key.stored().or(evicted.as_ref()), host.now());
         let holds = self.consult(host, |fences| stored.holds(now, fences))?;
-        let pending = self.pending_releases.borrow().fences_of(name).cloned();
+        let pending = self.pending_releases.borrow().fences_of(name);
         let over = self.over_with_connections(host, name);
         let is_in_force = |hold: &Hold<'_>| {
-            pending.as_ref().is_none_or(|fences| !fences.contains(&hold.fence_number()))
+            pending.binary_search(&hold.fence_number()).is_err()
                 && !over.has(hold.owner, hold.fence_number())
         };
         Ok(look(&mut holds.filter(is_in_force), waiters, now))

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::lock::{
     self, Checked, Deadline, Departed, Fence, FenceClock, Holders, KeptName, KeptNames, KeptOwner,
-    KeptWait, Moment, Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter, Write,
+    KeptWait, Moment, Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter,
 };
-use crate::observe::{Event, WaitEnd};
+use crate::observe::{Event, Observer, WaitEnd};
 use std::rc::Rc;
 
 impl<C> Engine<C> {
@@ -187,8 +187,7 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Takes one grant back. The lock is only marked for its waiters, so that it is settled once, however many of its
-    /// grants are taken back.
+    /// Takes one grant back.
     fn take_back<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -212,25 +211,13 @@ impl<C> Engine<C> {
         if end.is_none() {
             return looked;
         }
-        let mut key = lock.open(Mode::Write);
-        let now = host.now();
-        if self.put_back(&mut key, lock.name(), now).is_err() {
-            return Effort::ROUND;
-        }
-        let effort = Effort::of_round(key.stored());
-        let holders = self.holders_in(host, key.stored(), &proof, now);
-        let release = |holders| Outcome::Release(lock::release(&holders, &proof)).write(&holders);
-        let write = holders.map_or(Write::Keep, release);
-        if write != Write::Keep && key.write(&write).is_ok() {
-            drop(key);
-            self.with_observer(|observer| observer.note_taken_back(lock.name(), pending.fence));
-            lock.publish(Event::Released);
-            self.unbind(lock.name(), proof.owner, pending.fence.number());
-            self.with_queues(|queues| {
-                queues.forget_seen(lock.name());
-                queues.mark(lock.name());
-            });
-        }
+        let note = |observer: &mut Observer, _: &Outcome<'_>, _, _| {
+            observer.note_taken_back(lock.name(), pending.fence);
+            Some(Event::Released)
+        };
+        // If the server refuses, the lease ends the hold.
+        let Ok(effort) = self.shorten(host, lock, &proof, None, note) else { return Effort::ROUND };
+        self.unbind(lock.name(), proof.owner, pending.fence.number());
         effort
     }
 
@@ -276,7 +263,7 @@ impl<C> Engine<C> {
         if end.is_some_and(|end| end <= Deadline::after(now, ttl)) {
             return;
         }
-        let outcome = Outcome::Extend(lock::extend_one(&holders, &proof, ttl, now));
+        let outcome = lock::extend_one(&holders, &proof, ttl, now);
         let write = outcome.write(&holders);
         // If the server refuses, the lease ends later.
         let _written = key.write(&write);

@@ -62,7 +62,7 @@ pub use lease::{Deadline, Moment, Monotonic, Now, Patience, Ttl};
 pub use limits::Limits;
 pub use line::Value;
 pub use name::{KeptName, KeptNames, Name, Names};
-pub use outcome::{Acquired, Extended, NotHolder, Outcome, Raised, Released};
+pub use outcome::{NotHolder, Outcome, Raised};
 pub use owner::{KeptOwner, Owner};
 pub use queue::{Cause, Departed, Joined, Look, Lost, LostBy, Marked, Ownership, Queues, Renewed};
 pub use queue::{Room, Settled, Suspicion, Turn, Waiter, WaiterId};

@@ -32,12 +32,12 @@
 
 mod channels;
 mod contended;
-mod looks;
 mod marking;
 mod names;
 mod outcome;
 mod places;
 mod rechecks;
+mod schedule;
 mod waiters;
 
 use super::ephemeral::Ephemeral;
@@ -51,13 +51,12 @@ use super::share::Share;
 use super::wait::{KeptWait, WaitKind};
 use channels::Channels;
 use contended::Queue;
-use looks::Looks;
 use marking::Marks;
 use names::QueueNames;
 use places::Places;
 use rechecks::Rechecks;
+use schedule::Schedule;
 use slab::Slab;
-use std::collections::BTreeSet;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
 pub use outcome::{Departed, Joined, Look, Lost, LostBy, Renewed, Settled, Turn};
@@ -92,7 +91,7 @@ struct Waiting<C> {
     places: Places,
     /// When to check whether its patience has ended; also in `patience`. It may be earlier than `gives_up`: an owner
     /// that keeps asking only moves `gives_up`.
-    asked_at: Option<Monotonic>,
+    asked_at: Option<(WaitKind, Monotonic)>,
     /// The waiters that joined right before and right after this waiter, for whatever locks.
     earlier: Option<WaiterId>,
     later: Option<WaiterId>,
@@ -124,12 +123,12 @@ pub struct Queues<C> {
     /// How many places belong to tickets.
     tickets: usize,
     /// When to check each waiter's patience, soonest first for each kind.
-    patience: BTreeSet<(WaitKind, Monotonic, WaiterId)>,
+    patience: Schedule<(WaitKind, Monotonic), WaiterId>,
     /// When a lock may change by itself, such as at the end of a lease.
-    ends: Looks,
+    ends: Schedule<Moment, QueueId>,
     /// When to look again at a lock that was named, or whose queue is new: the command that changes the lock may be
     /// executed after the look.
-    follow_ups: Looks,
+    follow_ups: Schedule<Moment, QueueId>,
     rechecks: Rechecks,
     marks: Marks,
     channels: Channels,
@@ -159,11 +158,11 @@ impl<C> Queues<C> {
             blocked: 0,
             blocked_places: 0,
             tickets: 0,
-            patience: BTreeSet::new(),
-            ends: Looks::default(),
-            follow_ups: Looks::default(),
+            patience: Schedule::new(),
+            ends: Schedule::new(),
+            follow_ups: Schedule::new(),
             rechecks: Rechecks::default(),
-            marks: Marks::default(),
+            marks: Marks::new(),
             channels: Channels::default(),
             next: 0,
             latest: Moment::from_micros(0),
@@ -240,14 +239,10 @@ impl<C> Queues<C> {
 
     /// When [`Queues::wake`] next has something to do, in wall time.
     pub fn next_due(&self, now: Now) -> Option<Moment> {
-        let of_blocked = self.first_patience(WaitKind::Blocked).map(|(_, end, _)| end);
-        let of_tickets = self.first_patience(WaitKind::Ticket).map(|(_, end, _)| end);
+        let end = |kind| self.first_patience(kind).map(|(end, _)| end);
         let by_routine = self.rechecks.next_due(&self.queues);
-        let unset = [of_blocked, of_tickets, by_routine]
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|due| now.wall_at(due));
+        let unset = [end(WaitKind::Blocked), end(WaitKind::Ticket), by_routine];
+        let unset = unset.into_iter().flatten().min().map(|due| now.wall_at(due));
         [self.ends.first(), self.follow_ups.first(), unset].into_iter().flatten().min()
     }
 
@@ -273,11 +268,7 @@ impl<C> Queues<C> {
         let mut ended = Vec::new();
         for _ in 0..at_most {
             let Some((asked_at, id)) = self.take_impatient(now.monotonic) else { break };
-            let gives_up = self.waiters.get_mut(id.0).and_then(|waiting| {
-                waiting.asked_at = None;
-                waiting.waiter.gives_up
-            });
-            if gives_up == Some(asked_at) {
+            if self.waiter(id).is_some_and(|waiter| waiter.gives_up == Some(asked_at)) {
                 ended.extend(self.leave(id));
             } else {
                 self.expect_patience(id);
@@ -437,7 +428,7 @@ impl<C> Queues<C> {
     /// Somebody looks at the lock, or has just done so.
     fn unmark(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get_mut(id.0) {
-            self.marks.remove(id, queue.mark.take());
+            self.marks.order.set(id, &mut queue.mark, None);
         }
         self.rechecks.looked(&mut self.queues, id, self.latest_monotonic);
     }

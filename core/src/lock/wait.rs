@@ -70,15 +70,6 @@ impl KeptTicket {
         let Ticket { lasts, channel } = ticket;
         Self { lasts, channel: channel.map(Rc::from), client }
     }
-
-    /// The owner asked again.
-    pub(super) fn renew(&mut self, ticket: Ticket<'_>, client: u64) {
-        let Ticket { lasts, channel } = ticket;
-        (self.lasts, self.client) = (lasts, client);
-        if self.channel.as_deref() != channel {
-            self.channel = channel.map(Rc::from);
-        }
-    }
 }
 
 /// How a waiter learns that its turn has come.
@@ -102,6 +93,14 @@ impl<C> KeptWait<C> {
         match self {
             Self::Blocked(_) => WaitKind::Blocked,
             Self::Ticket(_) => WaitKind::Ticket,
+        }
+    }
+
+    /// The channel that the grant will be published on.
+    pub(super) const fn channel(&self) -> Option<&Rc<[u8]>> {
+        match self {
+            Self::Blocked(_) => None,
+            Self::Ticket(ticket) => ticket.channel.as_ref(),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::{PlaceId, QueueId, Queues, WaiterId, Waiting};
 use crate::lock::name::Name;
-use crate::lock::wait::{KeptTicket, KeptWait, WaitKind};
+use crate::lock::wait::WaitKind;
 
 impl<C> Queues<C> {
     /// How many wait, for any lock.
@@ -31,12 +31,9 @@ impl<C> Queues<C> {
             waiters += places.len();
             let (gives_up, asked_at) = (waiting.waiter.gives_up, waiting.asked_at);
             patience += asked_at.into_iter().count();
-            assert!(asked_at.is_none_or(|end| self.patience.contains(&(
-                waiting.waiter.wait.kind(),
-                end,
-                WaiterId(index)
-            ))));
-            let is_asked = |end| asked_at.is_some_and(|asked_at| asked_at <= end);
+            assert!(asked_at.is_none_or(|at| self.patience.contains(WaiterId(index), at)));
+            let kind = waiting.waiter.wait.kind();
+            let is_asked = |end| asked_at.is_some_and(|at| at.0 == kind && at.1 <= end);
             assert!(gives_up.is_none_or(is_asked), "somebody asks in time");
         }
         let later = |id: &WaiterId| self.waiters[id.0].later;
@@ -61,7 +58,7 @@ impl<C> Queues<C> {
             follow_ups += queue.follow_up.into_iter().count();
             assert!(queue.follow_up.is_none_or(|look| self.follow_ups.contains(id, look)));
             marks += queue.mark.into_iter().count();
-            assert!(queue.mark.is_none_or(|mark| self.marks.contains(id, mark)));
+            assert!(queue.mark.is_none_or(|mark| self.marks.order.contains(id, mark)));
             let mut before = None;
             let mut next = queue.head;
             let mut length = 0;
@@ -89,16 +86,14 @@ impl<C> Queues<C> {
         }
         assert_eq!(places, waiters, "every place is in a queue");
         assert_eq!(self.tickets, tickets, "tickets are counted");
-        let has_channel = |waiting: &Waiting<C>| {
-            matches!(&waiting.waiter.wait, KeptWait::Ticket(KeptTicket { channel: Some(_), .. }))
-        };
+        let has_channel = |waiting: &Waiting<C>| waiting.waiter.wait.channel().is_some();
         let listening = self.waiters.iter().filter(|(_, waiting)| has_channel(waiting)).count();
         assert_eq!(self.channels.len(), listening, "each is known by its channel");
         assert_eq!(self.patience.len(), patience, "everybody's patience ends once");
         assert_eq!(self.ends.len(), ends, "every look is at a queue that there is");
         assert_eq!(self.follow_ups.len(), follow_ups, "every look is at a queue that there is");
         assert_eq!(self.rechecks.len(&self.queues), self.queues.len(), "no queue is forgotten");
-        assert_eq!(self.marks.len(), marks, "every mark is of a queue that there is");
+        assert_eq!(self.marks.order.len(), marks, "every mark is of a queue that there is");
         assert_eq!(self.names.count(), self.queues.len());
     }
 }

@@ -21,8 +21,8 @@
 
 use super::super::lease::Moment;
 use super::super::name::{KeptName, Name};
+use super::schedule::Schedule;
 use super::{QueueId, Queues};
-use std::collections::BTreeSet;
 
 /// How many locks the routine looks at in each of its ticks, of 10 ms.
 pub(super) const IN_A_TICK: usize = 100;
@@ -91,51 +91,28 @@ pub enum Ownership {
 }
 
 /// The marks of all locks, in the order in which they are served.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Marks {
-    order: BTreeSet<(Mark, QueueId)>,
+    pub(super) order: Schedule<Mark, QueueId>,
     turn: u64,
 }
 
 impl Marks {
-    pub(super) fn is_empty(&self) -> bool {
-        self.order.is_empty()
+    pub(super) const fn new() -> Self {
+        Self { order: Schedule::new(), turn: 0 }
     }
 
-    /// The mark that the lock has from now on.
-    fn add(&mut self, id: QueueId, former: Option<Mark>, cause: Cause) -> Mark {
-        if let Some(former) = former {
-            if former.cause <= cause {
-                return former;
-            }
-            self.order.remove(&(former, id));
-        }
-        let mark = Mark { cause, turn: self.turn };
-        self.turn = self.turn.saturating_add(1);
-        self.order.insert((mark, id));
-        mark
-    }
-
-    pub(super) fn remove(&mut self, id: QueueId, mark: Option<Mark>) {
-        if let Some(mark) = mark {
-            self.order.remove(&(mark, id));
+    /// Marks a lock. `mark` is the mark that it has, and from now on the mark that counts.
+    fn add(&mut self, id: QueueId, mark: &mut Option<Mark>, cause: Cause) {
+        if mark.is_none_or(|mark| cause < mark.cause) {
+            self.order.set(id, mark, Some(Mark { cause, turn: self.turn }));
+            self.turn = self.turn.saturating_add(1);
         }
     }
 
     fn first(&self, cause: Cause) -> Option<QueueId> {
-        let from = (Mark { cause, turn: 0 }, QueueId(0));
-        let &(mark, id) = self.order.range(from..).next()?;
+        let (mark, id) = self.order.first_from((Mark { cause, turn: 0 }, QueueId(0)))?;
         (mark.cause == cause).then_some(id)
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.order.len()
-    }
-
-    #[cfg(test)]
-    pub(super) fn contains(&self, id: QueueId, mark: Mark) -> bool {
-        self.order.contains(&(mark, id))
     }
 }
 
@@ -166,7 +143,7 @@ impl<C> Queues<C> {
                 }
                 match queue.touch(suspicion, clock()) {
                     None if queue.mark.is_none_or(|mark| mark.cause == Cause::Doubted) => {
-                        queue.mark = Some(self.marks.add(id, queue.mark, Cause::Suspected));
+                        self.marks.add(id, &mut queue.mark, Cause::Suspected);
                     }
                     Some(next) if queue.follow_up.is_none_or(|look| next < look) => {
                         self.follow_ups.set(id, &mut queue.follow_up, Some(next));
@@ -181,7 +158,7 @@ impl<C> Queues<C> {
 
     pub(super) fn mark_queue(&mut self, id: QueueId, cause: Cause) {
         if let Some(queue) = self.queues.get_mut(id.0) {
-            queue.mark = Some(self.marks.add(id, queue.mark, cause));
+            self.marks.add(id, &mut queue.mark, cause);
         }
     }
 
@@ -215,7 +192,7 @@ impl<C> Queues<C> {
             self.next = if self.next < self.queues.capacity() { self.next } else { 0 };
             if let Some(queue) = self.queues.get_mut(self.next) {
                 queue.ownership = Ownership::InDoubt;
-                queue.mark = Some(self.marks.add(QueueId(self.next), queue.mark, Cause::Doubted));
+                self.marks.add(QueueId(self.next), &mut queue.mark, Cause::Doubted);
                 left = left.saturating_sub(1);
             }
             self.next = self.next.saturating_add(1);
@@ -244,6 +221,6 @@ impl<C> Queues<C> {
 
     /// Whether any lock must be looked at because of something that has happened.
     pub fn has_marks(&self) -> bool {
-        !self.marks.is_empty() || self.rechecks.has_doubts(&self.queues)
+        self.marks.order.first().is_some() || self.rechecks.has_doubts(&self.queues)
     }
 }

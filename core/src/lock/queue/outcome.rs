@@ -6,16 +6,14 @@ use crate::lock::hold::Hold;
 use crate::lock::holders::Holders;
 use crate::lock::lease::Deadline;
 use crate::lock::name::KeptName;
-use crate::lock::wait::KeptWait;
 
 #[derive(Debug)]
 #[must_use]
 pub enum Joined<C> {
     /// At the tail.
     Queued(WaiterId),
-    /// In the places of a former request of the same owner, which waits no more. With it comes how that request could be
-    /// answered.
-    InPlaceOf(WaiterId, KeptWait<C>),
+    /// In the places of a former request of the same owner, which waits no more.
+    InPlaceOf(WaiterId, Waiter<C>),
     /// At the tail. The owner's former requests named other locks, too; they wait no more.
     Anew(WaiterId, Vec<Departed<C>>),
 }

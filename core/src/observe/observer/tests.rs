@@ -23,20 +23,26 @@ fn in_ms(millis: u64) -> Deadline {
     Deadline::from_millis(at(millis).millis())
 }
 
+/// The first event that is published.
+fn note(observer: &mut Observer, outcome: Outcome<'_>, now: Moment) -> Option<Event> {
+    observer.note(LOCK, &outcome, Given::Asked, now)[0]
+}
+
 fn granted(
     observer: &mut Observer,
     owner: &str,
     fence: Fence,
     end: u64,
     now: Moment,
-) -> Option<Loss> {
+) -> Option<Event> {
     let owner = Owner::new(owner.as_bytes()).unwrap();
     let grant = Grant { owner, fence, deadline: in_ms(end), share: Share::EXCLUSIVE };
-    observer.granted(LOCK, &grant, Given::Asked, OtherHolders::None, now)
+    let outcome = Outcome::Granted { grant, former: None, others: OtherHolders::None };
+    note(observer, outcome, now)
 }
 
 /// A grant of `LOCK` that begins and ends this many milliseconds after `NOW`.
-fn grant(observer: &mut Observer, owner: &str, begin: u64, end: u64) -> Option<Loss> {
+fn grant(observer: &mut Observer, owner: &str, begin: u64, end: u64) -> Option<Event> {
     granted(observer, owner, fence(begin), end, at(begin))
 }
 
@@ -47,7 +53,7 @@ fn refused(
     owner: &str,
     is_held: bool,
     now: Moment,
-) -> Option<Loss> {
+) -> Option<Event> {
     let proof = Proof { owner: Owner::new(owner.as_bytes()).unwrap(), fence: None };
     observer.refusal(refused, LOCK, &NotHolder { proof, is_held }, now)
 }
@@ -86,7 +92,7 @@ fn a_grant_and_its_release_are_counted_and_timed() {
     observer.released(OTHER, Some(fence(0)), at(80));
     assert_eq!(observer.held(at(80)), 1, "that was another lock");
     observer.released(LOCK, None, at(80));
-    observer.extended(LOCK, None, in_ms(90));
+    let _ = note(&mut observer, Outcome::Extended { fence: None, deadline: in_ms(90) }, at(80));
     assert_eq!(observer.holds.count(), 1, "a foreign lock is not timed");
     observer.released(LOCK, Some(fence(0)), at(80));
     let hold = |name| (name, 80_000);
@@ -121,25 +127,18 @@ fn a_hold_is_timed_if_its_fence_tells_the_time_of_its_grant() {
 }
 
 #[test]
-fn a_hand_off_is_a_grant_too() {
-    let mut observer = Observer::new();
-    let owner = Owner::new(b"a").unwrap();
-    let grant = Grant { owner, fence: fence(0), deadline: in_ms(9), share: Share::EXCLUSIVE };
-    let _ = observer.granted(LOCK, &grant, Given::HandedOff, OtherHolders::None, NOW);
-    assert_eq!(rows(&observer, NOW), [("held", 1), ("grants", 1), ("hand_offs", 1)]);
-}
-
-#[test]
 fn a_retry_or_an_extension_that_moves_the_end_keeps_the_lock_held() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 10);
-    observer.retried(LOCK, Some(fence(0)), None);
+    let (owner, fence_number) = (Owner::new(b"a").unwrap(), fence(0).number());
+    let again = |longer| Outcome::Again { owner, fence_number, longer, share: Share::EXCLUSIVE };
+    assert_eq!(note(&mut observer, again(None), NOW), None);
     assert_eq!(rows(&observer, at(11)), [("grants", 1), ("retries", 1)]);
-    observer.retried(LOCK, Some(fence(0)), Some(in_ms(20)));
+    assert_eq!(note(&mut observer, again(Some(in_ms(20))), NOW), Some(Event::Extended));
     assert_eq!(observer.held(at(20)), 1);
-    observer.extended(LOCK, Some(fence(0)), in_ms(30));
+    let extended = Outcome::Extended { fence: Some(fence(0)), deadline: in_ms(30) };
+    assert_eq!(note(&mut observer, extended, NOW), Some(Event::Extended));
     assert_eq!(observer.held(at(30)), 1);
-    assert_eq!((observer.counters.retries, observer.counters.extends), (2, 1));
 }
 
 #[test]
@@ -225,7 +224,7 @@ fn a_late_release_or_extension_is_noted_once_and_counted_each_time() {
         let mut observer = Observer::new();
         let _ = grant(&mut observer, "a", 0, 50);
         let late = refused(&mut observer, kind, "a", false, at(57));
-        assert_eq!(late, Some(Loss::RanOut { by_ms: 7 }));
+        assert_eq!(late, Some(Event::Lost));
         assert_eq!(refused(&mut observer, kind, "a", false, at(90)), None);
         assert_eq!(refused(&mut observer, kind, "b", false, at(90)), None, "a stranger");
         assert_eq!(noted(&observer), [(note, "a", Some(7))]);
@@ -236,14 +235,11 @@ fn a_late_release_or_extension_is_noted_once_and_counted_each_time() {
 
 #[test]
 fn a_holder_that_comes_back_tells_what_became_of_its_lock() {
-    for (is_held, loss, event) in [
-        (false, Loss::Deleted { left_ms: 30 }, Noted::Deleted),
-        (true, Loss::Overwritten { left_ms: 30 }, Noted::Overwritten),
-    ] {
+    for (is_held, event) in [(false, Noted::Deleted), (true, Noted::Overwritten)] {
         let mut observer = Observer::new();
         let _ = grant(&mut observer, "a", 0, 50);
-        assert_eq!(refused(&mut observer, Refused::Release, "a", is_held, at(20)), Some(loss));
-        assert_eq!(noted(&observer), [(event, "a", Some(30))]);
+        let lost = refused(&mut observer, Refused::Release, "a", is_held, at(20));
+        assert_eq!((lost, noted(&observer)), (Some(Event::Lost), vec![(event, "a", Some(30))]));
         assert_eq!(observer.counters.releases_late, 0);
     }
 }
@@ -252,7 +248,7 @@ fn a_holder_that_comes_back_tells_what_became_of_its_lock() {
 fn a_lock_that_is_free_before_its_time_was_deleted() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 50);
-    assert_eq!(grant(&mut observer, "b", 20, 90), Some(Loss::Deleted { left_ms: 30 }));
+    assert_eq!(grant(&mut observer, "b", 20, 90), Some(Event::Lost));
     let told = refused(&mut observer, Refused::Release, "a", true, at(21));
     assert_eq!(told, None, "once is enough");
     assert_eq!(noted(&observer), [(Noted::Deleted, "", Some(30))]);
