@@ -20,7 +20,7 @@ impl Server {
             if std::mem::take(&mut state.dies_at_once) {
                 state.left_unheard(&grant);
                 drop(borrowed);
-                return self.engine.mark_undeliverable(self, grant);
+                return self.engine.on(self).mark_undeliverable(grant);
             }
             state.in_flight.push((client, grant));
         }

@@ -111,7 +111,7 @@ impl Server {
         client: Client,
         watched: &'r Watched<'_, R, M>,
     ) -> Option<Done<'r>> {
-        self.executes(client, watched, |places| self.engine.change(self, places, watched))
+        self.executes(client, watched, |places| self.engine.on(self).change(places, watched))
     }
 
     /// A client's command, from its first look to its last write.
@@ -187,7 +187,7 @@ impl Server {
         };
         self.state.borrow_mut().asking = Some(client);
         let done = self.executes(client, &watched, |places| {
-            self.engine.change_or_wait(self, places, &watched)
+            self.engine.on(self).change_or_wait(places, &watched)
         });
         self.state.borrow_mut().connection = None;
         let Some(done) = done else { return };
@@ -282,7 +282,7 @@ impl Server {
             self.engine.is_pending_release(place.name(), fence)
                 || self.state.borrow().model.is_over(name, asker, fence)
         });
-        let checked = self.engine.check(self, &place, &proof);
+        let checked = self.engine.on(self).check(&place, &proof);
         let mut state = self.state.borrow_mut();
         let now = state.now().micros();
         state.model.check(client, name, asker, fence, is_undone, now);
@@ -301,7 +301,7 @@ impl Server {
         let id = state.parked.remove(&client).expect("it waits");
         state.model.leave(client);
         drop(state);
-        assert_eq!(self.engine.leave(self, id), Some(client));
+        assert_eq!(self.engine.on(self).leave(id), Some(client));
     }
 
     /// The connection of a client ends before the client hears of its grant.
@@ -310,7 +310,7 @@ impl Server {
         let (_, grant) = state.in_flight.remove(at);
         state.left_unheard(&grant);
         drop(state);
-        self.engine.mark_undeliverable(self, grant);
+        self.engine.on(self).mark_undeliverable(grant);
     }
 
     /// Delivers all grants so far to the clients that waited for them.

@@ -50,7 +50,7 @@ fn seen(server: &Server) -> (Vec<(String, u64)>, usize) {
             .map(|hold| (String::from_utf8_lossy(hold.owner).into_owned(), hold.fence_number()));
         (named.collect(), waiters)
     };
-    server.engine.read(server, &place, look).unwrap()
+    server.engine.on(server).read(&place, look).unwrap()
 }
 
 fn holders(server: &Server) -> Vec<String> {
@@ -59,7 +59,7 @@ fn holders(server: &Server) -> Vec<String> {
 
 fn holds(server: &Server, name: &'static str) -> bool {
     let proof = Proof { owner: owner(name), fence: None };
-    server.engine.check(server, &server.at(K), &proof).unwrap() != Checked::NotHolder
+    server.engine.on(server).check(&server.at(K), &proof).unwrap() != Checked::NotHolder
 }
 
 /// Grants Bob the lock, and ends his connection before he hears of it. Returns his fence.
@@ -216,7 +216,7 @@ fn a_lease_is_over_when_its_deadline_has_passed_and_the_key_says_no_other() {
     let kept = KeptOwner::from(owner(A));
     let is_over = |fence, millis: u64| {
         let deadline = Deadline::from_millis(START / 1_000 + millis);
-        server.engine.lease_is_over(&server, &kept, fence, deadline, || server.at(K))
+        server.engine.on(&server).lease_is_over(&kept, fence, deadline, || server.at(K))
     };
     server.passes(50_000);
     assert!(!is_over(fence, 60));
@@ -320,7 +320,7 @@ fn a_request_whose_client_cannot_wait_is_a_try_that_was_refused() {
 fn asks_to_be_blocked(server: &Server, owner: &str) -> Result<(), Error> {
     let words = [b"", K.1.as_bytes(), owner.as_bytes(), b"1000", b"BLOCK", b"0"];
     let request = acquire::Request::parse(&words, &LIMITS, || panic!("it names an owner"))?;
-    server.engine.change_or_wait(server, &[server.at(K)], &request).map(drop)
+    server.engine.on(server).change_or_wait(&[server.at(K)], &request).map(drop)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::requests::Requested;
 use super::schedule::EVERYTHING;
 use super::tally::Tally;
 use crate::command::Error;
-use crate::engine::{Authority, Engine, WaiterGrant};
+use crate::engine::{Authority, Memory, WaiterGrant};
 use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Now, Suspicion, WaiterId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl Role {
 }
 
 pub(super) struct Server {
-    pub(super) engine: Engine<Client>,
+    pub(super) engine: Memory<Client>,
     pub(super) state: RefCell<State>,
 }
 
@@ -246,7 +246,7 @@ impl Server {
             told_at: wall,
             ..State::default()
         };
-        Self { engine: Engine::new(), state: RefCell::new(state) }
+        Self { engine: Memory::new(), state: RefCell::new(state) }
     }
 
     pub(super) fn passes(&self, micros: u64) {
@@ -286,7 +286,7 @@ impl Server {
             }
         }
         drop(state);
-        self.engine.work(self);
+        self.engine.on(self).work();
         self.state.borrow_mut().assert_settled();
         if self.is_at_rest() {
             self.state.borrow_mut().model.assert_deaf_are_gone();
@@ -322,7 +322,7 @@ impl Server {
             state.model.found_deaf.clear();
         }
         match role {
-            Role::Replica => self.engine.send_all_away(self, Error::Demoted),
+            Role::Replica => self.engine.on(self).send_all_away(Error::Demoted),
             Role::Primary if former == Role::Replica => {
                 let state = &mut *self.state.borrow_mut();
                 let floor = state.now().plus_millis(FENCE_MARGIN_MILLIS);
