@@ -9,8 +9,8 @@ use leasehold_core::command::{
     acquire, check, extend, guard, help, holders, info, raise, release, waiters,
 };
 use leasehold_core::lock::{
-    Acquired, Checked, Deadline, Decision, FenceClock, Hold, Limits, Moment, Monotonic, Outcome,
-    Owner, Proof, Released, Share, Stored, Ttl, Wait, Waiter, Write,
+    Checked, Deadline, Decision, FenceClock, Hold, Limits, Moment, Monotonic, Outcome, Owner,
+    Proof, Share, Stored, Ttl, Wait, Waiter, Write,
 };
 use libfuzzer_sys::fuzz_target;
 

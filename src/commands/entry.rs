@@ -118,7 +118,7 @@ fn top(call: &Call) -> Result<(), Error> {
     let request = call.parse(top::Request::parse)?;
     ENGINE.with_observer(|observer| match request {
         top::Request::Show { count } => {
-            let rows = observer.top(count).into_iter().map(|entry| top::Row {
+            let rows = observer.contention.top(count).into_iter().map(|entry| top::Row {
                 key: entry.key.as_bytes(),
                 db: entry.db,
                 waits: entry.waits,
@@ -130,7 +130,7 @@ fn top(call: &Call) -> Result<(), Error> {
             call.reply(top::answer(rows));
         }
         top::Request::Reset => {
-            observer.reset_top();
+            observer.contention.reset();
             call.reply(Reply::Ok);
         }
     });
@@ -141,7 +141,7 @@ fn log(call: &Call) -> Result<(), Error> {
     let request = call.parse(log::Request::parse)?;
     ENGINE.with_observer(|observer| match request {
         log::Request::Show { count } => {
-            let rows = observer.latest(count).map(|entry| log::Row {
+            let rows = observer.log.latest(count).map(|entry| log::Row {
                 id: entry.id,
                 time: entry.at.millis(),
                 event: entry.event.name(),
@@ -153,7 +153,7 @@ fn log(call: &Call) -> Result<(), Error> {
             call.reply(log::answer(rows));
         }
         log::Request::Reset => {
-            observer.reset_log();
+            observer.log.reset();
             call.reply(Reply::Ok);
         }
     });

@@ -192,10 +192,8 @@ impl<H: Host> Engine<'_, H> {
         Disconnected::Own
     }
 
-    /// Shortens the lease to what is left of the grace, if that is less.
-    ///
-    /// The key is looked at first. The server is asked whether the module may write only if there is something to
-    /// write.
+    /// Shortens the lease to what is left of the grace, if that is less. As in [`Engine::settle`], the key is looked at
+    /// before the server is asked.
     fn disconnect(self, lock: &H::Lock<'_>, binding: Binding, since: Monotonic) -> Disconnecting {
         match self.host.authority() {
             Authority::Yes => {}
@@ -298,7 +296,6 @@ impl<H: Host> Engine<'_, H> {
 }
 
 impl<C> Memory<C> {
-    /// Removes the binding of a hold that is over.
     pub(super) fn unbind(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
         // Usually no hold is bound, so this costs one comparison.
         if self.has_bindings() {

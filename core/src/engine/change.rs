@@ -13,18 +13,17 @@
 
 use super::bindings::Disconnected;
 use super::effort::{Budget, Effort};
-use super::{Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, Warning};
+use super::{Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning};
 use crate::command::{Decide, Error, MayWait};
 use crate::lock::{
     self, Changed, Checked, Decision, Departed, Ephemeral, FenceClock, Grant, Hold, Joined,
-    KeptName, KeptOwner, KeptTicket, KeptWait, Moment, Monotonic, Name, Names, Outcome, Owner,
-    Ownership, Proof, Queues, Renewed, Seen, Standing, TicketRequest, Wait, WaitKind, Waiter,
-    WaiterId, Wanted, Write,
+    KeptNames, KeptOwner, KeptTicket, KeptWait, Moment, Monotonic, Name, Names, Outcome, Owner,
+    Ownership, Proof, Queues, Renewed, Seen, Standing, Wait, WaitKind, Waiter, WaiterId, Wanted,
+    Write,
 };
 use crate::observe::{Given, WaitEnd};
-use std::{iter, slice};
+use std::slice;
 
-/// What a request led to.
 #[derive(Debug)]
 pub struct Done<'r> {
     pub decision: Decision<'r>,
@@ -37,7 +36,6 @@ pub(super) struct Written<'l, 'r, L> {
     /// What the request did to this lock. `None` if the lock stays as it was, and there is nothing to report.
     outcome: Option<Outcome<'r>>,
     changed: Changed,
-    /// How many wait for the lock.
     waiters: usize,
 }
 
@@ -67,11 +65,9 @@ pub(super) struct Order<'a, 'r> {
 }
 
 impl<H: Host> Engine<'_, H> {
-    /// Lets a request decide about its locks, and carries the decision out. The locks differ from each other, and all
-    /// are in one database.
-    ///
-    /// If somebody waits for a lock, the lock changes hands here: it is settled before the request if it is suspected,
-    /// and after the request if the request changed it.
+    /// Lets a request decide about its locks, which differ from each other and are in one database, and carries the
+    /// decision out. If somebody waits for a lock, the lock changes hands here: it is settled before the request if it
+    /// is suspected, and after the request if the request changed it.
     pub fn change<'r>(
         self,
         locks: &[H::Lock<'_>],
@@ -180,8 +176,7 @@ impl<H: Host> Engine<'_, H> {
                 Ok(this) => written.push(this),
                 Err(error) => {
                     drop(key);
-                    let granted = others.get(..at).unwrap_or_default().iter().map(Lock::name);
-                    self.undo(granted.chain(iter::once(last)), owner, decision);
+                    self.undo(last, others.get(..at).unwrap_or_default(), order);
                     return Err(error);
                 }
             }
@@ -194,18 +189,15 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// Takes these locks back: they were granted, but other locks of the same grant could not be.
-    fn undo<'n>(
-        self,
-        granted: impl Iterator<Item = Name<'n>> + Clone,
-        owner: Owner<'_>,
-        decision: &Decision<'_>,
-    ) {
-        let Decision::Granted(Grant { fence, .. }) = *decision else { return };
-        for name in granted.clone() {
-            self.with_queues(|queues| queues.forget_seen(name));
+    fn undo<L: Lock>(self, last: Name<'_>, others: &[L], order: &Order<'_, '_>) {
+        let Decision::Granted(Grant { fence, .. }) = *order.decision else { return };
+        let also = others.iter().map(|lock| lock.name().into()).collect();
+        let names = KeptNames { first: last.into(), also };
+        for name in names.iter() {
+            self.with_queues(|queues| queues.forget_seen(name.as_name()));
         }
-        let now = self.host.monotonic();
-        self.queue_releases(granted.map(KeptName::from), &owner.into(), fence, now);
+        let grant = WaiterGrant { names, owner: order.owner.into(), fence };
+        self.queue_releases(&grant, self.host.monotonic());
     }
 
     /// Tells the results, after all keys are written. Not earlier: if a write is refused, the client gets an error and
@@ -259,11 +251,13 @@ impl<H: Host> Engine<'_, H> {
         // First update every lock, then settle: a waiter for one lock may wait for the others, and settling looks at
         // those, too.
         for Written { lock, changed, .. } in all() {
-            if let Some(owner) = gives_up {
-                self.give_up_ticket(lock.name(), owner);
+            let name = lock.name();
+            let leave = |owner| self.with_queues(|queues| queues.leave_by_ticket(name, owner));
+            if let Some(left) = gives_up.and_then(leave) {
+                self.abandon(name, left.waiter);
             }
             if *changed == Changed::Value {
-                self.with_queues(|queues| queues.forget_seen(lock.name()));
+                self.with_queues(|queues| queues.forget_seen(name));
             }
         }
         let budget = (!others.is_empty()).then(|| Budget::of(self.host, self.host.slice()));
@@ -291,11 +285,10 @@ impl<H: Host> Engine<'_, H> {
         }
     }
 
-    /// Queues an owner whose request cannot be granted now, or keeps the places that it has by its tickets.
-    ///
-    /// The decision is [`Decision::Busy`] where the client cannot be blocked: in a transaction the client gets nil, as
-    /// if its patience had ended at once. If the client could expect to wait and cannot, the result is an error: after
-    /// nil the client would ask again at once, forever.
+    /// Queues an owner whose request cannot be granted now, or keeps the places that it has by its tickets. The
+    /// decision is [`Decision::Busy`] where the client cannot be blocked: in a transaction the client gets nil, as if
+    /// its patience had ended at once. If the client could expect to wait and cannot, the result is an error: after nil
+    /// the client would ask again at once, forever.
     #[inline(never)]
     fn begin_to_wait<'r>(
         self,
@@ -317,9 +310,10 @@ impl<H: Host> Engine<'_, H> {
             }
             Wait::Block(_) => {}
             Wait::Ticket(ticket) => {
-                let request = TicketRequest { ticket, client: self.host.client_id(), ephemeral };
-                let wanted = Wanted { owner, ttl, share };
-                match self.with_queues(|queues| queues.renew(names, &wanted, &request, now)) {
+                let (wanted, client) = (Wanted { owner, ttl, share }, self.host.client_id());
+                match self.with_queues(|queues| {
+                    queues.renew(names, &wanted, ticket, client, ephemeral, now)
+                }) {
                     Renewed::Yes => return done(Decision::Wait(wait)),
                     Renewed::Sooner => {
                         self.changes_due();
@@ -451,13 +445,6 @@ impl<H: Host> Engine<'_, H> {
         }
     }
 
-    /// The owner of a ticket does not want the lock any more. Nothing changes if it has no ticket.
-    pub(super) fn give_up_ticket(self, name: Name<'_>, owner: Owner<'_>) {
-        if let Some(left) = self.with_queues(|queues| queues.leave_by_ticket(name, owner)) {
-            self.abandon(name, left.waiter);
-        }
-    }
-
     /// Notes that a request found the lock held and its client cannot wait.
     fn cannot_wait(self, name: Name<'_>) {
         self.with_observer(|observer| observer.refused(name));
@@ -493,10 +480,9 @@ impl<H: Host> Engine<'_, H> {
         Ok(checked)
     }
 
-    /// Calls `look` with the holds in force, oldest first, the number of waiters and the time.
-    ///
-    /// A command that only reads must not write, so it tells what the lock is about to become: an evicted lock counts
-    /// as held, and a grant that is about to be taken back does not count.
+    /// Calls `look` with the holds in force, oldest first, the number of waiters and the time. It must not write, so it
+    /// tells what the lock is about to become: an evicted lock counts as held, and a grant that is about to be taken
+    /// back does not count.
     pub fn read<T>(
         self,
         lock: &H::Lock<'_>,

@@ -8,8 +8,8 @@ use super::{
     WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Departed, Fence, FenceClock, Holders, KeptName, KeptNames, KeptOwner,
-    KeptWait, Moment, Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter,
+    self, Checked, Deadline, Departed, Fence, FenceClock, Holders, KeptOwner, KeptWait, Moment,
+    Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter,
 };
 use crate::observe::{Event, Observer, WaitEnd};
 use std::rc::Rc;
@@ -43,7 +43,7 @@ impl<H: Host> Engine<'_, H> {
         match (self.host.announce(name, &ticket, owner.as_owner(), &answer), answer) {
             (Announced::To { receivers: 0 }, Answer::Granted { names, fence, deadline }) => {
                 let channel = ticket.channel.as_deref().unwrap_or_default();
-                self.keep_unheard(names, owner, fence, deadline, channel);
+                self.keep_unheard(WaiterGrant { names, owner, fence }, deadline, channel);
                 Effort::default()
             }
             (Announced::To { receivers }, _) => Effort::of_telling(receivers),
@@ -57,8 +57,7 @@ impl<H: Host> Engine<'_, H> {
     pub fn mark_undeliverable(self, grant: WaiterGrant) {
         let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
         if is_undelivered {
-            let WaiterGrant { names, owner, fence } = grant;
-            self.queue_releases(names.iter().cloned(), &owner, fence, self.host.monotonic());
+            self.queue_releases(&grant, self.host.monotonic());
         }
     }
 
@@ -141,7 +140,6 @@ impl<H: Host> Engine<'_, H> {
         }
     }
 
-    /// Takes one grant back.
     fn take_back(self, lock: &H::Lock<'_>, pending: &PendingRelease) -> Effort {
         match lock.may_write(Initiator::Module) {
             Authority::Yes => {}
@@ -171,26 +169,13 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// Keeps a grant that no subscriber received, and shortens the leases of its holds.
-    pub(super) fn keep_unheard(
-        self,
-        names: KeptNames,
-        owner: KeptOwner,
-        fence: Fence,
-        deadline: Deadline,
-        channel: &[u8],
-    ) {
-        for name in names.iter() {
-            self.shorten_unheard(name.as_name(), &owner, fence);
+    pub(super) fn keep_unheard(self, grant: WaiterGrant, deadline: Deadline, channel: &[u8]) {
+        for name in grant.names.iter() {
+            self.shorten_unheard(name.as_name(), &grant.owner, grant.fence);
         }
         let left = deadline.millis().saturating_sub(self.host.now().millis());
         let due = self.host.monotonic().plus_millis(left.min(self.host.window_millis()));
-        self.unheard.borrow_mut().add(Unheard {
-            names,
-            owner,
-            fence,
-            channel: channel.into(),
-            due,
-        });
+        self.unheard.borrow_mut().add(Unheard { grant, channel: channel.into(), due });
         self.changes_due();
     }
 
@@ -256,25 +241,19 @@ impl<C> Memory<C> {
         self.undelivered.borrow_mut().remove(&fence_number);
         // A release may still be pending if writes have been paused.
         self.pending_releases.borrow_mut().forget(fence_number);
-        self.unheard.borrow_mut().claimed(fence_number);
+        let _claimed = self.unheard.borrow_mut().take(fence_number);
     }
 
-    /// These holds of a grant are taken back soon.
-    pub(super) fn queue_releases(
-        &self,
-        names: impl Iterator<Item = KeptName>,
-        owner: &KeptOwner,
-        fence: Fence,
-        due: Monotonic,
-    ) {
-        for name in names {
-            let pending = PendingRelease { name, owner: owner.clone(), fence };
+    /// All holds of this grant are taken back soon.
+    pub(super) fn queue_releases(&self, grant: &WaiterGrant, due: Monotonic) {
+        let WaiterGrant { names, owner, fence } = grant;
+        for name in names.iter().cloned() {
+            let pending = PendingRelease { name, owner: owner.clone(), fence: *fence };
             self.pending_releases.borrow_mut().add(pending, due);
         }
         self.changes_due();
     }
 
-    /// Whether this grant is about to be taken back.
     pub(crate) fn is_pending_release(&self, name: Name<'_>, fence_number: u64) -> bool {
         self.pending_releases.borrow().has(name, fence_number)
     }
@@ -287,8 +266,8 @@ impl<C> Memory<C> {
     fn take_back_all_on(&self, channel: &Rc<[u8]>, now: Monotonic) {
         loop {
             let other = self.unheard.borrow_mut().take_of(channel);
-            let Some(Unheard { names, owner, fence, .. }) = other else { return };
-            self.queue_releases(names.iter().cloned(), &owner, fence, now);
+            let Some(Unheard { grant, .. }) = other else { return };
+            self.queue_releases(&grant, now);
         }
     }
 }

@@ -98,7 +98,6 @@ impl<C> Memory<C> {
         })
     }
 
-    /// Whether anybody waits for the lock.
     pub fn is_contended(&self, name: Name<'_>) -> bool {
         self.waiters_for(name) > 0
     }

@@ -3,8 +3,7 @@
 use super::change::{Order, Written, all};
 use super::effort::{Budget, Effort};
 use super::{
-    Answer, Authority, Engine, Host, Initiator, Key, Lock, Memory, Mode, PAUSE_MILLIS,
-    REFUSAL_MILLIS,
+    Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS,
 };
 use crate::command::Error;
 use crate::lock::{
@@ -46,12 +45,6 @@ struct Others<L> {
 impl<L> Others<L> {
     const NONE: Self =
         Self { of: None, locks: Vec::new(), standings: Vec::new(), lost: Vec::new() };
-}
-
-/// A lock that cannot be granted now.
-struct NotToBeHad<'n> {
-    name: Name<'n>,
-    refusal: Refusal,
 }
 
 /// Why a waiter that is first in all its queues is not given its locks now.
@@ -118,10 +111,8 @@ impl<'e, H: Host> Engine<'e, H> {
     }
 
     /// Gives the lock to the next waiter, until the lock is held or nobody waits. If more readers can be let in than
-    /// one turn allows, the lock stays marked behind the others, and its next turn continues.
-    ///
-    /// The key is looked at first. The server is asked whether the module may write only if there is something to
-    /// write.
+    /// one turn allows, the lock stays marked behind the others, and its next turn continues. The key is looked at
+    /// first: the server is asked whether the module may write only if there is something to write.
     pub(super) fn settle(
         self,
         lock: &H::Lock<'_>,
@@ -299,6 +290,30 @@ impl<'e, H: Host> Engine<'e, H> {
         Round::Next
     }
 
+    /// The decision about the request of a waiter whose turn it is, from its standing with its locks; or the answer
+    /// that refuses it.
+    fn decide_for<'w>(
+        self,
+        waiter: &'w Waiter<H::Client>,
+        standings: &[Standing],
+        now: Now,
+        limits: Limits,
+    ) -> Result<Decision<'w>, Answer> {
+        let is_out_of_patience = waiter.gives_up.is_some_and(|end| end <= now.monotonic);
+        if is_out_of_patience && !standings.iter().any(Standing::is_own) {
+            return Err(Answer::GaveUp);
+        }
+        // The limits may have been lowered while the owner waited.
+        let ttl = waiter.wait.lease(waiter.ttl).min(limits.max_ttl);
+        let wanted = Wanted { owner: waiter.owner.as_owner(), ttl, share: waiter.share };
+        let decide = |fences: &mut _| lock::acquire(standings, &wanted, now.wall, fences);
+        match self.with_fences(|| now.monotonic, decide) {
+            Decision::NoFenceLeft => Err(Answer::Refused(Error::NoFenceLeft)),
+            Decision::Busy { .. } | Decision::NotUpgraded { .. } => Err(Answer::GaveUp),
+            decision => Ok(decision),
+        }
+    }
+
     /// The round of a waiter that is first in the queues of several locks, where this lock can be granted. If one of
     /// the other locks cannot be granted, nothing changes, and the waiter goes on waiting.
     #[inline(never)]
@@ -312,7 +327,7 @@ impl<'e, H: Host> Engine<'e, H> {
             return self.round(&lock, others, now, effort);
         };
         self.report_lost_of_others(&others.lost, now.wall);
-        let NotToBeHad { name, refusal } = refused;
+        let (name, refusal) = refused;
         self.with_queues(|queues| {
             queues.refused(id, name, matches!(refusal, Refusal::Held { .. }));
             // The lock may have been free when its own queue last looked, and a client that does not wait may have
@@ -348,7 +363,7 @@ impl<'e, H: Host> Engine<'e, H> {
         now: Moment,
         others: &mut Others<H::Lock<'n>>,
         effort: &mut Effort,
-    ) -> Option<NotToBeHad<'n>>
+    ) -> Option<(Name<'n>, Refusal)>
     where
         'e: 'n,
     {
@@ -368,7 +383,7 @@ impl<'e, H: Host> Engine<'e, H> {
                 }
             };
             if let Some(refusal) = refusal {
-                return Some(NotToBeHad { name, refusal });
+                return Some((name, refusal));
             }
             self.open_and_put_back(&lock);
             let key = lock.open(Mode::Write);
@@ -389,7 +404,7 @@ impl<'e, H: Host> Engine<'e, H> {
                 }
                 _ => {
                     let may_change = may_change.map(Deadline::first_moment_after);
-                    return Some(NotToBeHad { name, refusal: Refusal::Held { may_change } });
+                    return Some((name, Refusal::Held { may_change }));
                 }
             }
         }
@@ -429,32 +444,6 @@ impl<'e, H: Host> Engine<'e, H> {
             if let Some(event) = event {
                 lock.publish(event);
             }
-        }
-    }
-}
-
-impl<C> Memory<C> {
-    /// The decision about the request of a waiter whose turn it is, from its standing with its locks; or the answer
-    /// that refuses it.
-    pub(super) fn decide_for<'w>(
-        &self,
-        waiter: &'w Waiter<C>,
-        standings: &[Standing],
-        now: Now,
-        limits: Limits,
-    ) -> Result<Decision<'w>, Answer> {
-        let is_out_of_patience = waiter.gives_up.is_some_and(|end| end <= now.monotonic);
-        if is_out_of_patience && !standings.iter().any(Standing::is_own) {
-            return Err(Answer::GaveUp);
-        }
-        // The limits may have been lowered while the owner waited.
-        let ttl = waiter.wait.lease(waiter.ttl).min(limits.max_ttl);
-        let wanted = Wanted { owner: waiter.owner.as_owner(), ttl, share: waiter.share };
-        let decide = |fences: &mut _| lock::acquire(standings, &wanted, now.wall, fences);
-        match self.with_fences(|| now.monotonic, decide) {
-            Decision::NoFenceLeft => Err(Answer::Refused(Error::NoFenceLeft)),
-            Decision::Busy { .. } | Decision::NotUpgraded { .. } => Err(Answer::GaveUp),
-            decision => Ok(decision),
         }
     }
 }

@@ -48,13 +48,11 @@ impl PendingReleases {
         !self.is_empty() && self.holds.contains_key(&(fence_number, db, key.into()))
     }
 
-    /// Takes a pending release that is due.
     pub(super) fn take_due(&mut self, now: Monotonic) -> Option<PendingRelease> {
         let (due, hold) = self.due.first()?.clone();
         if due > now { None } else { self.take(&hold) }
     }
 
-    /// Takes all pending releases of this lock.
     pub(super) fn take_all_of(&mut self, name: Name<'_>) -> Vec<PendingRelease> {
         let fences = self.fences_of(name).into_iter();
         fences.filter_map(|number| self.take(&(number, name.db, name.key.into()))).collect()

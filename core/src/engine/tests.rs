@@ -2,11 +2,8 @@
 //! [`simulation`](crate::simulation).
 
 use super::effort::Effort;
-use super::{Answer, MILLIS_BETWEEN_COMPLAINTS, Memory};
-use crate::lock::{
-    Decision, FenceClock, KeptWait, Limits, Moment, Monotonic, Name, Now, Owner, Share, Standing,
-    Stored, Ttl, Waiter,
-};
+use super::{MILLIS_BETWEEN_COMPLAINTS, Memory};
+use crate::lock::{Moment, Monotonic, Name, Stored};
 
 const NOW: Moment = Moment::from_millis(1_763_000_000_000);
 
@@ -51,27 +48,4 @@ fn all_that_was_evicted_is_put_back_when_slots_begin_to_go() {
     engine.slots_begin_to_go();
     assert!(engine.take_due_changed());
     assert_eq!(put_back(), MANY);
-}
-
-#[test]
-fn whose_patience_has_ended_is_granted_nothing_and_told_of_what_it_holds() {
-    let (engine, owner, share) = (Memory::new(), Owner::new(b"a").unwrap(), Share::EXCLUSIVE);
-    let limits = Limits { max_ttl: Ttl::USUAL_LIMIT, max_holders: 3 };
-    let waiter = Waiter {
-        owner: owner.into(),
-        ttl: Ttl::USUAL_LIMIT,
-        share,
-        since: START,
-        gives_up: Some(START),
-        ephemeral: None,
-        wait: KeptWait::Blocked(()),
-    };
-    let decide = |stored: Stored<'_>| {
-        let holders = stored.holders(owner, NOW, &mut FenceClock::new()).unwrap();
-        let standing = Standing::new(&holders, 0, share, 3);
-        engine.decide_for(&waiter, &[standing], Now { wall: NOW, monotonic: START }, limits)
-    };
-    assert!(matches!(decide(Stored::Nothing), Err(Answer::GaveUp)));
-    let own = Stored::Text { value: b"a", deadline: None };
-    assert!(matches!(decide(own), Ok(Decision::Again { fence_number: 0, .. })));
 }

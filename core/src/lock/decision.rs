@@ -17,7 +17,6 @@ use super::owner::Owner;
 use super::share::Share;
 use super::wait::Wait;
 
-/// What an owner asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'r> {
     pub owner: Owner<'r>,
@@ -64,13 +63,8 @@ impl Standing {
         self.is_admitted && (self.own.is_some() || self.others == 0)
     }
 
-    /// Whether the owner who asks holds the lock.
     pub const fn is_own(&self) -> bool {
         self.own.is_some()
-    }
-
-    fn is_foreign(&self) -> bool {
-        self.own.is_some_and(|own| own.fence.is_none())
     }
 
     fn is_of(&self, proof: &Proof<'_>) -> bool {
@@ -106,9 +100,8 @@ pub enum Decision<'r> {
     Raised(Raised<'r>),
 }
 
-/// Grants all of these locks to an owner, if it is admitted to each or holds it already.
-///
-/// An owner that holds some of the locks gets all by a new grant, or keeps what it has; it never waits for the others.
+/// All of these locks, if the owner is admitted to each or holds it already. An owner that holds some of them gets all
+/// by a new grant, or keeps what it has; it never waits for the others.
 #[inline]
 pub fn acquire<'r>(
     standings: &[Standing],
@@ -128,7 +121,9 @@ pub fn acquire<'r>(
         }
     };
     // Nobody can be let in beside a foreign hold, or replace it.
-    let not_to_be_had = |standing: &Standing| !standing.may_be_had() || standing.is_foreign();
+    let not_to_be_had = |standing: &Standing| {
+        !standing.may_be_had() || standing.own.is_some_and(|own| own.fence.is_none())
+    };
     if let Some(at) = standings.iter().position(not_to_be_had) {
         return refused(at);
     }
@@ -239,7 +234,6 @@ pub fn release<'r>(holders: &Holders<'_>, proof: &Proof<'r>) -> Outcome<'r> {
     }
 }
 
-/// A new end for the lease of one hold.
 #[inline]
 pub fn extend_one<'r>(
     holders: &Holders<'_>,

@@ -13,32 +13,21 @@ use super::share::Share;
 #[must_use]
 pub enum Outcome<'r> {
     /// The owner holds the lock from now on. `former` is the fence of the owner's hold that this grant replaces.
-    Granted {
-        grant: Grant<'r>,
-        former: Option<Fence>,
-        others: OtherHolders,
-    },
+    Granted { grant: Grant<'r>, former: Option<Fence>, others: OtherHolders },
     /// The owner had the lock already: a retry, so the grant stays the same. `longer` is the new end of the lease if
     /// the retry moved it, `share` is the share that was asked for.
-    Again {
-        owner: Owner<'r>,
-        fence_number: u64,
-        longer: Option<Deadline>,
-        share: Share,
-    },
+    Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
     /// The owner does not hold the lock, and cannot be granted it now.
     Refused(Owner<'r>),
     /// This grant is over. A foreign lock has no fence.
-    Released {
-        fence: Option<Fence>,
-    },
+    Released { fence: Option<Fence> },
+    /// The owner that gives the lock back does not hold it.
     NotReleased(NotHolder<'r>),
     /// The lease of this grant now ends at `deadline`, which may be earlier than before.
-    Extended {
-        fence: Option<Fence>,
-        deadline: Deadline,
-    },
+    Extended { fence: Option<Fence>, deadline: Deadline },
+    /// The owner does not hold the lock, or another one of the request.
     NotExtended(NotHolder<'r>),
+    /// The request names one lock.
     Raise(Raised<'r>),
 }
 
@@ -106,7 +95,6 @@ impl<'r> Outcome<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::{Grant, OtherHolders, Owner, Share};
 
     #[test]
     fn a_grant_that_was_there_before_is_confirmed_when_its_owner_is_told_of_it() {
@@ -117,11 +105,10 @@ mod tests {
             let grant = Grant { owner, fence, deadline, share };
             Outcome::Granted { grant, former, others: OtherHolders::None }
         };
-        let again = Outcome::Again { owner, fence_number: 7, longer: None, share };
         for (outcome, confirmed) in [
             (granted(None), None),
             (granted(Some(former)), Some(number)),
-            (again, Some(7)),
+            (Outcome::Again { owner, fence_number: 7, longer: None, share }, Some(7)),
             (Outcome::Refused(owner), None),
             (Outcome::Extended { fence: Some(former), deadline }, Some(number)),
             (Outcome::Extended { fence: None, deadline }, None),

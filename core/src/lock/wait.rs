@@ -1,6 +1,5 @@
 //! The two ways to wait: on a blocked connection, or by a ticket.
 
-use super::ephemeral::Ephemeral;
 use super::lease::{Monotonic, Patience, Ttl};
 use std::rc::Rc;
 
@@ -44,16 +43,6 @@ impl Ticket<'_> {
     pub const fn ends(&self, now: Monotonic) -> Monotonic {
         now.plus_millis(self.lasts.millis())
     }
-}
-
-/// A request for a ticket.
-#[derive(Clone, Copy, Debug)]
-pub struct TicketRequest<'r> {
-    pub ticket: Ticket<'r>,
-    /// The connection that asks.
-    pub client: u64,
-    /// The connection that the hold will be bound to.
-    pub ephemeral: Option<Ephemeral>,
 }
 
 /// A [`Ticket`] as a copy that outlives the request.

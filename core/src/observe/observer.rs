@@ -3,11 +3,11 @@
 //! An uncontended grant and its release cost a few counters and one cache line: no allocation, no copy of the key.
 //! Only refused tries, waits and lost locks cost more.
 
-use super::contention::{self, Contention};
+use super::contention::Contention;
 use super::counters::{Counters, count};
 use super::event::Event;
 use super::histogram::Histogram;
-use super::log::{self, Log, Noted};
+use super::log::{Log, Noted};
 use super::recent::{Lateness, Recent, Telling};
 use super::tries::{Tried, Tries};
 use crate::lock::{
@@ -33,9 +33,9 @@ pub struct Observer {
     pub(super) waits: Histogram,
     /// Durations from the grant of a lock to its release.
     pub(super) holds: Histogram,
-    pub(super) log: Log,
-    contention: Contention,
-    recent: Recent,
+    pub log: Log,
+    pub contention: Contention,
+    pub(super) recent: Recent,
     tries: Tries,
     /// 0 for never.
     long_wait_millis: u64,
@@ -184,7 +184,6 @@ impl Observer {
         Some(Event::Lost)
     }
 
-    /// Notes that an evicted lock was written again.
     pub fn note_restored(&mut self, name: Name<'_>, seen: &Seen, now: Moment) {
         count(&mut self.counters.evictions_restored);
         if is_seldom(&mut self.restored_noted, now) {
@@ -300,7 +299,6 @@ impl Observer {
         }
     }
 
-    /// Notes a request to wait that found no room.
     pub fn queue_full(&mut self, lock: Name<'_>, owner: &[u8], now: Moment) {
         count(&mut self.counters.queue_full);
         self.contention.refused(lock);
@@ -331,29 +329,6 @@ impl Observer {
     /// Doubts the grants so far: locks have come from other servers, and some of them may have been here before.
     pub fn doubt_grants(&mut self) {
         self.recent.doubt();
-    }
-
-    /// How many of the remembered grants are still in force.
-    pub(super) fn held(&self, now: Moment) -> u64 {
-        self.recent.held(now)
-    }
-
-    /// The most contended locks, most contended first.
-    pub fn top(&self, count: usize) -> Vec<&contention::Entry> {
-        self.contention.top(count)
-    }
-
-    pub fn reset_top(&mut self) {
-        self.contention = Contention::new();
-    }
-
-    /// The latest noteworthy events, newest first.
-    pub fn latest(&self, count: usize) -> impl Iterator<Item = &log::Entry> {
-        self.log.latest(count)
-    }
-
-    pub fn reset_log(&mut self) {
-        self.log.reset();
     }
 
     fn lease_changed(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Option<Deadline>) {

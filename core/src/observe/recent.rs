@@ -38,7 +38,6 @@ struct Entry {
     former: Known,
 }
 
-/// A grant.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// 0 in an empty place, since no grant has fence 0.

@@ -147,7 +147,6 @@ impl Bindings {
         self.all.get(id.0).is_some_and(|binding| binding.is_of(name, owner)).then_some(id)
     }
 
-    /// Gives the binding of a hold its new fence.
     pub(crate) fn raise(
         &mut self,
         name: Name<'_>,
@@ -195,7 +194,8 @@ impl Bindings {
     /// When there is next something to do, if that is now. Later looks need no timer of their own: the server's cron
     /// notices when they are due.
     pub(crate) fn next_due(&self, now: Now) -> Option<Moment> {
-        let is_due = self.has_ended() || self.has_look(now.wall);
+        let has_look = self.looks.first().is_some_and(|&(look, _)| look <= now.wall);
+        let is_due = self.has_ended() || !self.doubts.is_empty() || has_look;
         is_due.then(|| self.not_before.map_or(now.wall, |not_before| now.wall_at(not_before)))
     }
 
@@ -302,11 +302,6 @@ impl Bindings {
     /// Nothing can be written before `until`, for any lock.
     pub(crate) fn wait(&mut self, until: Monotonic) {
         self.not_before = Some(until);
-    }
-
-    /// Whether it is time to check whether a hold is still there.
-    fn has_look(&self, now: Moment) -> bool {
-        !self.doubts.is_empty() || self.looks.first().is_some_and(|&(look, _)| look <= now)
     }
 
     pub(crate) fn take_look(&mut self, now: Moment) -> Option<Binding> {

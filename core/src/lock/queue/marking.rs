@@ -75,7 +75,6 @@ pub(super) struct Mark {
     turn: u64,
 }
 
-/// A lock to look at.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Marked {
     pub name: KeptName,
@@ -83,8 +82,9 @@ pub struct Marked {
 }
 
 /// Which node has the slot of a lock. Outside of a cluster it never matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ownership {
+    #[default]
     Ours,
     /// The slot may have gone to another node, and the key may still be here.
     InDoubt,
@@ -120,10 +120,8 @@ impl<C> Queues<C> {
     /// A client's command has these words. It may name locks, and free them: at once or, if it is queued in a
     /// transaction, after a while. No event says when. So the locks are suspected now. As long as they are found held,
     /// each look comes after as much time as has passed since the touch: whatever the delay is, its end is noticed
-    /// within twice the delay.
-    ///
-    /// Nearly every word is not a name. So `ask` is called only at the first word that is a name, and `clock` only when
-    /// the time matters. Returns true if any lock is looked at sooner than before.
+    /// within twice the delay. Nearly every word is not a name, so `ask` is called only at the first word that is a
+    /// name, and `clock` only when the time matters. Returns true if any lock is looked at sooner than before.
     pub fn suspect<'w>(
         &mut self,
         mut words: impl Iterator<Item = &'w [u8]>,

@@ -29,7 +29,6 @@ pub enum Renewed {
     No,
 }
 
-/// A waiter that has left.
 #[derive(Debug)]
 pub struct Departed<C> {
     /// The lock that it waited for; of several, the first.
@@ -37,7 +36,6 @@ pub struct Departed<C> {
     pub waiter: Waiter<C>,
 }
 
-/// The result of a look at a lock that somebody waits for.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Look {
@@ -50,7 +48,6 @@ pub enum Look {
     ToSettle,
 }
 
-/// The result of settling a lock that somebody waits for.
 #[derive(Debug)]
 #[must_use]
 pub struct Settled<'v> {
@@ -72,7 +69,6 @@ pub struct Turn<'v> {
     pub is_for_several: bool,
 }
 
-/// A hold that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     pub owner: Box<[u8]>,
@@ -90,10 +86,7 @@ impl Lost {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostBy {
-    /// Its lease ran out.
     RunningOut,
-    /// Somebody deleted the key.
     Deletion,
-    /// Somebody overwrote the key.
     Overwriting,
 }

@@ -6,16 +6,15 @@ use super::{
     Cause, Departed, Joined, Place, PlaceId, QueueId, Queues, Renewed, Waiter, WaiterId, Waiting,
 };
 use crate::lock::decision::Wanted;
+use crate::lock::ephemeral::Ephemeral;
 use crate::lock::lease::Monotonic;
 use crate::lock::name::{KeptName, Name, Names};
 use crate::lock::owner::{KeptOwner, Owner};
-use crate::lock::wait::{KeptWait, Ticket, TicketRequest, WaitKind};
+use crate::lock::wait::{KeptWait, Ticket, WaitKind};
 use std::mem;
 use std::rc::Rc;
 
 impl<C> Queues<C> {
-    /// Queues a waiter for these locks.
-    ///
     /// An owner waits once for a lock: a second request for the same locks takes over the places of the first, and a
     /// request for other locks ends the first. A client that lost its connection and asks again must neither queue up
     /// behind its own former request nor be granted the lock twice.
@@ -72,7 +71,9 @@ impl<C> Queues<C> {
         &mut self,
         names: impl Into<Names<'n>>,
         wanted: &Wanted<'_>,
-        request: &TicketRequest<'_>,
+        ticket: Ticket<'_>,
+        client: u64,
+        bound_to: Option<Ephemeral>,
         now: Monotonic,
     ) -> Renewed {
         let names = names.into();
@@ -87,13 +88,11 @@ impl<C> Queues<C> {
             Waiter { wait: KeptWait::Ticket(kept), share, ttl, gives_up, ephemeral, .. }
                 if *share == wanted.share =>
             {
-                let TicketRequest { ticket: Ticket { lasts, channel }, client, .. } = *request;
-                (*ttl, *ephemeral) = (wanted.ttl, request.ephemeral);
-                *gives_up = Some(request.ticket.ends(now));
-                (kept.lasts, kept.client) = (lasts, client);
-                if kept.channel.as_deref() != channel {
+                (*ttl, *ephemeral, *gives_up) = (wanted.ttl, bound_to, Some(ticket.ends(now)));
+                (kept.lasts, kept.client) = (ticket.lasts, client);
+                if kept.channel.as_deref() != ticket.channel {
                     self.channels.remove(id, kept.channel.as_ref());
-                    kept.channel = channel.map(Rc::from);
+                    kept.channel = ticket.channel.map(Rc::from);
                     self.channels.add(id, kept.channel.as_ref());
                 }
             }
@@ -149,7 +148,6 @@ impl<C> Queues<C> {
         }
     }
 
-    /// Takes the last place in the queue of this lock.
     fn take_place(&mut self, name: Name<'_>, waiter: WaiterId) -> PlaceId {
         let queue = self.id_of(name).unwrap_or_else(|| self.open(name));
         let tail = self.queues.get(queue.0).and_then(|queue| queue.tail);
@@ -256,7 +254,6 @@ impl<C> Queues<C> {
         self.leave(waiter)
     }
 
-    /// Takes every waiter out.
     pub fn leave_all(&mut self) -> Vec<Departed<C>> {
         let all = std::mem::replace(
             self,
@@ -273,7 +270,6 @@ impl<C> Queues<C> {
         all.waiters.into_iter().filter_map(|(_, waiting)| left(waiting)).collect()
     }
 
-    /// Takes out the waiter at the head of this queue.
     pub fn leave_first(&mut self, name: Name<'_>) -> Option<Departed<C>> {
         let (_, queue) = self.queue_named(name)?;
         let (first, _) = self.waiting_at(queue.head?)?;
@@ -283,7 +279,6 @@ impl<C> Queues<C> {
 
 /// When to check each waiter's patience. Blocked waiters come first: they get a reply, and a ticket's owner gets none.
 impl<C> Queues<C> {
-    /// The waiter of this kind whose patience must be checked first.
     pub(super) fn first_patience(&self, kind: WaitKind) -> Option<(Monotonic, WaiterId)> {
         let first = ((kind, Monotonic::default()), WaiterId(0));
         let ((of, end), id) = self.patience.first_from(first)?;
@@ -295,7 +290,6 @@ impl<C> Queues<C> {
         kinds.find_map(|kind| self.first_patience(kind).filter(|(end, _)| *end <= now))
     }
 
-    /// Whether the patience of any waiter must be checked now.
     pub fn is_patience_due(&self, now: Monotonic) -> bool {
         self.first_impatient(now).is_some()
     }

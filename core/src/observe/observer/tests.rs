@@ -71,7 +71,7 @@ fn restored(observer: &mut Observer, now: Moment) {
 
 /// Event, owner and milliseconds of every entry, newest first.
 fn noted(observer: &Observer) -> Vec<(Noted, &str, Option<u64>)> {
-    let entries = observer.latest(usize::MAX).map(|entry| {
+    let entries = observer.log.latest(usize::MAX).map(|entry| {
         assert!(entry.key.as_bytes() == LOCK.key && entry.db == LOCK.db);
         (entry.event, std::str::from_utf8(entry.owner.as_bytes()).unwrap(), entry.millis)
     });
@@ -90,7 +90,7 @@ fn a_grant_and_its_release_are_counted_and_timed() {
     assert_eq!(grant(&mut observer, "a", 0, 500), None);
     assert_eq!(rows(&observer, at(10)), [("held", 1), ("grants", 1)]);
     observer.released(OTHER, Some(fence(0)), at(80));
-    assert_eq!(observer.held(at(80)), 1, "that was another lock");
+    assert_eq!(observer.recent.held(at(80)), 1, "that was another lock");
     observer.released(LOCK, None, at(80));
     let _ = note(&mut observer, Outcome::Extended { fence: None, deadline: in_ms(90) }, at(80));
     assert_eq!(observer.holds.count(), 1, "a foreign lock is not timed");
@@ -135,10 +135,10 @@ fn a_retry_or_an_extension_that_moves_the_end_keeps_the_lock_held() {
     assert_eq!(note(&mut observer, again(None), NOW), None);
     assert_eq!(rows(&observer, at(11)), [("grants", 1), ("retries", 1)]);
     assert_eq!(note(&mut observer, again(Some(in_ms(20))), NOW), Some(Event::Extended));
-    assert_eq!(observer.held(at(20)), 1);
+    assert_eq!(observer.recent.held(at(20)), 1);
     let extended = Outcome::Extended { fence: Some(fence(0)), deadline: in_ms(30) };
     assert_eq!(note(&mut observer, extended, NOW), Some(Event::Extended));
-    assert_eq!(observer.held(at(30)), 1);
+    assert_eq!(observer.recent.held(at(30)), 1);
 }
 
 #[test]
@@ -147,9 +147,9 @@ fn refused_tries_are_counted_for_the_server_and_for_the_lock() {
     observer.refused(LOCK);
     observer.refused(LOCK);
     assert_eq!(rows(&observer, NOW), [("tries_refused", 2)]);
-    assert_eq!(observer.top(1)[0].refused, 2);
-    observer.reset_top();
-    assert!(observer.top(1).is_empty());
+    assert_eq!(observer.contention.top(1)[0].refused, 2);
+    observer.contention.reset();
+    assert!(observer.contention.top(1).is_empty());
     assert_eq!(rows(&observer, NOW), [("tries_refused", 2)], "RESET empties the list alone");
 }
 
@@ -167,7 +167,7 @@ fn every_wait_ends_in_one_of_four_ways() {
     assert_eq!((counters.waits_started, counters.waiters_most), (1 + 2 + 3 + 4, 4));
     assert_eq!((counters.waits_granted, counters.waits_timed_out), (1, 2));
     assert_eq!((counters.waits_abandoned, counters.waits_refused), (3, 4));
-    let lock = observer.top(1)[0];
+    let lock = observer.contention.top(1)[0];
     assert_eq!((lock.waits, lock.refused), (10, 0));
     // Waits that ended with an error continue elsewhere.
     assert_eq!((observer.waits.count(), lock.total_wait_us), (6, 6 * 40_000));
@@ -207,11 +207,11 @@ fn what_comes_by_the_thousand_is_noted_once_a_second_and_counted_each_time() {
     assert_eq!(noted(&observer), [both, both].concat());
     let expected = [("queue_full", 5), ("evictions_restored", 5)];
     assert_eq!(rows(&observer, NOW), [&expected[..], &[("log_len", 4)]].concat());
-    assert_eq!(observer.top(1)[0].refused, 5);
+    assert_eq!(observer.contention.top(1)[0].refused, 5);
     // A clock that was set back does not suppress the note.
     observer.queue_full(LOCK, b"a", Moment::from_millis(NOW.millis() - 5_000));
     assert_eq!(noted(&observer).len(), 5);
-    observer.reset_log();
+    observer.log.reset();
     assert!(noted(&observer).is_empty());
 }
 
@@ -286,7 +286,7 @@ fn that_a_holder_was_late_is_noted_although_a_waiter_saw_the_end_of_the_lease() 
     assert_eq!(observer.counters.releases_late, 2);
     // The end of an earlier grant does not affect the current one.
     let _ = lost(&mut observer, LostBy::RunningOut, at(60));
-    assert_eq!(observer.held(at(60)), 1);
+    assert_eq!(observer.recent.held(at(60)), 1);
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn nothing_is_said_of_a_grant_that_was_taken_back_or_forgotten_with_the_role() {
         let mut observer = Observer::new();
         let _ = grant(&mut observer, "a", 0, 50);
         forget(&mut observer);
-        assert_eq!(observer.held(NOW), 0);
+        assert_eq!(observer.recent.held(NOW), 0);
         assert_eq!(grant(&mut observer, "b", 20, 90), None);
         assert_eq!(rows(&observer, at(20)), [("held", 1), ("grants", 2)]);
         assert_eq!(refused(&mut observer, Refused::Release, "a", false, at(60)), None);
