@@ -160,7 +160,6 @@ pub fn hidden_keys(words: &[&[u8]]) -> impl Iterator<Item = usize> {
     of_pairs.step_by(2).chain(behind_also)
 }
 
-/// The command of this name, if it is ours.
 fn ours(name: &[u8]) -> Option<&'static Spec> {
     ALL.into_iter().find(|spec| spec.name.to_bytes().eq_ignore_ascii_case(name))
 }
@@ -264,17 +263,10 @@ mod tests {
         assert_eq!(hidden("msetex 2 k v l"), [2, 4]);
         assert_eq!(hidden("LOCK.RELEASE k a ALSO 2 l m"), [5, 6]);
         let none: [usize; 0] = [];
-        for line in [
-            "msetex",
-            "msetex 3 k v l w",
-            "msetex 0 k v",
-            "msetex 1 k",
-            "msetex x k v",
-            "msetex 18446744073709551615 k v",
-            "lock.release k a",
-            "lock.check k ALSO 1 l",
-            "mset k v",
-        ] {
+        let lines = "msetex, msetex 3 k v l w, msetex 0 k v, msetex 1 k, msetex x k v, \
+                     msetex 18446744073709551615 k v, lock.release k a, lock.check k ALSO 1 l, \
+                     mset k v";
+        for line in lines.split(", ") {
             assert_eq!(hidden(line), none, "{line}");
         }
         let has_any = ["msetex", "LOCK.ACQUIRE", "lock.check", "mset"]

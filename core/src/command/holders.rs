@@ -15,7 +15,6 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::KEY, Arg::COUNT],
 };
 
-/// The first `count` holds.
 pub fn answer<'v>(count: usize, holds: impl Iterator<Item = Hold<'v>>, now: Moment) -> Reply<'v> {
     let row = |hold: Hold<'v>| {
         let (ttl, deadline) = Reply::lease(hold.deadline, now);
@@ -35,28 +34,23 @@ mod tests {
     use super::super::Error;
     use super::super::testing::*;
     use super::*;
-    use crate::lock::{FenceClock, Stored};
+    use crate::lock::{Deadline, Fence, Share};
 
     #[test]
     fn each_hold_shows_its_grant_and_its_share() {
-        let ask = |line, stored: Stored<'static>| -> Result<Reply<'static>, Error> {
-            let count = parse(&words(line))?;
-            Ok(answer(count, stored.holds(NOW, &mut FenceClock::new())?, NOW))
-        };
-        for share in [1, 5] {
-            let held: &Held = Box::leak(Box::new(Held::sharing("a", 5_000, share)));
-            let expected = Reply::Map(vec![
-                ("owner", Reply::Bytes(b"a")),
-                ("fence", Reply::number(held.fence_number)),
-                ("ttl", Reply::Integer(5_000)),
-                ("deadline", Reply::number(NOW.millis() + 5_000)),
-                ("share", Reply::number(share.into())),
-            ]);
-            assert_eq!(ask("holders k", held.stored()), Ok(Reply::Array(vec![expected])));
-        }
-        assert_eq!(ask("holders k", Stored::Nothing), Ok(Reply::Array(Vec::new())));
-        assert_eq!(ask("holders", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(ask("holders k", Stored::OtherType), Err(Error::WrongType));
-        assert_eq!(ask("holders k COUNT 0", Stored::Nothing), Err(Error::CountNotPositive));
+        assert_eq!(parse(&words("holders")), Err(Error::WrongArity));
+        assert_eq!(parse(&words("holders k COUNT 0")), Err(Error::CountNotPositive));
+        let (fence, share) = (Some(Fence::FIRST), Share::new(5).unwrap());
+        let deadline = Some(Deadline::from_millis(NOW.millis() + 5_000));
+        let holds = [Hold { owner: b"a", fence, deadline, share }; 2];
+        let shown = Reply::Map(vec![
+            ("owner", Reply::Bytes(b"a")),
+            ("fence", Reply::number(Fence::FIRST.number())),
+            ("ttl", Reply::Integer(5_000)),
+            ("deadline", Reply::number(NOW.millis() + 5_000)),
+            ("share", Reply::Integer(5)),
+        ]);
+        assert_eq!(answer(1, holds.into_iter(), NOW), Reply::Array(vec![shown]));
+        assert_eq!(answer(9, [].into_iter(), NOW), Reply::Array(Vec::new()));
     }
 }

@@ -22,11 +22,9 @@ pub struct Spec {
 /// How a command uses its key. Decides the flags, the key specification and so the ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// No key.
     None,
     /// No key, but shows what happens to all keys: for operators, not for users of locks.
     Operator,
-    /// Reads the key.
     Read,
     /// Lists the key's waiters, which takes time in proportion to their number.
     List,
@@ -188,7 +186,6 @@ impl Spec {
         if self.args.iter().any(|arg| arg.optional) { words.saturating_neg() } else { words }
     }
 
-    /// Whether the command has the key of a lock.
     pub const fn has_key(&self) -> bool {
         matches!(self.args, [Arg { kind: ArgKind::Key, .. }, ..])
     }

@@ -100,10 +100,8 @@ mod tests {
         }
         assert_eq!(parse(&words("waiters")), Err(Error::WrongArity));
         for options in ["COUNT", "COUNT 0", "COUNT -2", "COUNT x", "FOO 1", "COUNT 1 2"] {
-            assert_refused(
-                parse(&words(&format!("waiters k {options}"))),
-                "ERR unknown option, expected COUNT and a positive integer or -1",
-            );
+            let parsed = parse(&words(&format!("waiters k {options}")));
+            assert_eq!(parsed, Err(Error::CountNotPositive), "{options}");
         }
     }
 }
