@@ -5,10 +5,10 @@
 use crate::blocked_client::BlockedClient;
 use crate::clock;
 use crate::ffi::MainThread;
-use leasehold_core::engine::Engine;
+use leasehold_core::engine::Memory;
 use leasehold_core::lock::FenceClock;
 
-pub(crate) static ENGINE: MainThread<Engine<BlockedClient>> = MainThread::new(Engine::new());
+pub(crate) static ENGINE: MainThread<Memory<BlockedClient>> = MainThread::new(Memory::new());
 
 /// A copy of the fence clock, to read.
 pub(crate) fn fences() -> FenceClock {

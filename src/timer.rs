@@ -1,7 +1,7 @@
 //! One server timer for everything that is due at some time. The timer exists only while something is due.
 //!
 //! Nobody sets the timer directly. Code that may change what is due leaves a note: the
-//! [engine](leasehold_core::engine::Engine::take_due_changed) has its own, and all other code calls [`reconsider`].
+//! [engine](leasehold_core::engine::Memory::take_due_changed) has its own, and all other code calls [`reconsider`].
 //! The [guard](crate::guard) reads the notes at the end of each call from the server, and sets the alarm if there is
 //! one.
 

@@ -9,8 +9,8 @@ use leasehold_core::command::{
     acquire, check, extend, guard, help, holders, info, raise, release, waiters,
 };
 use leasehold_core::lock::{
-    Acquired, Checked, Deadline, Decision, FenceClock, Hold, Limits, Moment, Monotonic, Outcome,
-    Owner, Proof, Released, Share, Stored, Ttl, Wait, Waiter, Write,
+    Checked, Deadline, Decision, FenceClock, Hold, Limits, Moment, Monotonic, Outcome, Owner,
+    Proof, Share, Stored, Ttl, Wait, Waiter, Write,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -93,7 +93,7 @@ fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
             for also in [None, request.also()] {
                 let (_decision, outcomes) = decided(&request, also, words, lock)?;
                 for (outcome, write) in outcomes {
-                    let is_refused = matches!(outcome, Outcome::Release(Released::NotHolder(_)));
+                    let is_refused = matches!(outcome, Outcome::NotReleased(_));
                     assert_only_holders(lock, request.owner()?, write, is_refused);
                 }
             }
@@ -117,35 +117,36 @@ fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
             }
         }
         4 => {
-            let request = check::Request::parse(words)?;
-            let proof = request.proof();
+            let proof = &check::parse(words)?;
             let holders = lock.stored.holders(proof.owner, now, &mut FenceClock::new())?;
             let reply = check::reply(leasehold_core::lock::check(&holders, proof));
             assert_eq!(reply != Reply::Nil, holds(lock, proof));
         }
         5 => {
-            let request = info::Request::parse(words)?;
-            drop(request.answer(&mut lock.holds.iter().copied(), waiters, now));
+            info::parse(words)?;
+            drop(info::answer(lock.holds.iter().copied(), waiters, now));
         }
         6 => {
-            let request = holders::Request::parse(words)?;
-            drop(request.answer(lock.holds.iter().copied(), now));
+            let count = holders::parse(words)?;
+            drop(holders::answer(count, lock.holds.iter().copied(), now));
         }
         7 => {
             let nobody = std::iter::empty::<(&Waiter<u64>, usize)>();
-            let request = waiters::Request::parse(words)?;
-            drop(request.answer(nobody, |&client| client, Monotonic::from_micros(0)));
+            let count = waiters::parse(words)?;
+            drop(waiters::answer(count, nobody, |&client| client, Monotonic::from_micros(0)));
         }
         8 => guarded(words, lock)?,
-        _ => drop(help::Request::parse(words)?.answer()),
+        _ => {
+            help::parse(words)?;
+            drop(help::answer());
+        }
     }
     Ok(())
 }
 
 /// The words behind the fence: what the server says of a command, its name first.
 fn guarded(words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
-    let request = guard::Request::parse(words)?;
-    let proof = request.proof();
+    let proof = &guard::parse(words)?;
     assert!(proof.fence.is_some() && !guard::is_itself(words[guard::COMMAND_AT]));
     let holders = lock.stored.holders(proof.owner, lock.now, &mut FenceClock::new())?;
     let checked = leasehold_core::lock::check(&holders, proof);
@@ -204,7 +205,7 @@ fn assert_acquired(
     write: Write<'_>,
 ) {
     match outcome {
-        Outcome::Acquire(Acquired::Granted { grant, former, .. }) => {
+        Outcome::Granted { grant, former, .. } => {
             assert_eq!((grant.owner, grant.share), (owner, share));
             assert!(!grant.deadline.has_passed(lock.now));
             assert!(former.is_some() || lock.waiters == 0, "L4");
@@ -214,7 +215,7 @@ fn assert_acquired(
             let admitted = least.is_none_or(|least| others < least as usize);
             assert!(admitted && others < LIMITS.max_holders || others == 0, "L1");
         }
-        Outcome::Acquire(Acquired::Again { .. }) => assert!(is_held_by(lock, owner)),
+        Outcome::Again { .. } => assert!(is_held_by(lock, owner)),
         _ => assert_eq!(write, Write::Keep),
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn sent(ctx: Ctx, granted: WaiterGrant, user: User) {
     let client = client::id(ctx);
     let is_without_user = user == User::Other && User::of(ctx, client) == User::Default;
     if is_without_user || (may_be_closing(ctx, client) && client::is_closing(ctx, client)) {
-        ENGINE.mark_undeliverable(&Server { ctx }, granted);
+        ENGINE.on(&Server { ctx }).mark_undeliverable(granted);
     } else {
         ENGINE.mark_delivered(granted.fence.number());
     }

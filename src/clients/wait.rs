@@ -43,7 +43,7 @@ pub(crate) fn begin() {
 /// unblocked.
 fn leave(ctx: Ctx, handle: *mut RedisModuleBlockedClient) -> bool {
     let waiter = blocked_client::waiter_at(handle.into());
-    let client = waiter.and_then(|waiter| ENGINE.leave(&Server { ctx }, waiter));
+    let client = waiter.and_then(|waiter| ENGINE.on(&Server { ctx }).leave(waiter));
     client.map(BlockedClient::let_go).is_some()
 }
 
@@ -98,7 +98,7 @@ unsafe extern "C" fn free(ctx: Ctx, pending: *mut c_void) {
 fn mark_undeliverable(ctx: Ctx, pending: &PendingReply) {
     if let Some(Answer::Granted { names, fence, .. }) = pending.answer.take() {
         let owner = pending.owner.clone();
-        ENGINE.mark_undeliverable(&Server { ctx }, WaiterGrant { names, owner, fence });
+        ENGINE.on(&Server { ctx }).mark_undeliverable(WaiterGrant { names, owner, fence });
     }
 }
 
@@ -137,7 +137,7 @@ fn is_any_over(
 ) -> bool {
     names.iter().any(|name| {
         let key = || LockKey::selected(ctx, name.as_name());
-        ENGINE.lease_is_over(&Server { ctx }, &pending.owner, fence_number, deadline, key)
+        ENGINE.on(&Server { ctx }).lease_is_over(&pending.owner, fence_number, deadline, key)
     })
 }
 

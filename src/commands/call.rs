@@ -80,7 +80,7 @@ impl Call {
         also: Option<&Also<'_>>,
         request: &'r impl Decide,
     ) -> Result<Done<'r>, Error> {
-        self.with_locks(also, |locks| ENGINE.change(&self.server(), locks, request))
+        self.with_locks(also, |locks| ENGINE.on(&self.server()).change(locks, request))
     }
 
     /// As `change`, for a request whose client may wait.
@@ -89,7 +89,7 @@ impl Call {
         also: Option<&Also<'_>>,
         request: &'r impl MayWait,
     ) -> Result<Done<'r>, Error> {
-        self.with_locks(also, |locks| ENGINE.change_or_wait(&self.server(), locks, request))
+        self.with_locks(also, |locks| ENGINE.on(&self.server()).change_or_wait(locks, request))
     }
 
     /// Passes the locks of the request to `change`.
@@ -110,7 +110,7 @@ impl Call {
 
     /// Replies with the fence of the hold in force, if the proof is of that hold.
     pub(crate) fn check(&self, proof: &Proof<'_>) -> Result<(), Error> {
-        let checked = ENGINE.check(&self.server(), &self.key()?, proof)?;
+        let checked = ENGINE.on(&self.server()).check(&self.key()?, proof)?;
         self.reply(check::reply(checked));
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Call {
         let words = self.words.strings().get(guard_page::COMMAND_AT..).unwrap_or_default();
         let command = InnerCommand::find(self.ctx, words)?;
         self.look_at_keys_of(words)?;
-        match ENGINE.check(&self.server(), &self.key()?, proof)? {
+        match ENGINE.on(&self.server()).check(&self.key()?, proof)? {
             Checked::NotHolder => return Err(Error::NotHolder),
             Checked::Holds { .. } => {}
         }
@@ -156,7 +156,7 @@ impl Call {
         &self,
         look: impl for<'v> FnOnce(&mut dyn Iterator<Item = Hold<'v>>, usize, Moment) -> Reply<'v>,
     ) -> Result<(), Error> {
-        ENGINE.read(&self.server(), &self.key()?, |holds, waiters, now| {
+        ENGINE.on(&self.server()).read(&self.key()?, |holds, waiters, now| {
             self.reply(look(holds, waiters, now));
         })
     }

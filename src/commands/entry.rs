@@ -87,36 +87,38 @@ fn raise(call: &Call) -> Result<(), Error> {
 }
 
 fn check(call: &Call) -> Result<(), Error> {
-    let request = call.parse(check::Request::parse)?;
-    call.check(request.proof())
+    let proof = call.parse(check::parse)?;
+    call.check(&proof)
 }
 
 fn guard(call: &Call) -> Result<(), Error> {
-    let request = call.parse(guard::Request::parse)?;
-    call.run_if_held(request.proof())
+    let proof = call.parse(guard::parse)?;
+    call.run_if_held(&proof)
 }
 
 fn info(call: &Call) -> Result<(), Error> {
-    let request = call.parse(info::Request::parse)?;
-    call.read(|holds, waiters, now| request.answer(holds, waiters, now))
+    call.parse(info::parse)?;
+    call.read(|holds, waiters, now| info::answer(holds, waiters, now))
 }
 
 fn holders(call: &Call) -> Result<(), Error> {
-    let request = call.parse(holders::Request::parse)?;
-    call.read(|holds, _, now| request.answer(holds, now))
+    let count = call.parse(holders::parse)?;
+    call.read(|holds, _, now| holders::answer(count, holds, now))
 }
 
 fn waiters(call: &Call) -> Result<(), Error> {
-    let request = call.parse(waiters::Request::parse)?;
+    let count = call.parse(waiters::parse)?;
     let now = clock::monotonic();
-    call.read_queue(|queues, name| request.answer(queues.queue(name), |client| client.id, now))
+    call.read_queue(|queues, name| {
+        waiters::answer(count, queues.queue(name), |client| client.id, now)
+    })
 }
 
 fn top(call: &Call) -> Result<(), Error> {
     let request = call.parse(top::Request::parse)?;
     ENGINE.with_observer(|observer| match request {
         top::Request::Show { count } => {
-            let rows = observer.top(count).into_iter().map(|entry| top::Row {
+            let rows = observer.contention.top(count).into_iter().map(|entry| top::Row {
                 key: entry.key.as_bytes(),
                 db: entry.db,
                 waits: entry.waits,
@@ -128,7 +130,7 @@ fn top(call: &Call) -> Result<(), Error> {
             call.reply(top::answer(rows));
         }
         top::Request::Reset => {
-            observer.reset_top();
+            observer.contention.reset();
             call.reply(Reply::Ok);
         }
     });
@@ -139,7 +141,7 @@ fn log(call: &Call) -> Result<(), Error> {
     let request = call.parse(log::Request::parse)?;
     ENGINE.with_observer(|observer| match request {
         log::Request::Show { count } => {
-            let rows = observer.latest(count).map(|entry| log::Row {
+            let rows = observer.log.latest(count).map(|entry| log::Row {
                 id: entry.id,
                 time: entry.at.millis(),
                 event: entry.event.name(),
@@ -151,7 +153,7 @@ fn log(call: &Call) -> Result<(), Error> {
             call.reply(log::answer(rows));
         }
         log::Request::Reset => {
-            observer.reset_log();
+            observer.log.reset();
             call.reply(Reply::Ok);
         }
     });
@@ -159,7 +161,7 @@ fn log(call: &Call) -> Result<(), Error> {
 }
 
 fn help(call: &Call) -> Result<(), Error> {
-    let request = call.parse(help::Request::parse)?;
-    call.reply(request.answer());
+    call.parse(help::parse)?;
+    call.reply(help::answer());
     Ok(())
 }

@@ -32,7 +32,7 @@ fn next(now: Now) -> Option<Moment> {
 fn work(ctx: Ctx) {
     slots::look();
     eviction::work(ctx);
-    ENGINE.work(&Server { ctx });
+    ENGINE.on(&Server { ctx }).work();
     fence_clock::broadcast(ctx);
 }
 

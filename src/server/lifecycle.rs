@@ -40,7 +40,7 @@ unsafe extern "C" fn role_changed(ctx: Ctx, _: RedisModuleEvent, role: u64, _dat
         } else {
             // Most servers have unblocked the waiters already. Some leave it to the module.
             let server = Server { ctx };
-            ENGINE.send_all_away(&server, server.demoted());
+            ENGINE.on(&server).send_all_away(server.demoted());
         }
     });
 }

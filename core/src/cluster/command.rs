@@ -106,15 +106,8 @@ mod tests {
         ] {
             assert_eq!(meaning(command), expected, "{command}");
         }
-        for command in [
-            "",
-            "ASKING",
-            "SET k v",
-            "cluster",
-            "cluster slots",
-            "cluster flushslot 1",
-            "node setslot",
-        ] {
+        let others = ", ASKING, SET k v, cluster, cluster slots, cluster flushslot 1, node setslot";
+        for command in others.split(", ") {
             assert_eq!(meaning(command), "nothing", "{command}");
         }
     }

@@ -145,7 +145,6 @@ impl<'a> Request<'a> {
         Ok(Self { owner, ttl, share, max_holders, wait, grace, also: options.also.map(Box::new) })
     }
 
-    /// The locks of the request beside the first.
     pub fn also(&self) -> Option<&Also<'a>> {
         self.also.as_deref()
     }

@@ -1,7 +1,8 @@
 //! `LOCK.CHECK key owner [fence]`: whether this owner holds the lock now.
 
-use super::{Access, Arg, Error, Reply, Spec, args};
-use crate::lock::{Checked, Proof};
+pub use super::args::proof as parse;
+use super::{Access, Arg, Reply, Spec};
+use crate::lock::Checked;
 
 pub static SPEC: Spec = Spec {
     name: c"lock.check",
@@ -14,21 +15,6 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::KEY, Arg::OWNER, Arg::FENCE],
 };
 
-#[derive(Debug)]
-pub struct Request<'a> {
-    proof: Proof<'a>,
-}
-
-impl<'a> Request<'a> {
-    pub fn parse(words: &[&'a [u8]]) -> Result<Self, Error> {
-        Ok(Self { proof: args::proof(words)? })
-    }
-
-    pub fn proof(&self) -> &Proof<'a> {
-        &self.proof
-    }
-}
-
 pub fn reply(checked: Checked) -> Reply<'static> {
     match checked {
         Checked::Holds { fence_number } => Reply::number(fence_number),
@@ -38,32 +24,19 @@ pub fn reply(checked: Checked) -> Reply<'static> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::*;
+    use super::super::Error;
+    use super::super::testing::words;
     use super::*;
-    use crate::lock::{self, FenceClock, Stored};
 
     #[test]
-    fn the_holder_gets_its_fence_and_nobody_else_anything() {
-        let held = Held::by("a", 5_000);
-        let fence = || Ok(Reply::number(held.fence_number));
-        let by_fence = format!("check k a {}", held.fence_number);
-        for (line, stored, expected) in [
-            ("check k a", held.stored(), fence()),
-            (&*by_fence, held.stored(), fence()),
-            ("check k 12:ab", foreign("12:ab"), Ok(Reply::Integer(0))),
-            ("check k b", held.stored(), Ok(Reply::Nil)),
-            ("check k a 1", held.stored(), Ok(Reply::Nil)),
-            ("check k a", Stored::Nothing, Ok(Reply::Nil)),
-            ("check k a", Stored::OtherType, Err(Error::WrongType)),
-            ("check k a 1 2", Stored::Nothing, Err(Error::WrongArity)),
-            ("check k a x", Stored::Nothing, Err(Error::FenceNotANumber)),
+    fn mistakes_are_found_from_left_to_right() {
+        for (line, error) in [
+            ("check k", Error::WrongArity),
+            ("check k a 1 2", Error::WrongArity),
+            ("check k  x", Error::OwnerLength),
+            ("check k a x", Error::FenceNotANumber),
         ] {
-            let reply = Request::parse(&words(line)).and_then(|request| {
-                let proof = request.proof();
-                let holders = stored.holders(proof.owner, NOW, &mut FenceClock::new())?;
-                Ok(reply(lock::check(&holders, proof)))
-            });
-            assert_eq!(reply, expected, "{line}");
+            assert_eq!(parse(&words(line)).unwrap_err(), error, "{line}");
         }
     }
 }

@@ -26,25 +26,14 @@ pub static SPEC: Spec = Spec {
 /// Where the guarded command begins.
 pub const COMMAND_AT: usize = 4;
 
-#[derive(Debug)]
-pub struct Request<'a> {
-    proof: Proof<'a>,
-}
-
-impl<'a> Request<'a> {
-    /// Parses the first words. The other words belong to the guarded command.
-    pub fn parse(words: &[&'a [u8]]) -> Result<Self, Error> {
-        let [_, _, owner, fence, command, ..] = *words else { return Err(Error::WrongArity) };
-        let (owner, fence) = (args::owner(owner)?, args::fence(fence)?);
-        if is_itself(command) {
-            return Err(Error::GuardedItself);
-        }
-        Ok(Self { proof: Proof { owner, fence: Some(fence) } })
+/// Parses the first words. The other words belong to the guarded command.
+pub fn parse<'a>(words: &[&'a [u8]]) -> Result<Proof<'a>, Error> {
+    let [_, _, owner, fence, command, ..] = *words else { return Err(Error::WrongArity) };
+    let (owner, fence) = (args::owner(owner)?, args::fence(fence)?);
+    if is_itself(command) {
+        return Err(Error::GuardedItself);
     }
-
-    pub fn proof(&self) -> &Proof<'a> {
-        &self.proof
-    }
+    Ok(Proof { owner, fence: Some(fence) })
 }
 
 /// Whether the server may take the guarded command for `LOCK.GUARD`. The server compares names only up to the first
@@ -171,7 +160,6 @@ pub fn hidden_keys(words: &[&[u8]]) -> impl Iterator<Item = usize> {
     of_pairs.step_by(2).chain(behind_also)
 }
 
-/// The command of this name, if it is ours.
 fn ours(name: &[u8]) -> Option<&'static Spec> {
     ALL.into_iter().find(|spec| spec.name.to_bytes().eq_ignore_ascii_case(name))
 }
@@ -191,20 +179,19 @@ mod tests {
         Described { name: name.as_bytes(), arity, flags, categories }
     }
 
-    #[track_caller]
-    fn assert_not_guarded(name: &'static str, words: &'static str, error: Error) {
-        assert_eq!(described(name, 1, words).guarded(), Err(error), "{name}");
-    }
-
     #[test]
     fn mistakes_are_found_from_left_to_right() {
-        let parse = |line: &'static str| Request::parse(&words(line)).unwrap_err();
-        assert_eq!(parse("lock.guard k a 1"), Error::WrongArity);
-        assert_eq!(parse("lock.guard k  x lock.guard"), Error::OwnerLength);
-        assert_eq!(parse("lock.guard k a x lock.guard"), Error::FenceNotANumber);
-        for itself in ["lock.guard k a 1 lock.guard", "lock.guard k a 1 Lock.Guard k a 1 get k"] {
-            assert_eq!(parse(itself), Error::GuardedItself);
+        for (line, error) in [
+            ("lock.guard k a 1", Error::WrongArity),
+            ("lock.guard k  x lock.guard", Error::OwnerLength),
+            ("lock.guard k a x lock.guard", Error::FenceNotANumber),
+            ("lock.guard k a 1 lock.guard", Error::GuardedItself),
+            ("lock.guard k a 1 Lock.Guard k a 1 get k", Error::GuardedItself),
+        ] {
+            assert_eq!(parse(&words(line)), Err(error), "{line}");
         }
+        let proof = parse(&words("lock.guard k a 7 set x 1 px 5")).unwrap();
+        assert_eq!((proof.owner.as_bytes(), proof.fence), (&b"a"[..], Some(7)));
     }
 
     #[test]
@@ -219,28 +206,15 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_and_keeps_the_count_does_not_only_read() {
-        for name in ["pfcount", "PFCOUNT"] {
-            let pfcount = described(name, -2, "readonly @read @hyperloglog @slow").guarded();
-            assert!(!pfcount.unwrap().reads_only, "{name}");
-        }
-    }
-
-    #[test]
-    fn the_proof_is_the_owner_and_the_fence_whatever_follows() {
-        let line = words("lock.guard k a 7 set x 1 px 5");
-        let request = Request::parse(&line).unwrap();
-        assert_eq!(request.proof().owner.as_bytes(), b"a");
-        assert_eq!(request.proof().fence, Some(7));
-    }
-
-    #[test]
     fn data_can_be_written_read_and_published() {
         let set = described("set", -3, "write denyoom @write @string @slow").guarded().unwrap();
         assert_eq!((set.reads_only, set.needs_memory, set.is_for_scripts), (false, true, true));
         let get = described("get", 2, "readonly fast @read @string @fast").guarded().unwrap();
         assert_eq!((get.reads_only, get.needs_memory, get.publishes), (true, false, false));
         assert!(described("publish", 3, "pubsub fast @pubsub @fast").guarded().unwrap().publishes);
+        // It keeps the count.
+        let pfcount = described("PFCOUNT", -2, "readonly @read @hyperloglog @slow").guarded();
+        assert!(!pfcount.unwrap().reads_only);
     }
 
     #[test]
@@ -254,35 +228,27 @@ mod tests {
 
     #[test]
     fn what_belongs_to_a_connection_or_runs_commands_is_refused() {
-        assert_not_guarded("exec", "noscript @slow @transaction", Error::GuardedTransaction);
-        assert_not_guarded("watch", "noscript fast @fast @transaction", Error::GuardedTransaction);
-        assert_not_guarded("eval", "noscript @slow @scripting", Error::GuardedScript);
-        assert_not_guarded(
-            "config|get",
-            "admin noscript @admin @slow",
-            Error::GuardedAdministration,
-        );
-        assert_not_guarded("save", "admin @slow", Error::GuardedAdministration);
-        assert_not_guarded("keys", "readonly @admin @slow", Error::GuardedAdministration);
-        assert_not_guarded("subscribe", "pubsub noscript @pubsub @slow", Error::GuardedConnection);
-        assert_not_guarded("hello", "noscript fast @fast @connection", Error::GuardedConnection);
-        assert_not_guarded("ping", "fast @fast @connection", Error::GuardedConnection);
-        assert_not_guarded("wait", "noscript @keyspace @slow", Error::GuardedConnection);
-        assert_not_guarded(
-            "SELECT",
-            "loading fast stale @keyspace @fast",
-            Error::GuardedConnection,
-        );
-        assert_not_guarded("post", "readonly loading stale @read @slow", Error::GuardedConnection);
-        assert_not_guarded("lock.guard", "write module @write", Error::GuardedItself);
-    }
-
-    #[test]
-    fn commands_of_other_modules_are_refused_whatever_the_server_says_of_them() {
-        for said in
-            ["write module blocking @write @slow", "write module", "readonly module fast", "write"]
-        {
-            assert_not_guarded("m.set", said, Error::GuardedModule);
+        for (name, words, error) in [
+            ("exec", "noscript @slow @transaction", Error::GuardedTransaction),
+            ("watch", "noscript fast @fast @transaction", Error::GuardedTransaction),
+            ("eval", "noscript @slow @scripting", Error::GuardedScript),
+            ("config|get", "admin noscript @admin @slow", Error::GuardedAdministration),
+            ("save", "admin @slow", Error::GuardedAdministration),
+            ("keys", "readonly @admin @slow", Error::GuardedAdministration),
+            ("subscribe", "pubsub noscript @pubsub @slow", Error::GuardedConnection),
+            ("hello", "noscript fast @fast @connection", Error::GuardedConnection),
+            ("ping", "fast @fast @connection", Error::GuardedConnection),
+            ("wait", "noscript @keyspace @slow", Error::GuardedConnection),
+            ("SELECT", "loading fast stale @keyspace @fast", Error::GuardedConnection),
+            ("post", "readonly loading stale @read @slow", Error::GuardedConnection),
+            ("lock.guard", "write module @write", Error::GuardedItself),
+            // Those of other modules, whatever the server says of them.
+            ("m.set", "write module blocking @write @slow", Error::GuardedModule),
+            ("m.set", "write module", Error::GuardedModule),
+            ("m.set", "readonly module fast", Error::GuardedModule),
+            ("m.set", "write", Error::GuardedModule),
+        ] {
+            assert_eq!(described(name, 1, words).guarded(), Err(error), "{name}: {words}");
         }
         for ours in ["lock.acquire", "LOCK.RELEASE"] {
             assert!(described(ours, -3, "write module blocking").guarded().is_ok());
@@ -297,17 +263,10 @@ mod tests {
         assert_eq!(hidden("msetex 2 k v l"), [2, 4]);
         assert_eq!(hidden("LOCK.RELEASE k a ALSO 2 l m"), [5, 6]);
         let none: [usize; 0] = [];
-        for line in [
-            "msetex",
-            "msetex 3 k v l w",
-            "msetex 0 k v",
-            "msetex 1 k",
-            "msetex x k v",
-            "msetex 18446744073709551615 k v",
-            "lock.release k a",
-            "lock.check k ALSO 1 l",
-            "mset k v",
-        ] {
+        let lines = "msetex, msetex 3 k v l w, msetex 0 k v, msetex 1 k, msetex x k v, \
+                     msetex 18446744073709551615 k v, lock.release k a, lock.check k ALSO 1 l, \
+                     mset k v";
+        for line in lines.split(", ") {
             assert_eq!(hidden(line), none, "{line}");
         }
         let has_any = ["msetex", "LOCK.ACQUIRE", "lock.check", "mset"]

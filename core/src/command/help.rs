@@ -13,22 +13,17 @@ pub static SPEC: Spec = Spec {
     args: &[],
 };
 
-#[derive(Debug)]
-pub struct Request;
+pub fn parse(words: &[&[u8]]) -> Result<(), Error> {
+    if let [_] = words { Ok(()) } else { Err(Error::WrongArity) }
+}
 
-impl Request {
-    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
-        if let [_] = words { Ok(Self) } else { Err(Error::WrongArity) }
+pub fn answer() -> Reply<'static> {
+    let mut lines = vec!["LOCK.<command> [<arg> [value] [opt] ...]. Commands are:".to_owned()];
+    for spec in ALL {
+        lines.push(spec.usage());
+        lines.push(format!("    {}", spec.summary.to_string_lossy()));
     }
-
-    pub fn answer(&self) -> Reply<'static> {
-        let mut lines = vec!["LOCK.<command> [<arg> [value] [opt] ...]. Commands are:".to_owned()];
-        for spec in ALL {
-            lines.push(spec.usage());
-            lines.push(format!("    {}", spec.summary.to_string_lossy()));
-        }
-        Reply::Lines(lines)
-    }
+    Reply::Lines(lines)
 }
 
 #[cfg(test)]
@@ -38,10 +33,9 @@ mod tests {
 
     #[test]
     fn every_command_has_its_usage_and_its_summary() {
-        let Reply::Lines(lines) = Request::parse(&words("lock.help")).unwrap().answer() else {
-            panic!("not lines")
-        };
-        assert_eq!(Request::parse(&words("lock.help me")).unwrap_err(), Error::WrongArity);
+        assert_eq!(parse(&words("lock.help")), Ok(()));
+        assert_eq!(parse(&words("lock.help me")), Err(Error::WrongArity));
+        let Reply::Lines(lines) = answer() else { panic!("not lines") };
         assert_eq!(lines.len(), 1 + 2 * ALL.len());
         assert!(lines.contains(
             &"LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]".to_owned()

@@ -1,6 +1,7 @@
 //! `LOCK.HOLDERS key [COUNT n]`: the holders of the lock, oldest first. The default count is that of `LOCK.WAITERS`.
 
-use super::{Access, Arg, Error, Reply, Spec, args};
+pub use super::args::count_of_rows as parse;
+use super::{Access, Arg, Reply, Spec};
 use crate::lock::{Hold, Moment};
 
 pub static SPEC: Spec = Spec {
@@ -14,57 +15,42 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::KEY, Arg::COUNT],
 };
 
-#[derive(Debug)]
-pub struct Request {
-    count: usize,
-}
-
-impl Request {
-    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
-        Ok(Self { count: args::count_of_rows(words)? })
-    }
-
-    pub fn answer<'v>(&self, holds: impl Iterator<Item = Hold<'v>>, now: Moment) -> Reply<'v> {
-        let row = |hold: Hold<'v>| {
-            let (ttl, deadline) = Reply::lease(hold.deadline, now);
-            Reply::Map(vec![
-                ("owner", Reply::Bytes(hold.owner)),
-                ("fence", Reply::number(hold.fence_number())),
-                ("ttl", ttl),
-                ("deadline", deadline),
-                ("share", Reply::share(hold.share)),
-            ])
-        };
-        Reply::Array(holds.take(self.count).map(row).collect())
-    }
+pub fn answer<'v>(count: usize, holds: impl Iterator<Item = Hold<'v>>, now: Moment) -> Reply<'v> {
+    let row = |hold: Hold<'v>| {
+        let (ttl, deadline) = Reply::lease(hold.deadline, now);
+        Reply::Map(vec![
+            ("owner", Reply::Bytes(hold.owner)),
+            ("fence", Reply::number(hold.fence_number())),
+            ("ttl", ttl),
+            ("deadline", deadline),
+            ("share", Reply::share(hold.share)),
+        ])
+    };
+    Reply::Array(holds.take(count).map(row).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Error;
     use super::super::testing::*;
     use super::*;
-    use crate::lock::{FenceClock, Stored};
+    use crate::lock::{Deadline, Fence, Share};
 
     #[test]
     fn each_hold_shows_its_grant_and_its_share() {
-        let answer = |line, stored: Stored<'static>| -> Result<Reply<'static>, Error> {
-            let request = Request::parse(&words(line))?;
-            Ok(request.answer(stored.holds(NOW, &mut FenceClock::new())?, NOW))
-        };
-        for share in [1, 5] {
-            let held: &Held = Box::leak(Box::new(Held::sharing("a", 5_000, share)));
-            let expected = Reply::Map(vec![
-                ("owner", Reply::Bytes(b"a")),
-                ("fence", Reply::number(held.fence_number)),
-                ("ttl", Reply::Integer(5_000)),
-                ("deadline", Reply::number(NOW.millis() + 5_000)),
-                ("share", Reply::number(share.into())),
-            ]);
-            assert_eq!(answer("holders k", held.stored()), Ok(Reply::Array(vec![expected])));
-        }
-        assert_eq!(answer("holders k", Stored::Nothing), Ok(Reply::Array(Vec::new())));
-        assert_eq!(answer("holders", Stored::Nothing), Err(Error::WrongArity));
-        assert_eq!(answer("holders k", Stored::OtherType), Err(Error::WrongType));
-        assert_eq!(answer("holders k COUNT 0", Stored::Nothing), Err(Error::CountNotPositive));
+        assert_eq!(parse(&words("holders")), Err(Error::WrongArity));
+        assert_eq!(parse(&words("holders k COUNT 0")), Err(Error::CountNotPositive));
+        let (fence, share) = (Some(Fence::FIRST), Share::new(5).unwrap());
+        let deadline = Some(Deadline::from_millis(NOW.millis() + 5_000));
+        let holds = [Hold { owner: b"a", fence, deadline, share }; 2];
+        let shown = Reply::Map(vec![
+            ("owner", Reply::Bytes(b"a")),
+            ("fence", Reply::number(Fence::FIRST.number())),
+            ("ttl", Reply::Integer(5_000)),
+            ("deadline", Reply::number(NOW.millis() + 5_000)),
+            ("share", Reply::Integer(5)),
+        ]);
+        assert_eq!(answer(1, holds.into_iter(), NOW), Reply::Array(vec![shown]));
+        assert_eq!(answer(9, [].into_iter(), NOW), Reply::Array(Vec::new()));
     }
 }

@@ -14,72 +14,66 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::KEY],
 };
 
-#[derive(Debug)]
-pub struct Request;
+pub fn parse(words: &[&[u8]]) -> Result<(), Error> {
+    if let [_, _] = words { Ok(()) } else { Err(Error::WrongArity) }
+}
 
-impl Request {
-    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
-        if let [_, _] = words { Ok(Self) } else { Err(Error::WrongArity) }
-    }
-
-    pub fn answer<'v>(
-        &self,
-        mut holds: impl Iterator<Item = Hold<'v>>,
-        waiters: usize,
-        now: Moment,
-    ) -> Reply<'v> {
-        let Some(hold) = holds.next() else { return Reply::Nil };
-        let (holders, share) = holds.fold((1_usize, hold.share), |(holders, share), other| {
-            (holders.saturating_add(1), share.min(other.share))
-        });
-        let (ttl, deadline) = Reply::lease(hold.deadline, now);
-        Reply::Map(vec![
-            ("owner", Reply::Bytes(hold.owner)),
-            ("fence", Reply::number(hold.fence_number())),
-            ("ttl", ttl),
-            ("deadline", deadline),
-            ("waiters", Reply::count(waiters)),
-            ("holders", Reply::count(holders)),
-            ("share", Reply::share(share)),
-        ])
-    }
+pub fn answer<'v>(
+    mut holds: impl Iterator<Item = Hold<'v>>,
+    waiters: usize,
+    now: Moment,
+) -> Reply<'v> {
+    let Some(hold) = holds.next() else { return Reply::Nil };
+    let (holders, share) = holds.fold((1_usize, hold.share), |(holders, share), other| {
+        (holders.saturating_add(1), share.min(other.share))
+    });
+    let (ttl, deadline) = Reply::lease(hold.deadline, now);
+    Reply::Map(vec![
+        ("owner", Reply::Bytes(hold.owner)),
+        ("fence", Reply::number(hold.fence_number())),
+        ("ttl", ttl),
+        ("deadline", deadline),
+        ("waiters", Reply::count(waiters)),
+        ("holders", Reply::count(holders)),
+        ("share", Reply::share(share)),
+    ])
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::lock::{FenceClock, Stored};
-
-    fn answer<'v>(line: &str, stored: Stored<'v>) -> Result<Reply<'v>, Error> {
-        let request = Request::parse(&words(line))?;
-        Ok(request.answer(stored.holds(NOW, &mut FenceClock::new())?, 3, NOW))
-    }
+    use crate::lock::{Deadline, Fence, Share};
 
     #[test]
-    fn a_held_lock_shows_its_grant_and_a_free_one_is_nil() {
-        let held = Held::by("a", 5_000);
-        let shown = |owner: &'static str, fence, ttl, deadline| {
-            Ok(Reply::Map(vec![
-                ("owner", Reply::Bytes(owner.as_bytes())),
+    fn a_held_lock_shows_its_oldest_grant_and_a_free_one_is_nil() {
+        assert_eq!(parse(&words("info k")), Ok(()));
+        for line in ["info", "info k x"] {
+            assert_eq!(parse(&words(line)), Err(Error::WrongArity), "{line}");
+        }
+        let (fence, share) = (Some(Fence::FIRST), Share::UNLIMITED);
+        let deadline = Deadline::from_millis(NOW.millis() + 5_000);
+        let grant = Hold { owner: b"a", fence, deadline: Some(deadline), share };
+        let other = Hold { owner: b"b", share: Share::new(2).unwrap(), ..grant };
+        let foreign = Hold { owner: b"c", fence: None, deadline: None, share: Share::EXCLUSIVE };
+        let shown = |owner, fence, ttl, deadline, holders, share| {
+            Reply::Map(vec![
+                ("owner", Reply::Bytes(owner)),
                 ("fence", Reply::number(fence)),
                 ("ttl", Reply::Integer(ttl)),
                 ("deadline", deadline),
                 ("waiters", Reply::Integer(3)),
-                ("holders", Reply::Integer(1)),
-                ("share", Reply::Integer(1)),
-            ]))
+                ("holders", Reply::Integer(holders)),
+                ("share", Reply::Integer(share)),
+            ])
         };
-        let deadline = Reply::number(NOW.millis() + 5_000);
-        for (line, stored, expected) in [
-            ("info k", held.stored(), shown("a", held.fence_number, 5_000, deadline)),
-            ("info k", foreign("old-client"), shown("old-client", 0, -1, Reply::Integer(-1))),
-            ("info k", Stored::Nothing, Ok(Reply::Nil)),
-            ("info k", Stored::OtherType, Err(Error::WrongType)),
-            ("info", Stored::Nothing, Err(Error::WrongArity)),
-            ("info k x", Stored::Nothing, Err(Error::WrongArity)),
+        let deadline = Reply::number(deadline.millis());
+        for (holds, expected) in [
+            (&[grant, other][..], shown(b"a", Fence::FIRST.number(), 5_000, deadline, 2, 2)),
+            (&[foreign], shown(b"c", 0, -1, Reply::Integer(-1), 1, 1)),
+            (&[], Reply::Nil),
         ] {
-            assert_eq!(answer(line, stored), expected, "{line}");
+            assert_eq!(answer(holds.iter().copied(), 3, NOW), expected);
         }
     }
 }

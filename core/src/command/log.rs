@@ -14,7 +14,6 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::COUNT_OR_RESET],
 };
 
-/// One event of the reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'r> {
     pub id: u64,

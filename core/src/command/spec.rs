@@ -22,11 +22,9 @@ pub struct Spec {
 /// How a command uses its key. Decides the flags, the key specification and so the ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// No key.
     None,
     /// No key, but shows what happens to all keys: for operators, not for users of locks.
     Operator,
-    /// Reads the key.
     Read,
     /// Lists the key's waiters, which takes time in proportion to their number.
     List,
@@ -40,7 +38,7 @@ pub enum Access {
     Guard,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Arg {
     pub name: &'static CStr,
     pub kind: ArgKind,
@@ -66,69 +64,63 @@ pub enum ArgKind {
 }
 
 impl Arg {
-    pub(super) const KEY: Self = Self::needed(c"key", ArgKind::Key);
-    pub(super) const OWNER: Self = Self::needed(c"owner", ArgKind::Text);
-    pub(super) const TTL: Self = Self::needed(c"ttl", ArgKind::Integer);
-    pub(super) const FENCE: Self = Self::optional(c"fence", None);
-    pub(super) const NEW_FENCE: Self = Self::needed(c"fence", ArgKind::Integer);
-    pub(super) const SHARE: Self = Self::optional(c"holders", Some(c"SHARE"));
-    pub(super) const EPHEMERAL: Self = Self::optional(c"grace", Some(c"EPHEMERAL"));
-    pub(super) const ALSO: Self = Self {
-        name: c"also",
-        kind: ArgKind::Block(&[
-            Self { keyword: Some(ALSO), ..Self::needed(c"numkeys", ArgKind::Integer) },
-            Self::needed(c"key", ArgKind::Keys),
+    pub(super) const KEY: Self = Self::new(c"key", ArgKind::Key);
+    pub(super) const OWNER: Self = Self::new(c"owner", ArgKind::Text);
+    pub(super) const TTL: Self = Self::new(c"ttl", ArgKind::Integer);
+    pub(super) const NEW_FENCE: Self = Self::new(c"fence", ArgKind::Integer);
+    pub(super) const FENCE: Self = Self::NEW_FENCE.optional();
+    pub(super) const SHARE: Self =
+        Self::new(c"holders", ArgKind::Integer).behind(c"SHARE").optional();
+    pub(super) const EPHEMERAL: Self =
+        Self::new(c"grace", ArgKind::Integer).behind(c"EPHEMERAL").optional();
+    pub(super) const ALSO: Self = Self::new(
+        c"also",
+        ArgKind::Block(&[
+            Self::new(c"numkeys", ArgKind::Integer).behind(ALSO),
+            Self::new(c"key", ArgKind::Keys),
         ]),
-        optional: true,
-        keyword: None,
-    };
-    pub(super) const COMMAND: Self = Self::needed(c"command", ArgKind::Text);
-    pub(super) const REST: Self =
-        Self { name: c"arg", kind: ArgKind::Texts, optional: true, keyword: None };
-    pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
+    )
+    .optional();
+    pub(super) const COMMAND: Self = Self::new(c"command", ArgKind::Text);
+    pub(super) const REST: Self = Self::new(c"arg", ArgKind::Texts).optional();
+    pub(super) const COUNT: Self =
+        Self::new(c"count", ArgKind::Integer).behind(c"COUNT").optional();
 
-    pub(super) const COUNT_OR_RESET: Self = Self {
-        name: c"listing",
-        kind: ArgKind::OneOf(&[
-            Self::needed(c"count", ArgKind::Integer),
-            Self { keyword: Some(c"RESET"), ..Self::needed(c"reset", ArgKind::Word) },
+    pub(super) const COUNT_OR_RESET: Self = Self::new(
+        c"listing",
+        ArgKind::OneOf(&[
+            Self::new(c"count", ArgKind::Integer),
+            Self::new(c"reset", ArgKind::Word).behind(c"RESET"),
         ]),
-        optional: true,
-        keyword: None,
-    };
+    )
+    .optional();
 
     /// `BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]`.
-    pub(super) const BLOCK_OR_TICKET: Self = Self {
-        name: c"wait",
-        kind: ArgKind::OneOf(&[
-            Self { keyword: Some(c"BLOCK"), ..Self::needed(c"milliseconds", ArgKind::Integer) },
-            Self {
-                name: c"ticket",
-                kind: ArgKind::Block(&[
-                    Self {
-                        keyword: Some(c"TICKET"),
-                        ..Self::needed(c"milliseconds", ArgKind::Integer)
-                    },
-                    Self {
-                        keyword: Some(c"NOTIFY"),
-                        optional: true,
-                        ..Self::needed(c"channel", ArgKind::Text)
-                    },
+    pub(super) const BLOCK_OR_TICKET: Self = Self::new(
+        c"wait",
+        ArgKind::OneOf(&[
+            Self::new(c"milliseconds", ArgKind::Integer).behind(c"BLOCK"),
+            Self::new(
+                c"ticket",
+                ArgKind::Block(&[
+                    Self::new(c"milliseconds", ArgKind::Integer).behind(c"TICKET"),
+                    Self::new(c"channel", ArgKind::Text).behind(c"NOTIFY").optional(),
                 ]),
-                optional: false,
-                keyword: None,
-            },
+            ),
         ]),
-        optional: true,
-        keyword: None,
-    };
+    )
+    .optional();
 
-    const fn needed(name: &'static CStr, kind: ArgKind) -> Self {
+    const fn new(name: &'static CStr, kind: ArgKind) -> Self {
         Self { name, kind, optional: false, keyword: None }
     }
 
-    const fn optional(name: &'static CStr, keyword: Option<&'static CStr>) -> Self {
-        Self { name, kind: ArgKind::Integer, optional: true, keyword }
+    const fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
+
+    const fn behind(self, keyword: &'static CStr) -> Self {
+        Self { keyword: Some(keyword), ..self }
     }
 
     /// The argument as a person writes it.
@@ -194,7 +186,6 @@ impl Spec {
         if self.args.iter().any(|arg| arg.optional) { words.saturating_neg() } else { words }
     }
 
-    /// Whether the command has the key of a lock.
     pub const fn has_key(&self) -> bool {
         matches!(self.args, [Arg { kind: ArgKind::Key, .. }, ..])
     }

@@ -14,7 +14,6 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::COUNT_OR_RESET],
 };
 
-/// One lock of the reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'r> {
     pub key: &'r [u8],

@@ -1,7 +1,8 @@
 //! `LOCK.WAITERS key [COUNT n]`: the waiters of the lock, oldest first. The default count is small enough that no
 //! queue holds up the server. `LOCK.INFO` shows the length of the queue.
 
-use super::{Access, Arg, Error, Reply, Spec, args};
+pub use super::args::count_of_rows as parse;
+use super::{Access, Arg, Reply, Spec};
 use crate::lock::{KeptWait, Monotonic, Waiter};
 
 pub static SPEC: Spec = Spec {
@@ -18,46 +19,36 @@ pub static SPEC: Spec = Spec {
     args: &[Arg::KEY, Arg::COUNT],
 };
 
-#[derive(Debug)]
-pub struct Request {
+/// The first `count` waiters, each with the number of locks that it waits for. `client` returns the id of a waiting
+/// connection.
+pub fn answer<'q, C: 'q>(
     count: usize,
-}
-
-impl Request {
-    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
-        Ok(Self { count: args::count_of_rows(words)? })
-    }
-
-    /// Each waiter is shown with the number of locks that it waits for. `client` returns the id of a waiting
-    /// connection.
-    pub fn answer<'q, C: 'q>(
-        &self,
-        queue: impl Iterator<Item = (&'q Waiter<C>, usize)>,
-        client: impl Fn(&C) -> u64,
-        now: Monotonic,
-    ) -> Reply<'q> {
-        let row = |(waiter, locks): (&'q Waiter<C>, usize)| {
-            let patience = waiter.gives_up.map(|end| Reply::number(end.millis_since(now)));
-            let (client, kind) = match &waiter.wait {
-                KeptWait::Blocked(blocked) => (client(blocked), "block"),
-                KeptWait::Ticket(ticket) => (ticket.client, "ticket"),
-            };
-            Reply::Map(vec![
-                ("owner", Reply::Bytes(waiter.owner.as_owner().as_bytes())),
-                ("client", Reply::number(client)),
-                ("waited", Reply::number(now.millis_since(waiter.since))),
-                ("patience", patience.unwrap_or(Reply::FOREVER)),
-                ("share", Reply::share(waiter.share)),
-                ("kind", Reply::Bytes(kind.as_bytes())),
-                ("locks", Reply::count(locks)),
-            ])
+    queue: impl Iterator<Item = (&'q Waiter<C>, usize)>,
+    client: impl Fn(&C) -> u64,
+    now: Monotonic,
+) -> Reply<'q> {
+    let row = |(waiter, locks): (&'q Waiter<C>, usize)| {
+        let patience = waiter.gives_up.map(|end| Reply::number(end.millis_since(now)));
+        let (client, kind) = match &waiter.wait {
+            KeptWait::Blocked(blocked) => (client(blocked), "block"),
+            KeptWait::Ticket(ticket) => (ticket.client, "ticket"),
         };
-        Reply::Array(queue.take(self.count).map(row).collect())
-    }
+        Reply::Map(vec![
+            ("owner", Reply::Bytes(waiter.owner.as_owner().as_bytes())),
+            ("client", Reply::number(client)),
+            ("waited", Reply::number(now.millis_since(waiter.since))),
+            ("patience", patience.unwrap_or(Reply::FOREVER)),
+            ("share", Reply::share(waiter.share)),
+            ("kind", Reply::Bytes(kind.as_bytes())),
+            ("locks", Reply::count(locks)),
+        ])
+    };
+    Reply::Array(queue.take(count).map(row).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Error;
     use super::super::testing::*;
     use super::*;
     use crate::lock::{Owner, Share, Ttl};
@@ -77,9 +68,9 @@ mod tests {
     }
 
     fn rows<'q>(options: &str, queue: &'q [Waiter<u64>]) -> Vec<Reply<'q>> {
-        let request = Request::parse(&words(&format!("waiters k{options}"))).unwrap();
+        let count = parse(&words(&format!("waiters k{options}"))).unwrap();
         let queue = queue.iter().map(|waiter| (waiter, 1));
-        match request.answer(queue, |&client| client, START.plus_millis(20)) {
+        match answer(count, queue, |&client| client, START.plus_millis(20)) {
             Reply::Array(rows) => rows,
             other => panic!("not an array: {other:?}"),
         }
@@ -107,12 +98,10 @@ mod tests {
         {
             assert_eq!(rows(options, &queue).len(), shown, "{options}");
         }
-        assert_eq!(Request::parse(&words("waiters")).unwrap_err(), Error::WrongArity);
+        assert_eq!(parse(&words("waiters")), Err(Error::WrongArity));
         for options in ["COUNT", "COUNT 0", "COUNT -2", "COUNT x", "FOO 1", "COUNT 1 2"] {
-            assert_refused(
-                Request::parse(&words(&format!("waiters k {options}"))),
-                "ERR unknown option, expected COUNT and a positive integer or -1",
-            );
+            let parsed = parse(&words(&format!("waiters k {options}")));
+            assert_eq!(parsed, Err(Error::CountNotPositive), "{options}");
         }
     }
 }

@@ -10,12 +10,15 @@
 mod table;
 
 use super::effort::{Budget, Effort};
-use super::{Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS};
+use super::{
+    Authority, Engine, Host, Initiator, Key, Lock, Memory, Mode, PAUSE_MILLIS, REFUSAL_MILLIS,
+};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Acquired, Changed, Deadline, Ephemeral, KeptOwner, Moment, Monotonic, Name, Outcome,
-    Owner, Proof, Raised, Released, Ttl,
+    self, Changed, Deadline, Ephemeral, KeptOwner, Moment, Monotonic, Name, Outcome, Owner, Proof,
+    Raised, Ttl,
 };
+use crate::observe::{Event, Observer};
 
 pub(super) use table::{Binding, Bindings, Demand};
 
@@ -59,15 +62,11 @@ impl Over {
     }
 }
 
-impl<C> Engine<C> {
+impl<H: Host> Engine<'_, H> {
     /// The connection that the request wants its hold bound to.
-    pub(super) fn ephemeral<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        request: &impl Decide,
-    ) -> Result<Option<Ephemeral>, Error> {
+    pub(super) fn ephemeral(self, request: &impl Decide) -> Result<Option<Ephemeral>, Error> {
         let bound = |grace| {
-            let connection = host.connection().ok_or(Error::NoConnection)?;
+            let connection = self.host.connection().ok_or(Error::NoConnection)?;
             Ok(Ephemeral { connection, grace })
         };
         request.grace().map(bound).transpose()
@@ -75,21 +74,18 @@ impl<C> Engine<C> {
 
     /// Binds the hold that a request led to, in place of its former binding. A foreign lock has no fence, and is never
     /// bound.
-    pub(super) fn bind<H: Host<Client = C>>(
-        &self,
-        host: &H,
+    pub(super) fn bind(
+        self,
         name: Name<'_>,
         outcome: &Outcome<'_>,
         ephemeral: Ephemeral,
         now: Moment,
     ) {
         let (owner, fence_number, end) = match *outcome {
-            Outcome::Acquire(Acquired::Granted { grant, .. }) => {
+            Outcome::Granted { grant, .. } => {
                 (grant.owner, grant.fence.number(), Some(grant.deadline))
             }
-            Outcome::Acquire(Acquired::Again { owner, fence_number, longer, .. })
-                if fence_number > 0 =>
-            {
+            Outcome::Again { owner, fence_number, longer, .. } if fence_number > 0 => {
                 (owner, fence_number, longer)
             }
             _ => return,
@@ -106,11 +102,200 @@ impl<C> Engine<C> {
             look: next_look(end, now, now),
         });
         if was_empty {
-            host.hear_of_connections();
+            self.host.hear_of_connections();
         }
     }
 
-    /// Removes the binding of a hold that is over.
+    /// Ends the holds whose connections have ended, and forgets the bindings of holds that ended otherwise: as many as
+    /// fit in one turn.
+    pub(super) fn serve_bindings(self) {
+        let now = self.host.clocks();
+        if self.bindings.borrow().next_due(now).is_none_or(|due| due > now.wall) {
+            return;
+        }
+        self.changes_due();
+        match self.host.authority() {
+            Authority::Yes => {
+                self.disconnect_due();
+                self.drop_stale_bindings();
+                self.bindings.borrow_mut().tidy();
+            }
+            Authority::Replica => self.forget_bindings(),
+            _ => self.bindings.borrow_mut().wait(now.monotonic.plus_millis(PAUSE_MILLIS)),
+        }
+    }
+
+    fn disconnect_due(self) {
+        let (budget, mut effort) = (Budget::of(self.host, self.host.batch()), Effort::default());
+        while !budget.is_used_up(self.host, effort) {
+            let ended = self.bindings.borrow_mut().take_ended();
+            let Some((binding, since)) = ended else { return };
+            let name = binding.name.clone();
+            let Some(lock) = self.host.lock(name.as_name()) else { continue };
+            match self.disconnect(&lock, binding, since) {
+                Disconnecting::Done(done) => effort.add(done),
+                Disconnecting::PutOff(binding, millis) => {
+                    return self.put_off(binding, since, millis);
+                }
+            }
+        }
+    }
+
+    fn put_off(self, binding: Binding, since: Monotonic, millis: u64) {
+        self.changes_due();
+        let mut bindings = self.bindings.borrow_mut();
+        bindings.put_off(binding, since);
+        bindings.wait(self.host.monotonic().plus_millis(millis));
+    }
+
+    /// Disconnects the holds of this lock from connections that have ended, before a command looks at the lock: first the
+    /// hold of the owner who asks, then others, at most `most` in all. Each hold costs a read of the whole value, so if
+    /// a thousand holders end at once, most are left to the timer.
+    pub(super) fn disconnect_pending(
+        self,
+        lock: &H::Lock<'_>,
+        asker: Option<Owner<'_>>,
+        most: usize,
+    ) {
+        if !self.has_ended_connections() {
+            return;
+        }
+        let pending = self.bindings.borrow_mut().take_ended_of(lock.name(), asker, most);
+        let (budget, mut effort) = (Budget::of(self.host, most), Effort::default());
+        let mut is_over = false;
+        for (binding, since) in pending {
+            // The asker's hold comes first, so the budget never puts it off.
+            if is_over {
+                self.changes_due();
+                self.bindings.borrow_mut().put_off(binding, since);
+                continue;
+            }
+            match self.disconnect(lock, binding, since) {
+                Disconnecting::Done(done) => effort.add(done),
+                Disconnecting::PutOff(binding, millis) => self.put_off(binding, since, millis),
+            }
+            is_over = budget.is_used_up(self.host, effort);
+        }
+    }
+
+    /// Disconnects only the hold of the owner who asks, if its connection has ended.
+    pub(super) fn disconnect_own(
+        self,
+        lock: &H::Lock<'_>,
+        asker: Option<Owner<'_>>,
+    ) -> Disconnected {
+        let has_ended = |owner| self.bindings.borrow().has_ended_of(lock.name(), owner);
+        if !asker.is_some_and(has_ended) {
+            return Disconnected::Nothing;
+        }
+        self.disconnect_pending(lock, asker, 1);
+        Disconnected::Own
+    }
+
+    /// Shortens the lease to what is left of the grace, if that is less. As in [`Engine::settle`], the key is looked at
+    /// before the server is asked.
+    fn disconnect(self, lock: &H::Lock<'_>, binding: Binding, since: Monotonic) -> Disconnecting {
+        match self.host.authority() {
+            Authority::Yes => {}
+            Authority::Replica => return Disconnecting::Done(Effort::ROUND),
+            _ => return Disconnecting::PutOff(binding, PAUSE_MILLIS),
+        }
+        let left = binding.ephemeral.grace.left(since, self.host.monotonic());
+        let is_longer = |end: Option<Deadline>| match (left, end) {
+            (Some(left), Some(end)) => end > Deadline::after(self.host.now(), left),
+            _ => true,
+        };
+        let proof = Proof::of(&binding.owner, binding.fence_number);
+        let (end, looked) = self.end_of(lock, &proof);
+        if !end.is_some_and(is_longer) {
+            return Disconnecting::Done(looked);
+        }
+        match lock.may_write(Initiator::Module) {
+            Authority::Yes => {}
+            Authority::NotNow => return Disconnecting::PutOff(binding, PAUSE_MILLIS),
+            Authority::Refused | Authority::ClusterDown => {
+                return Disconnecting::PutOff(binding, REFUSAL_MILLIS);
+            }
+            // Another server decides, and may have bound the hold anew. The lease ends this one.
+            Authority::Replica | Authority::NotOurs => return Disconnecting::Done(Effort::ROUND),
+        }
+        let note = |observer: &mut Observer, outcome: &Outcome<'_>, end, now| {
+            observer.note_disconnected(lock.name(), outcome, proof.owner, end, now)
+        };
+        match self.shorten(lock, &proof, left, note) {
+            Ok(effort) => Disconnecting::Done(effort),
+            // The server has refused the change. The hold stays bound until it is over.
+            Err(_refused) => Disconnecting::PutOff(binding, REFUSAL_MILLIS),
+        }
+    }
+
+    /// The module itself gives a hold what is `left` of its lease, or ends it. The lock is only marked for its waiters,
+    /// so that it is settled once, however many of its holds end. `note` is told of the hold's former end, too.
+    pub(super) fn shorten(
+        self,
+        lock: &H::Lock<'_>,
+        proof: &Proof<'_>,
+        left: Option<Ttl>,
+        note: impl FnOnce(&mut Observer, &Outcome<'_>, Option<Deadline>, Moment) -> Option<Event>,
+    ) -> Result<Effort, Error> {
+        let mut key = lock.open(Mode::Write);
+        let now = self.host.now();
+        self.put_back(&mut key, lock.name(), now)?;
+        let effort = Effort::of_round(key.stored());
+        let Some(holders) = self.holders_in(key.stored(), proof, now) else {
+            return Ok(effort);
+        };
+        let end = holders.own().and_then(|own| own.deadline);
+        let outcome = match left {
+            None => lock::release(&holders, proof),
+            Some(left) => lock::extend_one(&holders, proof, left, now),
+        };
+        let write = outcome.write(&holders);
+        let changed = write.changes();
+        if changed == Changed::Nothing {
+            return Ok(effort);
+        }
+        key.write(&write)?;
+        drop(key);
+        let event = self.with_observer(|observer| note(observer, &outcome, end, now));
+        event.iter().for_each(|event| lock.publish(*event));
+        self.with_queues(|queues| {
+            if changed == Changed::Value {
+                queues.forget_seen(lock.name());
+            }
+            queues.mark(lock.name());
+        });
+        Ok(effort)
+    }
+
+    /// The holds of this lock that are over with their connections, and have not been released yet.
+    pub(super) fn over_with_connections(self, name: Name<'_>) -> Over {
+        let bindings = self.bindings.borrow();
+        if !bindings.has_ended() {
+            return Over::default();
+        }
+        Over::new(bindings.over(name, self.host.monotonic()).collect())
+    }
+
+    fn drop_stale_bindings(self) {
+        let (budget, mut effort) = (Budget::of(self.host, self.host.batch()), Effort::default());
+        while !budget.is_used_up(self.host, effort) {
+            let binding = self.bindings.borrow_mut().take_look(self.host.now());
+            let Some(binding) = binding else { return };
+            let name = binding.name.clone();
+            let Some(lock) = self.host.lock(name.as_name()) else { continue };
+            let proof = Proof::of(&binding.owner, binding.fence_number);
+            let (end, looked) = self.end_of(&lock, &proof);
+            effort.add(looked);
+            if let Some(end) = end {
+                let look = next_look(end, binding.since, self.host.now());
+                self.bindings.borrow_mut().keep(binding, look);
+            }
+        }
+    }
+}
+
+impl<C> Memory<C> {
     pub(super) fn unbind(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
         // Usually no hold is bound, so this costs one comparison.
         if self.has_bindings() {
@@ -138,8 +323,8 @@ impl<C> Engine<C> {
                 let (former, fence) = (former.number(), fence.number());
                 self.bindings.borrow_mut().raise(name, owner, former, fence);
             }
-            Outcome::Release(Released::Released { fence: Some(over) })
-            | Outcome::Acquire(Acquired::Granted { former: Some(over), .. }) => {
+            Outcome::Released { fence: Some(over) }
+            | Outcome::Granted { former: Some(over), .. } => {
                 self.unbind(name, owner, over.number());
             }
             _ => {}
@@ -182,214 +367,6 @@ impl<C> Engine<C> {
             self.changes_due();
         }
         is_bound
-    }
-
-    /// Ends the holds whose connections have ended, and forgets the bindings of holds that ended otherwise: as many as
-    /// fit in one turn.
-    pub(super) fn serve_bindings<H: Host<Client = C>>(&self, host: &H) {
-        let now = host.clocks();
-        if self.bindings.borrow().next_due(now).is_none_or(|due| due > now.wall) {
-            return;
-        }
-        self.changes_due();
-        match host.authority() {
-            Authority::Yes => {
-                self.disconnect_due(host);
-                self.drop_stale_bindings(host);
-                self.bindings.borrow_mut().tidy();
-            }
-            Authority::Replica => self.forget_bindings(),
-            _ => self.bindings.borrow_mut().wait(now.monotonic.plus_millis(PAUSE_MILLIS)),
-        }
-    }
-
-    fn disconnect_due<H: Host<Client = C>>(&self, host: &H) {
-        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
-        while !budget.is_used_up(host, effort) {
-            let ended = self.bindings.borrow_mut().take_ended();
-            let Some((binding, since)) = ended else { return };
-            let name = binding.name.clone();
-            let Some(lock) = host.lock(name.as_name()) else { continue };
-            match self.disconnect(host, &lock, binding, since) {
-                Disconnecting::Done(done) => effort.add(done),
-                Disconnecting::PutOff(binding, millis) => {
-                    return self.put_off(host, binding, since, millis);
-                }
-            }
-        }
-    }
-
-    fn put_off<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        binding: Binding,
-        since: Monotonic,
-        millis: u64,
-    ) {
-        self.changes_due();
-        let mut bindings = self.bindings.borrow_mut();
-        bindings.put_off(binding, since);
-        bindings.wait(host.monotonic().plus_millis(millis));
-    }
-
-    /// Disconnects the holds of this lock from connections that have ended, before a command looks at the lock: first the
-    /// hold of the owner who asks, then others, at most `most` in all. Each hold costs a read of the whole value, so if
-    /// a thousand holders end at once, most are left to the timer.
-    pub(super) fn disconnect_pending<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lock: &H::Lock<'_>,
-        asker: Option<Owner<'_>>,
-        most: usize,
-    ) {
-        if !self.has_ended_connections() {
-            return;
-        }
-        let pending = self.bindings.borrow_mut().take_ended_of(lock.name(), asker, most);
-        let (budget, mut effort) = (Budget::of(host, most), Effort::default());
-        let mut is_over = false;
-        for (binding, since) in pending {
-            // The asker's hold comes first, so the budget never puts it off.
-            if is_over {
-                self.changes_due();
-                self.bindings.borrow_mut().put_off(binding, since);
-                continue;
-            }
-            match self.disconnect(host, lock, binding, since) {
-                Disconnecting::Done(done) => effort.add(done),
-                Disconnecting::PutOff(binding, millis) => {
-                    self.put_off(host, binding, since, millis)
-                }
-            }
-            is_over = budget.is_used_up(host, effort);
-        }
-    }
-
-    /// Disconnects only the hold of the owner who asks, if its connection has ended.
-    pub(super) fn disconnect_own<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lock: &H::Lock<'_>,
-        asker: Option<Owner<'_>>,
-    ) -> Disconnected {
-        let has_ended = |owner| self.bindings.borrow().has_ended_of(lock.name(), owner);
-        if !asker.is_some_and(has_ended) {
-            return Disconnected::Nothing;
-        }
-        self.disconnect_pending(host, lock, asker, 1);
-        Disconnected::Own
-    }
-
-    /// Shortens the lease to what is left of the grace, if that is less. The lock is only marked for its waiters.
-    ///
-    /// The key is looked at first. The server is asked whether the module may write only if there is something to
-    /// write.
-    fn disconnect<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lock: &H::Lock<'_>,
-        binding: Binding,
-        since: Monotonic,
-    ) -> Disconnecting {
-        match host.authority() {
-            Authority::Yes => {}
-            Authority::Replica => return Disconnecting::Done(Effort::ROUND),
-            _ => return Disconnecting::PutOff(binding, PAUSE_MILLIS),
-        }
-        let left = binding.ephemeral.grace.left(since, host.monotonic());
-        let is_longer = |end: Option<Deadline>| match (left, end) {
-            (Some(left), Some(end)) => end > Deadline::after(host.now(), left),
-            _ => true,
-        };
-        let proof = Proof::of(&binding.owner, binding.fence_number);
-        let (end, looked) = self.end_of(host, lock, &proof);
-        if !end.is_some_and(is_longer) {
-            return Disconnecting::Done(looked);
-        }
-        match lock.may_write(Initiator::Module) {
-            Authority::Yes => {}
-            Authority::NotNow => return Disconnecting::PutOff(binding, PAUSE_MILLIS),
-            Authority::Refused | Authority::ClusterDown => {
-                return Disconnecting::PutOff(binding, REFUSAL_MILLIS);
-            }
-            // Another server decides, and may have bound the hold anew. The lease ends this one.
-            Authority::Replica | Authority::NotOurs => return Disconnecting::Done(Effort::ROUND),
-        }
-        match self.shorten(host, lock, &binding, left) {
-            Ok(effort) => Disconnecting::Done(effort),
-            // The server has refused the change. The hold stays bound until it is over.
-            Err(_refused) => Disconnecting::PutOff(binding, REFUSAL_MILLIS),
-        }
-    }
-
-    fn shorten<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lock: &H::Lock<'_>,
-        binding: &Binding,
-        left: Option<Ttl>,
-    ) -> Result<Effort, Error> {
-        let mut key = lock.open(Mode::Write);
-        let now = host.now();
-        self.put_back(&mut key, lock.name(), now)?;
-        let effort = Effort::of_round(key.stored());
-        let proof = Proof::of(&binding.owner, binding.fence_number);
-        let Some(holders) = self.holders_in(host, key.stored(), &proof, now) else {
-            return Ok(effort);
-        };
-        let end = holders.own().and_then(|own| own.deadline);
-        let outcome = match left {
-            None => Outcome::Release(lock::release(&holders, &proof)),
-            Some(left) => Outcome::Extend(lock::extend_one(&holders, &proof, left, now)),
-        };
-        let write = outcome.write(&holders);
-        let changed = write.changes();
-        if changed == Changed::Nothing {
-            return Ok(effort);
-        }
-        key.write(&write)?;
-        drop(key);
-        let event = self.with_observer(|observer| {
-            observer.note_disconnected(lock.name(), &outcome, proof.owner, end, now)
-        });
-        event.iter().for_each(|event| lock.publish(*event));
-        self.with_queues(|queues| {
-            if changed == Changed::Value {
-                queues.forget_seen(lock.name());
-            }
-            queues.mark(lock.name());
-        });
-        Ok(effort)
-    }
-
-    /// The holds of this lock that are over with their connections, and have not been released yet.
-    pub(super) fn over_with_connections<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        name: Name<'_>,
-    ) -> Over {
-        let bindings = self.bindings.borrow();
-        if !bindings.has_ended() {
-            return Over::default();
-        }
-        Over::new(bindings.over(name, host.monotonic()).collect())
-    }
-
-    fn drop_stale_bindings<H: Host<Client = C>>(&self, host: &H) {
-        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
-        while !budget.is_used_up(host, effort) {
-            let binding = self.bindings.borrow_mut().take_look(host.now());
-            let Some(binding) = binding else { return };
-            let name = binding.name.clone();
-            let Some(lock) = host.lock(name.as_name()) else { continue };
-            let proof = Proof::of(&binding.owner, binding.fence_number);
-            let (end, looked) = self.end_of(host, &lock, &proof);
-            effort.add(looked);
-            if let Some(end) = end {
-                let look = next_look(end, binding.since, host.now());
-                self.bindings.borrow_mut().keep(binding, look);
-            }
-        }
     }
 }
 

@@ -13,18 +13,17 @@
 
 use super::bindings::Disconnected;
 use super::effort::{Budget, Effort};
-use super::{Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, Warning};
+use super::{Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning};
 use crate::command::{Decide, Error, MayWait};
 use crate::lock::{
     self, Changed, Checked, Decision, Departed, Ephemeral, FenceClock, Grant, Hold, Joined,
-    KeptName, KeptOwner, KeptTicket, KeptWait, Moment, Monotonic, Name, Names, Outcome, Owner,
-    Ownership, Proof, Queues, Released, Renewed, Seen, Standing, TicketRequest, Wait, WaitKind,
-    Waiter, WaiterId, Wanted, Write,
+    KeptNames, KeptOwner, KeptTicket, KeptWait, Moment, Monotonic, Name, Names, Outcome, Owner,
+    Ownership, Proof, Queues, Renewed, Seen, Standing, Wait, WaitKind, Waiter, WaiterId, Wanted,
+    Write,
 };
 use crate::observe::{Given, WaitEnd};
-use std::{iter, slice};
+use std::slice;
 
-/// What a request led to.
 #[derive(Debug)]
 pub struct Done<'r> {
     pub decision: Decision<'r>,
@@ -37,7 +36,6 @@ pub(super) struct Written<'l, 'r, L> {
     /// What the request did to this lock. `None` if the lock stays as it was, and there is nothing to report.
     outcome: Option<Outcome<'r>>,
     changed: Changed,
-    /// How many wait for the lock.
     waiters: usize,
 }
 
@@ -52,7 +50,7 @@ impl<'l, 'r, L> Written<'l, 'r, L> {
     }
 
     const fn is_released(&self) -> bool {
-        matches!(self.outcome, Some(Outcome::Release(Released::Released { .. })))
+        matches!(self.outcome, Some(Outcome::Released { .. }))
     }
 }
 
@@ -66,27 +64,24 @@ pub(super) struct Order<'a, 'r> {
     pub(super) now: Moment,
 }
 
-impl<C> Engine<C> {
-    /// Lets a request decide about its locks, and carries the decision out. The locks differ from each other, and all
-    /// are in one database.
-    ///
-    /// If somebody waits for a lock, the lock changes hands here: it is settled before the request if it is suspected,
-    /// and after the request if the request changed it.
-    pub fn change<'r, H: Host<Client = C>>(
-        &self,
-        host: &H,
+impl<H: Host> Engine<'_, H> {
+    /// Lets a request decide about its locks, which differ from each other and are in one database, and carries the
+    /// decision out. If somebody waits for a lock, the lock changes hands here: it is settled before the request if it
+    /// is suspected, and after the request if the request changed it.
+    pub fn change<'r>(
+        self,
         locks: &[H::Lock<'_>],
         request: &'r impl Decide,
     ) -> Result<Done<'r>, Error> {
-        let ephemeral = self.ephemeral(host, request)?;
+        let ephemeral = self.ephemeral(request)?;
         let owner = request.owner()?;
         let [others @ .., lock] = locks else { return Err(Error::WrongArity) };
-        let waiters = self.settle_if_suspect(host, locks, Some(owner));
+        let waiters = self.settle_if_suspect(locks, Some(owner));
         // One moment for all looks: a lease must not end between two of them.
-        let now = host.now();
+        let now = self.host.now();
         let mut standings = Vec::new();
         if !others.is_empty() {
-            standings = self.stand_with_others(host, others, request, now)?;
+            standings = self.stand_with_others(others, request, now)?;
         }
         let mut key = lock.open(Mode::Write);
         self.put_back(&mut key, lock.name(), now)?;
@@ -96,7 +91,7 @@ impl<C> Engine<C> {
         // The closure sets the variables instead of returning them: a return by value is a copy, and most commands pass
         // here.
         let mut decision = Decision::NoFenceLeft;
-        self.consult(host, |fences| {
+        self.consult(|fences| {
             let holders = stored.holders(owner, now, fences)?;
             let standing = request.stand(&holders, waiters);
             decision = request.decide(all(&mut standings, &standing), now, fences)?;
@@ -119,12 +114,12 @@ impl<C> Engine<C> {
         let order = || Order { owner, decision: &decision, ephemeral, given: Given::Asked, now };
         let mut also = Vec::new();
         if !others.is_empty() {
-            also = self.write_others(host, lock.name(), others, &order())?;
+            also = self.write_others(lock.name(), others, &order())?;
         }
-        self.tell(host, &order(), &also, &written);
+        self.tell(&order(), &also, &written);
         if written.waiters > 0 || also.iter().any(|written| written.waiters > 0) {
             let gives_up = request.gives_up_ticket().then_some(owner);
-            self.settle_changed(host, gives_up, &also, &written);
+            self.settle_changed(gives_up, &also, &written);
         }
         let released = also.iter().filter(|written| written.is_released()).count();
         Ok(Done { decision, released: released.saturating_add(written.is_released().into()) })
@@ -132,9 +127,8 @@ impl<C> Engine<C> {
 
     /// The standing of the owner with each lock but the last.
     #[inline(never)]
-    fn stand_with_others<H: Host<Client = C>>(
-        &self,
-        host: &H,
+    fn stand_with_others(
+        self,
         others: &[H::Lock<'_>],
         request: &impl Decide,
         now: Moment,
@@ -145,7 +139,7 @@ impl<C> Engine<C> {
             let mut key = lock.open(Mode::Write);
             self.put_back(&mut key, lock.name(), now)?;
             let stored = key.stored();
-            let holders = self.consult(host, |fences| stored.holders(owner, now, fences))?;
+            let holders = self.consult(|fences| stored.holders(owner, now, fences))?;
             Ok(request.stand(&holders, waiters))
         };
         others.iter().map(stand).collect()
@@ -154,9 +148,8 @@ impl<C> Engine<C> {
     /// Writes each lock but the last, which has been written. If a write fails, the locks that were granted before it
     /// are taken back.
     #[inline(never)]
-    pub(super) fn write_others<'l, 'r, L: Lock, H: Host<Client = C>>(
-        &self,
-        host: &H,
+    pub(super) fn write_others<'l, 'r, L: Lock>(
+        self,
         last: Name<'_>,
         others: &'l [L],
         order: &Order<'_, 'r>,
@@ -167,7 +160,7 @@ impl<C> Engine<C> {
             let waiters = self.waiters_for(lock.name());
             let mut key = lock.open(Mode::Write);
             let looked = self.with_fences(
-                || host.monotonic(),
+                || self.host.monotonic(),
                 |fences| {
                     let holders = key.stored().holders(owner, now, fences)?;
                     let outcome = decision.outcome(at, &holders, now);
@@ -183,8 +176,7 @@ impl<C> Engine<C> {
                 Ok(this) => written.push(this),
                 Err(error) => {
                     drop(key);
-                    let granted = others.get(..at).unwrap_or_default().iter().map(Lock::name);
-                    self.undo(host, granted.chain(iter::once(last)), owner, decision);
+                    self.undo(last, others.get(..at).unwrap_or_default(), order);
                     return Err(error);
                 }
             }
@@ -197,34 +189,30 @@ impl<C> Engine<C> {
     }
 
     /// Takes these locks back: they were granted, but other locks of the same grant could not be.
-    fn undo<'n, H: Host<Client = C>>(
-        &self,
-        host: &H,
-        granted: impl Iterator<Item = Name<'n>> + Clone,
-        owner: Owner<'_>,
-        decision: &Decision<'_>,
-    ) {
-        let Decision::Granted(Grant { fence, .. }) = *decision else { return };
-        for name in granted.clone() {
-            self.with_queues(|queues| queues.forget_seen(name));
+    fn undo<L: Lock>(self, last: Name<'_>, others: &[L], order: &Order<'_, '_>) {
+        let Decision::Granted(Grant { fence, .. }) = *order.decision else { return };
+        let also = others.iter().map(|lock| lock.name().into()).collect();
+        let names = KeptNames { first: last.into(), also };
+        for name in names.iter() {
+            self.with_queues(|queues| queues.forget_seen(name.as_name()));
         }
-        self.queue_releases(granted.map(KeptName::from), &owner.into(), fence, host.monotonic());
+        let grant = WaiterGrant { names, owner: order.owner.into(), fence };
+        self.queue_releases(&grant, self.host.monotonic());
     }
 
     /// Tells the results, after all keys are written. Not earlier: if a write is refused, the client gets an error and
     /// must not have learned of a grant.
     #[inline(always)]
-    pub(super) fn tell<L: Lock, H: Host<Client = C>>(
-        &self,
-        host: &H,
+    pub(super) fn tell<L: Lock>(
+        self,
         order: &Order<'_, '_>,
         others: &[Written<'_, '_, L>],
         last: &Written<'_, '_, L>,
     ) {
         for other in others {
-            self.follow(host, order, other);
+            self.follow(order, other);
         }
-        self.follow(host, order, last);
+        self.follow(order, last);
         for Written { lock, outcome, .. } in others {
             self.report(*lock, outcome.as_ref(), order.given, order.now);
         }
@@ -233,9 +221,8 @@ impl<C> Engine<C> {
 
     /// From now on the owner counts on its grant. The hold is bound to the connection anew.
     #[inline(always)]
-    fn follow<L: Lock, H: Host<Client = C>>(
-        &self,
-        host: &H,
+    fn follow<L: Lock>(
+        self,
         order: &Order<'_, '_>,
         Written { lock, outcome, .. }: &Written<'_, '_, L>,
     ) {
@@ -245,66 +232,66 @@ impl<C> Engine<C> {
         }
         self.rebind(lock.name(), order.owner, outcome);
         if let Some(ephemeral) = order.ephemeral {
-            self.bind(host, lock.name(), outcome, ephemeral, order.now);
+            self.bind(lock.name(), outcome, ephemeral, order.now);
         }
     }
 
     /// Gives the locks that a request has changed to their waiters, and takes the tickets of the owner that gives them up out
     /// of their queues. All the locks together get as much time as one lock does.
     #[inline(never)]
-    fn settle_changed<'n, H: Host<Client = C> + 'n>(
-        &self,
-        host: &H,
+    fn settle_changed<'n>(
+        self,
         gives_up: Option<Owner<'_>>,
         others: &[Written<'_, '_, H::Lock<'n>>],
         last: &Written<'_, '_, H::Lock<'n>>,
-    ) {
+    ) where
+        H: 'n,
+    {
         let all = || others.iter().chain([last]).filter(|written| written.waiters > 0);
         // First update every lock, then settle: a waiter for one lock may wait for the others, and settling looks at
         // those, too.
         for Written { lock, changed, .. } in all() {
-            if let Some(owner) = gives_up {
-                self.give_up_ticket(host, lock.name(), owner);
+            let name = lock.name();
+            let leave = |owner| self.with_queues(|queues| queues.leave_by_ticket(name, owner));
+            if let Some(left) = gives_up.and_then(leave) {
+                self.abandon(name, left.waiter);
             }
             if *changed == Changed::Value {
-                self.with_queues(|queues| queues.forget_seen(lock.name()));
+                self.with_queues(|queues| queues.forget_seen(name));
             }
         }
-        let budget = (!others.is_empty()).then(|| Budget::of(host, host.slice()));
+        let budget = (!others.is_empty()).then(|| Budget::of(self.host, self.host.slice()));
         let mut effort = Effort::default();
         for Written { lock, .. } in all().filter(|written| written.changed != Changed::Nothing) {
-            if budget.is_some_and(|budget| budget.is_used_up(host, effort)) {
+            if budget.is_some_and(|budget| budget.is_used_up(self.host, effort)) {
                 self.with_queues(|queues| queues.mark(lock.name()));
                 self.changes_due();
             } else {
-                effort.add(self.settle(host, *lock, Initiator::Client, Ownership::Ours));
+                effort.add(self.settle(*lock, Initiator::Client, Ownership::Ours));
             }
         }
     }
 
     /// As [`Engine::change`]. A request that is ready to wait, and cannot be granted now, is queued.
-    pub fn change_or_wait<'r, H: Host<Client = C>>(
-        &self,
-        host: &H,
+    pub fn change_or_wait<'r>(
+        self,
         locks: &[H::Lock<'_>],
         request: &'r impl MayWait,
     ) -> Result<Done<'r>, Error> {
-        let done = self.change(host, locks, request)?;
+        let done = self.change(locks, request)?;
         match done.decision {
-            Decision::Wait(wait) => self.begin_to_wait(host, locks, request, wait),
+            Decision::Wait(wait) => self.begin_to_wait(locks, request, wait),
             _ => Ok(done),
         }
     }
 
-    /// Queues an owner whose request cannot be granted now, or keeps the places that it has by its tickets.
-    ///
-    /// The decision is [`Decision::Busy`] where the client cannot be blocked: in a transaction the client gets nil, as
-    /// if its patience had ended at once. If the client could expect to wait and cannot, the result is an error: after
-    /// nil the client would ask again at once, forever.
+    /// Queues an owner whose request cannot be granted now, or keeps the places that it has by its tickets. The
+    /// decision is [`Decision::Busy`] where the client cannot be blocked: in a transaction the client gets nil, as if
+    /// its patience had ended at once. If the client could expect to wait and cannot, the result is an error: after nil
+    /// the client would ask again at once, forever.
     #[inline(never)]
-    fn begin_to_wait<'r, H: Host<Client = C>>(
-        &self,
-        host: &H,
+    fn begin_to_wait<'r>(
+        self,
         locks: &[H::Lock<'_>],
         request: &'r impl MayWait,
         wait: Wait<'r>,
@@ -312,20 +299,21 @@ impl<C> Engine<C> {
         let done = |decision| Ok(Done { decision, released: 0 });
         let [first, also @ ..] = locks else { return Err(Error::WrongArity) };
         let Wanted { owner, ttl, share } = request.wanted()?;
-        let ephemeral = self.ephemeral(host, request)?;
+        let ephemeral = self.ephemeral(request)?;
         let also: Vec<_> = also.iter().map(|lock| lock.name().key).collect();
         let names = Names { first: first.name(), also: &also };
-        let now = host.monotonic();
+        let now = self.host.monotonic();
         match wait {
-            Wait::Block(_) if !host.may_block() => {
+            Wait::Block(_) if !self.host.may_block() => {
                 self.cannot_wait(names.first);
                 return done(Decision::Busy { at: 0, owner });
             }
             Wait::Block(_) => {}
             Wait::Ticket(ticket) => {
-                let request = TicketRequest { ticket, client: host.client_id(), ephemeral };
-                let wanted = Wanted { owner, ttl, share };
-                match self.with_queues(|queues| queues.renew(names, &wanted, &request, now)) {
+                let (wanted, client) = (Wanted { owner, ttl, share }, self.host.client_id());
+                match self.with_queues(|queues| {
+                    queues.renew(names, &wanted, ticket, client, ephemeral, now)
+                }) {
                     Renewed::Yes => return done(Decision::Wait(wait)),
                     Renewed::Sooner => {
                         self.changes_due();
@@ -335,47 +323,44 @@ impl<C> Engine<C> {
                 }
             }
         }
-        if host.authority() == Authority::Replica {
+        if self.host.authority() == Authority::Replica {
             self.cannot_wait(names.first);
             return Err(Error::NobodyWaitsOnReplicas);
         }
-        self.check_room(host, names, owner, wait.kind())?;
+        self.check_room(names, owner, wait.kind())?;
         let kept = match wait {
-            Wait::Ticket(ticket) => KeptWait::Ticket(KeptTicket::new(ticket, host.client_id())),
+            Wait::Ticket(ticket) => {
+                KeptWait::Ticket(KeptTicket::new(ticket, self.host.client_id()))
+            }
             Wait::Block(_) => {
-                let client = host.block(request.is_minted());
+                let client = self.host.block(request.is_minted());
                 KeptWait::Blocked(client.inspect_err(|_| self.cannot_wait(names.first))?)
             }
         };
         let (owner, gives_up) = (KeptOwner::from(owner), wait.gives_up(now));
         let waiter = Waiter { owner, ttl, share, since: now, gives_up, ephemeral, wait: kept };
-        let id = self.join(host, names, waiter);
+        let id = self.join(names, waiter);
         // The locks may not have been looked at for their waiters yet.
         for lock in locks {
-            self.settle_if_suspect(host, slice::from_ref(lock), None);
+            self.settle_if_suspect(slice::from_ref(lock), None);
         }
         let is_queued = self.with_queues(|queues| queues.waiter(id).is_some());
         if is_queued {
-            host.waits(id);
+            self.host.waits(id);
         }
         match wait {
             // The turn of the ticket has come already. The lease lasts as long as the ticket would have; the owner is
             // here, so it gets the lease that it asked for.
-            Wait::Ticket(_) if !is_queued => self.change(host, locks, request),
+            Wait::Ticket(_) if !is_queued => self.change(locks, request),
             Wait::Ticket(_) | Wait::Block(_) => done(Decision::Wait(wait)),
         }
     }
 
     /// Whether this owner may wait for the locks in this way, without exceeding a limit.
-    fn check_room<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        names: Names<'_>,
-        owner: Owner<'_>,
-        kind: WaitKind,
-    ) -> Result<(), Error> {
-        let room = host.room(kind);
-        let is_full = |queues: &Queues<C>, name| queues.waiting_for(name, kind) >= room.per_lock;
+    fn check_room(self, names: Names<'_>, owner: Owner<'_>, kind: WaitKind) -> Result<(), Error> {
+        let room = self.host.room(kind);
+        let is_full =
+            |queues: &Queues<H::Client>, name| queues.waiting_for(name, kind) >= room.per_lock;
         let refused = self.with_queues(|queues| {
             if queues.has_room(names, owner, kind, room) {
                 return None;
@@ -394,38 +379,37 @@ impl<C> Engine<C> {
             Some((full.unwrap_or(names.first), error))
         });
         let Some((name, error)) = refused else { return Ok(()) };
-        let now = host.now();
+        let now = self.host.now();
         self.with_observer(|observer| observer.queue_full(name, owner.as_bytes(), now));
         Err(error)
     }
 
     /// Queues a waiter. The queue of a lock that nobody waited for is marked, until somebody looks at the lock.
-    fn join<H: Host<Client = C>>(&self, host: &H, names: Names<'_>, waiter: Waiter<C>) -> WaiterId {
+    fn join(self, names: Names<'_>, waiter: Waiter<H::Client>) -> WaiterId {
         self.changes_due();
         if self.has_bindings() {
             for name in names.iter().filter(|name| !self.is_contended(*name)) {
                 self.bindings.borrow_mut().demand(name);
             }
         }
-        let (name, owner, since) = (names.first, waiter.owner.clone(), waiter.since);
+        let (name, owner) = (names.first, waiter.owner.clone());
         let (joined, waiters) =
             self.with_queues(|queues| (queues.join(names, waiter), queues.blocked()));
         let id = match joined {
             Joined::Queued(id) => id,
             Joined::Anew(id, given_up) => {
                 for Departed { name, waiter } in given_up {
-                    self.give_up_places(host, name.as_name(), waiter);
+                    self.give_up_places(name.as_name(), waiter);
                 }
                 id
             }
             // The wait continues, perhaps on a connection now.
-            Joined::InPlaceOf(id, KeptWait::Ticket(_)) => {
+            Joined::InPlaceOf(id, Waiter { wait: KeptWait::Ticket(_), .. }) => {
                 self.with_observer(|observer| observer.wait_on_connections(waiters));
                 return id;
             }
-            Joined::InPlaceOf(id, KeptWait::Blocked(former)) => {
-                self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
-                host.answer(name, former, owner.clone(), Answer::Refused(Error::Replaced));
+            Joined::InPlaceOf(id, former) => {
+                self.give_up_places(name, former);
                 id
             }
         };
@@ -434,80 +418,61 @@ impl<C> Engine<C> {
         id
     }
 
-    /// Ends a former wait of an owner that waits for other locks now.
-    fn give_up_places<H: Host<Client = C>>(&self, host: &H, name: Name<'_>, former: Waiter<C>) {
-        let Waiter { owner, since, wait, .. } = former;
-        match wait {
-            KeptWait::Ticket(_) => self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned),
-            KeptWait::Blocked(client) => {
-                self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
-                host.answer(name, client, owner, Answer::Refused(Error::Replaced));
-            }
+    /// Ends a former wait of an owner that waits anew.
+    fn give_up_places(self, name: Name<'_>, former: Waiter<H::Client>) {
+        if former.wait.kind() == WaitKind::Ticket {
+            self.abandon(name, former);
+        } else {
+            self.answer(name, former, Answer::Refused(Error::Replaced));
         }
+    }
+
+    /// A waiter has left its queue, and gets no answer.
+    fn abandon(self, name: Name<'_>, waiter: Waiter<H::Client>) -> KeptWait<H::Client> {
+        self.changes_due();
+        let Waiter { owner, since, wait, .. } = waiter;
+        self.wait_ended(name, &owner, since, WaitEnd::Abandoned);
+        wait
     }
 
     /// Takes a client that waits out of its queue, without an answer. `None` if it does not wait.
     #[must_use]
-    pub fn leave<H: Host<Client = C>>(&self, host: &H, id: WaiterId) -> Option<C> {
+    pub fn leave(self, id: WaiterId) -> Option<H::Client> {
         let Departed { name, waiter } = self.with_queues(|queues| queues.leave(id))?;
-        self.changes_due();
-        let Waiter { owner, since, wait, .. } = waiter;
-        self.wait_ended(host, name.as_name(), &owner, since, WaitEnd::Abandoned);
-        match wait {
+        match self.abandon(name.as_name(), waiter) {
             KeptWait::Blocked(client) => Some(client),
             KeptWait::Ticket(_) => None,
         }
     }
 
-    /// The owner of a ticket does not want the lock any more. Nothing changes if it has no ticket.
-    pub(super) fn give_up_ticket<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        name: Name<'_>,
-        owner: Owner<'_>,
-    ) {
-        let Some(left) = self.with_queues(|queues| queues.leave_by_ticket(name, owner)) else {
-            return;
-        };
-        self.changes_due();
-        let Waiter { owner, since, .. } = left.waiter;
-        self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned);
-    }
-
     /// Notes that a request found the lock held and its client cannot wait.
-    fn cannot_wait(&self, name: Name<'_>) {
+    fn cannot_wait(self, name: Name<'_>) {
         self.with_observer(|observer| observer.refused(name));
     }
 
-    pub(super) fn wait_ended<H: Host<Client = C>>(
-        &self,
-        host: &H,
+    pub(super) fn wait_ended(
+        self,
         name: Name<'_>,
         owner: &KeptOwner,
         since: Monotonic,
         end: WaitEnd,
     ) {
-        let now = host.clocks();
+        let now = self.host.clocks();
         let waited_us = now.monotonic.micros_since(since);
         let owner = owner.as_owner().as_bytes();
         self.with_observer(|observer| observer.wait_ended(name, owner, waited_us, end, now.wall));
     }
 
     /// Whether this proof is of the hold in force. The client counts on a positive reply.
-    pub fn check<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lock: &H::Lock<'_>,
-        proof: &Proof<'_>,
-    ) -> Result<Checked, Error> {
+    pub fn check(self, lock: &H::Lock<'_>, proof: &Proof<'_>) -> Result<Checked, Error> {
         let (name, evicted) = (lock.name(), self.evicted_value(lock));
         let key = lock.open(Mode::Read);
-        let (stored, now) = (key.stored().or(evicted.as_ref()), host.now());
-        let holders = self.consult(host, |fences| stored.holders(proof.owner, now, fences))?;
+        let (stored, now) = (key.stored().or(evicted.as_ref()), self.host.now());
+        let holders = self.consult(|fences| stored.holders(proof.owner, now, fences))?;
         let checked = lock::check(&holders, proof);
         let Checked::Holds { fence_number } = checked else { return Ok(checked) };
         if self.is_pending_release(name, fence_number)
-            || self.over_with_connections(host, name).has(proof.owner.as_bytes(), fence_number)
+            || self.over_with_connections(name).has(proof.owner.as_bytes(), fence_number)
         {
             return Ok(Checked::NotHolder);
         }
@@ -515,40 +480,37 @@ impl<C> Engine<C> {
         Ok(checked)
     }
 
-    /// Calls `look` with the holds in force, oldest first, the number of waiters and the time.
-    ///
-    /// A command that only reads must not write, so it tells what the lock is about to become: an evicted lock counts
-    /// as held, and a grant that is about to be taken back does not count.
-    pub fn read<H: Host<Client = C>, T>(
-        &self,
-        host: &H,
+    /// Calls `look` with the holds in force, oldest first, the number of waiters and the time. It must not write, so it
+    /// tells what the lock is about to become: an evicted lock counts as held, and a grant that is about to be taken
+    /// back does not count.
+    pub fn read<T>(
+        self,
         lock: &H::Lock<'_>,
         look: impl FnOnce(&mut dyn Iterator<Item = Hold<'_>>, usize, Moment) -> T,
     ) -> Result<T, Error> {
         let (name, evicted) = (lock.name(), self.evicted_value(lock));
         let waiters = self.waiters_for(name);
         let key = lock.open(Mode::Read);
-        let (stored, now) = (key.stored().or(evicted.as_ref()), host.now());
-        let holds = self.consult(host, |fences| stored.holds(now, fences))?;
-        let pending = self.pending_releases.borrow().fences_of(name).cloned();
-        let over = self.over_with_connections(host, name);
+        let (stored, now) = (key.stored().or(evicted.as_ref()), self.host.now());
+        let holds = self.consult(|fences| stored.holds(now, fences))?;
+        let pending = self.pending_releases.borrow().fences_of(name);
+        let over = self.over_with_connections(name);
         let is_in_force = |hold: &Hold<'_>| {
-            pending.as_ref().is_none_or(|fences| !fences.contains(&hold.fence_number()))
+            pending.binary_search(&hold.fence_number()).is_err()
                 && !over.has(hold.owner, hold.fence_number())
         };
         Ok(look(&mut holds.filter(is_in_force), waiters, now))
     }
 
-    pub(super) fn evicted_value(&self, lock: &impl Lock) -> Option<Seen> {
+    pub(super) fn evicted_value(self, lock: &impl Lock) -> Option<Seen> {
         self.evicted.borrow().get(lock.name()).cloned()
     }
 
     /// Brings the keys of the locks up to date before a command looks at them. Returns how many then wait for the last
     /// lock.
     #[inline(always)]
-    pub(super) fn settle_if_suspect<H: Host<Client = C>>(
-        &self,
-        host: &H,
+    pub(super) fn settle_if_suspect(
+        self,
         locks: &[H::Lock<'_>],
         asker: Option<Owner<'_>>,
     ) -> usize {
@@ -557,33 +519,29 @@ impl<C> Engine<C> {
         if nobody_waits && !self.has_pending_releases() && !self.has_ended_connections() {
             return 0;
         }
-        self.settle_suspected(host, locks, asker)
+        self.settle_suspected(locks, asker)
     }
 
     /// All the locks together get as much time as one lock does. The timer does the rest: until then, a lock that
     /// somebody waits for counts as taken.
     #[inline(never)]
-    fn settle_suspected<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        locks: &[H::Lock<'_>],
-        asker: Option<Owner<'_>>,
-    ) -> usize {
-        let share = host.batch().checked_div(locks.len()).unwrap_or(0).max(1);
-        let budget = (locks.len() > 1).then(|| Budget::of(host, host.slice()));
+    fn settle_suspected(self, locks: &[H::Lock<'_>], asker: Option<Owner<'_>>) -> usize {
+        let share = self.host.batch().checked_div(locks.len()).unwrap_or(0).max(1);
+        let budget = (locks.len() > 1).then(|| Budget::of(self.host, self.host.slice()));
         let (mut effort, mut waiters) = (Effort::default(), 0);
         for lock in locks {
-            self.take_back_pending(host, lock);
-            self.disconnect_pending(host, lock, asker, share);
+            self.take_back_pending(lock);
+            self.disconnect_pending(lock, asker, share);
             let settled = self.queues.borrow().waiters_if_settled(lock.name());
             waiters = settled.unwrap_or_else(|| {
-                let is_used_up = || budget.is_some_and(|budget| budget.is_used_up(host, effort));
+                let is_used_up =
+                    || budget.is_some_and(|budget| budget.is_used_up(self.host, effort));
                 if !is_used_up() {
-                    effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
+                    effort.add(self.settle(lock, Initiator::Client, Ownership::Ours));
                     // The settling may have granted the lock to the asker for an earlier connection of its own, which
                     // has ended since.
-                    if self.disconnect_own(host, lock, asker) == Disconnected::Own {
-                        effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
+                    if self.disconnect_own(lock, asker) == Disconnected::Own {
+                        effort.add(self.settle(lock, Initiator::Client, Ownership::Ours));
                     }
                 }
                 self.waiters_for(lock.name())
@@ -594,15 +552,11 @@ impl<C> Engine<C> {
 
     /// Lends the fence clock to a decision. Warns if the decision met a fence that the clock refuses to learn: somebody
     /// wrote that fence by hand, or a server's clock is wrong by more than a day.
-    pub(super) fn consult<H: Host, T>(
-        &self,
-        host: &H,
-        decide: impl FnOnce(&mut FenceClock) -> T,
-    ) -> T {
+    pub(super) fn consult<T>(self, decide: impl FnOnce(&mut FenceClock) -> T) -> T {
         let refused = self.fences.get().refused();
-        let outcome = self.with_fences(|| host.monotonic(), decide);
-        if self.fences.get().refused() != refused && self.may_complain(host.monotonic()) {
-            host.warn(Warning::FenceNotCredible);
+        let outcome = self.with_fences(|| self.host.monotonic(), decide);
+        if self.fences.get().refused() != refused && self.may_complain(self.host.monotonic()) {
+            self.host.warn(Warning::FenceNotCredible);
         }
         outcome
     }
@@ -610,7 +564,7 @@ impl<C> Engine<C> {
     /// Reports an outcome to the observer and to subscribers of keyspace events. No key is open.
     #[inline(always)]
     pub(super) fn report(
-        &self,
+        self,
         lock: &impl Lock,
         outcome: Option<&Outcome<'_>>,
         given: Given,

@@ -4,23 +4,22 @@ use super::effort::{Budget, Effort};
 use super::pending::PendingRelease;
 use super::unheard::Unheard;
 use super::{
-    Announced, Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS,
+    Announced, Answer, Authority, Engine, Host, Initiator, Key, Lock, Memory, Mode, PAUSE_MILLIS,
     WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Departed, Fence, FenceClock, Holders, KeptName, KeptNames, KeptOwner,
-    KeptWait, Moment, Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter, Write,
+    self, Checked, Deadline, Departed, Fence, FenceClock, Holders, KeptOwner, KeptWait, Moment,
+    Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter,
 };
-use crate::observe::{Event, WaitEnd};
+use crate::observe::{Event, Observer, WaitEnd};
 use std::rc::Rc;
 
-impl<C> Engine<C> {
+impl<H: Host> Engine<'_, H> {
     /// Tells a client that has left its queue how its wait ended. Returns the effort of telling subscribers.
-    pub(super) fn answer<H: Host<Client = C>>(
-        &self,
-        host: &H,
+    pub(super) fn answer(
+        self,
         name: Name<'_>,
-        waiter: Waiter<C>,
+        waiter: Waiter<H::Client>,
         answer: Answer,
     ) -> Effort {
         let Waiter { owner, since, wait, .. } = waiter;
@@ -30,21 +29,21 @@ impl<C> Engine<C> {
             (Answer::GaveUp, WaitKind::Ticket) => WaitEnd::Abandoned,
             (Answer::Refused(_), _) => WaitEnd::Refused,
         };
-        self.wait_ended(host, name, &owner, since, end);
+        self.wait_ended(name, &owner, since, end);
         let ticket = match wait {
             KeptWait::Ticket(ticket) => ticket,
             KeptWait::Blocked(client) => {
                 if let Answer::Granted { fence, .. } = answer {
                     self.undelivered.borrow_mut().insert(fence.number());
                 }
-                host.answer(name, client, owner, answer);
+                self.host.answer(name, client, owner, answer);
                 return Effort::default();
             }
         };
-        match (host.announce(name, &ticket, owner.as_owner(), &answer), answer) {
+        match (self.host.announce(name, &ticket, owner.as_owner(), &answer), answer) {
             (Announced::To { receivers: 0 }, Answer::Granted { names, fence, deadline }) => {
                 let channel = ticket.channel.as_deref().unwrap_or_default();
-                self.keep_unheard(host, names, owner, fence, deadline, channel);
+                self.keep_unheard(WaiterGrant { names, owner, fence }, deadline, channel);
                 Effort::default()
             }
             (Announced::To { receivers }, _) => Effort::of_telling(receivers),
@@ -52,6 +51,178 @@ impl<C> Engine<C> {
         }
     }
 
+    /// The waiter that this grant was made to will never learn of it. The grant is taken back unless the same owner has
+    /// learned of it on another connection: the lock must not stay with an owner that does not know that it has it. The
+    /// release is only queued here, because the server is in the middle of closing a connection.
+    pub fn mark_undeliverable(self, grant: WaiterGrant) {
+        let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
+        if is_undelivered {
+            self.queue_releases(&grant, self.host.monotonic());
+        }
+    }
+
+    /// Whether a lease ended before its client could be told of it, as when a script took longer than the lease. If the
+    /// deadline has passed, the key decides: the owner may have extended the lease meanwhile on another connection.
+    pub fn lease_is_over<'s>(
+        self,
+        owner: &KeptOwner,
+        fence_number: u64,
+        deadline: Deadline,
+        lock: impl FnOnce() -> H::Lock<'s>,
+    ) -> bool
+    where
+        H: 's,
+    {
+        let now = self.host.now();
+        if !deadline.has_passed(now) {
+            return false;
+        }
+        let lock = lock();
+        let key = lock.open(Mode::Read);
+        let proof = Proof::of(owner, fence_number);
+        let holders = self.holders_in(key.stored(), &proof, now);
+        holders.is_none_or(|holders| lock::check(&holders, &proof) == Checked::NotHolder)
+    }
+
+    /// The holders as the owner of this proof sees them. `None` if the key is not a lock.
+    pub(super) fn holders_in<'k>(
+        self,
+        stored: Stored<'k>,
+        proof: &Proof<'_>,
+        now: Moment,
+    ) -> Option<Holders<'k>> {
+        let look = |fences: &mut FenceClock| stored.holders(proof.owner, now, fences).ok();
+        self.with_fences(|| self.host.monotonic(), look)
+    }
+
+    /// The end of the hold that this proof is of, and the effort of the look. `None` if there is no such hold, or
+    /// another server decides about it. Called while the module may write.
+    pub(super) fn end_of(
+        self,
+        lock: &H::Lock<'_>,
+        proof: &Proof<'_>,
+    ) -> (Option<Option<Deadline>>, Effort) {
+        if lock.may_read() == Authority::NotOurs {
+            return (None, Effort::ROUND);
+        }
+        let evicted = self.evicted_value(lock);
+        let key = lock.open(Mode::Peek);
+        let stored = key.stored().or(evicted.as_ref());
+        let effort = Effort::of_round(stored);
+        let holders = self.holders_in(stored, proof, self.host.now());
+        let own = holders.as_ref().and_then(Holders::own).filter(|own| own.matches(proof));
+        (own.map(|own| own.deadline), effort)
+    }
+
+    /// Takes back the undelivered grants that are due, as many as fit in one turn.
+    pub(super) fn take_back_due(self) {
+        let now = self.host.monotonic();
+        let (budget, mut effort) = (Budget::of(self.host, self.host.batch()), Effort::default());
+        while !budget.is_used_up(self.host, effort) {
+            let due = self.pending_releases.borrow_mut().take_due(now);
+            let Some(pending) = due else { return };
+            if let Some(lock) = self.host.lock(pending.name.as_name()) {
+                effort.add(self.take_back(&lock, &pending));
+            }
+        }
+    }
+
+    /// Takes back the undelivered grants of this lock before a command looks at it. Otherwise their owner could come
+    /// back, be told that it holds the lock, and lose it.
+    pub(super) fn take_back_pending(self, lock: &H::Lock<'_>) {
+        if !self.has_pending_releases() {
+            return;
+        }
+        // All are removed at once; `take_back` adds a grant again that cannot be taken back now.
+        let pending = self.pending_releases.borrow_mut().take_all_of(lock.name());
+        for pending in pending {
+            self.take_back(lock, &pending);
+        }
+    }
+
+    fn take_back(self, lock: &H::Lock<'_>, pending: &PendingRelease) -> Effort {
+        match lock.may_write(Initiator::Module) {
+            Authority::Yes => {}
+            Authority::NotNow | Authority::Refused => {
+                let due = self.host.monotonic().plus_millis(PAUSE_MILLIS);
+                self.pending_releases.borrow_mut().add(pending.clone(), due);
+                return Effort::ROUND;
+            }
+            // If the grant was replicated, the server that decides now has it. Its lease ends it.
+            Authority::Replica | Authority::NotOurs | Authority::ClusterDown => {
+                return Effort::ROUND;
+            }
+        }
+        let proof = Proof::of(&pending.owner, pending.fence.number());
+        let (end, looked) = self.end_of(lock, &proof);
+        if end.is_none() {
+            return looked;
+        }
+        let note = |observer: &mut Observer, _: &Outcome<'_>, _, _| {
+            observer.note_taken_back(lock.name(), pending.fence);
+            Some(Event::Released)
+        };
+        // If the server refuses, the lease ends the hold.
+        let Ok(effort) = self.shorten(lock, &proof, None, note) else { return Effort::ROUND };
+        self.unbind(lock.name(), proof.owner, pending.fence.number());
+        effort
+    }
+
+    /// Keeps a grant that no subscriber received, and shortens the leases of its holds.
+    pub(super) fn keep_unheard(self, grant: WaiterGrant, deadline: Deadline, channel: &[u8]) {
+        for name in grant.names.iter() {
+            self.shorten_unheard(name.as_name(), &grant.owner, grant.fence);
+        }
+        let left = deadline.millis().saturating_sub(self.host.now().millis());
+        let due = self.host.monotonic().plus_millis(left.min(self.host.window_millis()));
+        self.unheard.borrow_mut().add(Unheard { grant, channel: channel.into(), due });
+        self.changes_due();
+    }
+
+    /// Shortens the lease of one hold. The lock was handed on in this call, so the module may write it.
+    fn shorten_unheard(self, name: Name<'_>, owner: &KeptOwner, fence: Fence) {
+        let (lock, now) = (self.host.beside(name), self.host.now());
+        let proof = Proof::of(owner, fence.number());
+        let mut key = lock.open(Mode::Write);
+        let Some(ttl) = Ttl::from_millis(self.host.window_millis()) else { return };
+        let Some(holders) = self.holders_in(key.stored(), &proof, now) else { return };
+        let end = holders.own().and_then(|own| own.deadline);
+        if end.is_some_and(|end| end <= Deadline::after(now, ttl)) {
+            return;
+        }
+        let outcome = lock::extend_one(&holders, &proof, ttl, now);
+        let write = outcome.write(&holders);
+        // If the server refuses, the lease ends later.
+        let _written = key.write(&write);
+        self.with_queues(|queues| queues.remember(name, key.stored(), now));
+    }
+
+    /// Gives up the grants that nobody has claimed in time, and all places with the same channels, as many as fit in
+    /// one turn.
+    pub(super) fn give_up_unheard(self) {
+        let now = self.host.monotonic();
+        loop {
+            let due = self.unheard.borrow_mut().take_due(now);
+            let Some(Unheard { channel, .. }) = due else { break };
+            self.take_back_all_on(&channel, now);
+            self.unheard.borrow_mut().deaf.push(channel);
+        }
+        let (budget, mut effort) = (Budget::of(self.host, self.host.batch()), Effort::default());
+        while !budget.is_used_up(self.host, effort) {
+            let Some(channel) = self.unheard.borrow().deaf.last().cloned() else { return };
+            self.changes_due();
+            match self.with_queues(|queues| queues.leave_by_channel(&channel)) {
+                Some(Departed { name, waiter }) => {
+                    effort.add(self.answer(name.as_name(), waiter, Answer::GaveUp));
+                    effort.add(Effort::ROUND);
+                }
+                None => drop(self.unheard.borrow_mut().deaf.pop()),
+            }
+        }
+    }
+}
+
+impl<C> Memory<C> {
     /// A client counts on the grant with this fence. From now on the grant is not taken back, even if the waiter that
     /// it was made to never learns of it.
     #[inline(always)]
@@ -70,249 +241,33 @@ impl<C> Engine<C> {
         self.undelivered.borrow_mut().remove(&fence_number);
         // A release may still be pending if writes have been paused.
         self.pending_releases.borrow_mut().forget(fence_number);
-        self.unheard.borrow_mut().claimed(fence_number);
+        let _claimed = self.unheard.borrow_mut().take(fence_number);
     }
 
-    /// The waiter that this grant was made to will never learn of it. The grant is taken back unless the same owner has
-    /// learned of it on another connection: the lock must not stay with an owner that does not know that it has it. The
-    /// release is only queued here, because the server is in the middle of closing a connection.
-    pub fn mark_undeliverable<H: Host<Client = C>>(&self, host: &H, grant: WaiterGrant) {
-        let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
-        if is_undelivered {
-            let WaiterGrant { names, owner, fence } = grant;
-            self.queue_releases(names.iter().cloned(), &owner, fence, host.monotonic());
-        }
-    }
-
-    /// These holds of a grant are taken back soon.
-    pub(super) fn queue_releases(
-        &self,
-        names: impl Iterator<Item = KeptName>,
-        owner: &KeptOwner,
-        fence: Fence,
-        due: Monotonic,
-    ) {
-        for name in names {
-            let pending = PendingRelease { name, owner: owner.clone(), fence };
+    /// All holds of this grant are taken back soon.
+    pub(super) fn queue_releases(&self, grant: &WaiterGrant, due: Monotonic) {
+        let WaiterGrant { names, owner, fence } = grant;
+        for name in names.iter().cloned() {
+            let pending = PendingRelease { name, owner: owner.clone(), fence: *fence };
             self.pending_releases.borrow_mut().add(pending, due);
         }
         self.changes_due();
     }
 
-    /// Whether a lease ended before its client could be told of it, as when a script took longer than the lease. If the
-    /// deadline has passed, the key decides: the owner may have extended the lease meanwhile on another connection.
-    pub fn lease_is_over<'s, H: Host<Client = C> + 's>(
-        &self,
-        host: &'s H,
-        owner: &KeptOwner,
-        fence_number: u64,
-        deadline: Deadline,
-        lock: impl FnOnce() -> H::Lock<'s>,
-    ) -> bool {
-        let now = host.now();
-        if !deadline.has_passed(now) {
-            return false;
-        }
-        let lock = lock();
-        let key = lock.open(Mode::Read);
-        let proof = Proof::of(owner, fence_number);
-        let holders = self.holders_in(host, key.stored(), &proof, now);
-        holders.is_none_or(|holders| lock::check(&holders, &proof) == Checked::NotHolder)
-    }
-
-    /// The holders as the owner of this proof sees them. `None` if the key is not a lock.
-    pub(super) fn holders_in<'k, H: Host<Client = C>>(
-        &self,
-        host: &H,
-        stored: Stored<'k>,
-        proof: &Proof<'_>,
-        now: Moment,
-    ) -> Option<Holders<'k>> {
-        let look = |fences: &mut FenceClock| stored.holders(proof.owner, now, fences).ok();
-        self.with_fences(|| host.monotonic(), look)
-    }
-
-    /// The end of the hold that this proof is of, and the effort of the look. `None` if there is no such hold, or
-    /// another server decides about it. Called while the module may write.
-    pub(super) fn end_of<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lock: &H::Lock<'_>,
-        proof: &Proof<'_>,
-    ) -> (Option<Option<Deadline>>, Effort) {
-        if lock.may_read() == Authority::NotOurs {
-            return (None, Effort::ROUND);
-        }
-        let evicted = self.evicted_value(lock);
-        let key = lock.open(Mode::Peek);
-        let stored = key.stored().or(evicted.as_ref());
-        let effort = Effort::of_round(stored);
-        let holders = self.holders_in(host, stored, proof, host.now());
-        let own = holders.as_ref().and_then(Holders::own).filter(|own| own.matches(proof));
-        (own.map(|own| own.deadline), effort)
-    }
-
-    /// Whether this grant is about to be taken back.
     pub(crate) fn is_pending_release(&self, name: Name<'_>, fence_number: u64) -> bool {
         self.pending_releases.borrow().has(name, fence_number)
-    }
-
-    /// Takes back the undelivered grants that are due, as many as fit in one turn.
-    pub(super) fn take_back_due<H: Host<Client = C>>(&self, host: &H) {
-        let now = host.monotonic();
-        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
-        while !budget.is_used_up(host, effort) {
-            let due = self.pending_releases.borrow_mut().take_due(now);
-            let Some(pending) = due else { return };
-            if let Some(lock) = host.lock(pending.name.as_name()) {
-                effort.add(self.take_back(host, &lock, &pending));
-            }
-        }
     }
 
     pub(super) fn has_pending_releases(&self) -> bool {
         !self.pending_releases.borrow().is_empty()
     }
 
-    /// Takes back the undelivered grants of this lock before a command looks at it. Otherwise their owner could come
-    /// back, be told that it holds the lock, and lose it.
-    pub(super) fn take_back_pending<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
-        if !self.has_pending_releases() {
-            return;
-        }
-        // All are removed at once; `take_back` adds a grant again that cannot be taken back now.
-        let pending = self.pending_releases.borrow_mut().take_all_of(lock.name());
-        for pending in pending {
-            self.take_back(host, lock, &pending);
-        }
-    }
-
-    /// Takes one grant back. The lock is only marked for its waiters, so that it is settled once, however many of its
-    /// grants are taken back.
-    fn take_back<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lock: &H::Lock<'_>,
-        pending: &PendingRelease,
-    ) -> Effort {
-        match lock.may_write(Initiator::Module) {
-            Authority::Yes => {}
-            Authority::NotNow | Authority::Refused => {
-                let due = host.monotonic().plus_millis(PAUSE_MILLIS);
-                self.pending_releases.borrow_mut().add(pending.clone(), due);
-                return Effort::ROUND;
-            }
-            // If the grant was replicated, the server that decides now has it. Its lease ends it.
-            Authority::Replica | Authority::NotOurs | Authority::ClusterDown => {
-                return Effort::ROUND;
-            }
-        }
-        let proof = Proof::of(&pending.owner, pending.fence.number());
-        let (end, looked) = self.end_of(host, lock, &proof);
-        if end.is_none() {
-            return looked;
-        }
-        let mut key = lock.open(Mode::Write);
-        let now = host.now();
-        if self.put_back(&mut key, lock.name(), now).is_err() {
-            return Effort::ROUND;
-        }
-        let effort = Effort::of_round(key.stored());
-        let holders = self.holders_in(host, key.stored(), &proof, now);
-        let release = |holders| Outcome::Release(lock::release(&holders, &proof)).write(&holders);
-        let write = holders.map_or(Write::Keep, release);
-        if write != Write::Keep && key.write(&write).is_ok() {
-            drop(key);
-            self.with_observer(|observer| observer.note_taken_back(lock.name(), pending.fence));
-            lock.publish(Event::Released);
-            self.unbind(lock.name(), proof.owner, pending.fence.number());
-            self.with_queues(|queues| {
-                queues.forget_seen(lock.name());
-                queues.mark(lock.name());
-            });
-        }
-        effort
-    }
-
-    /// Keeps a grant that no subscriber received, and shortens the leases of its holds.
-    pub(super) fn keep_unheard<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        names: KeptNames,
-        owner: KeptOwner,
-        fence: Fence,
-        deadline: Deadline,
-        channel: &[u8],
-    ) {
-        for name in names.iter() {
-            self.shorten_unheard(host, name.as_name(), &owner, fence);
-        }
-        let left = deadline.millis().saturating_sub(host.now().millis());
-        let due = host.monotonic().plus_millis(left.min(host.window_millis()));
-        self.unheard.borrow_mut().add(Unheard {
-            names,
-            owner,
-            fence,
-            channel: channel.into(),
-            due,
-        });
-        self.changes_due();
-    }
-
-    /// Shortens the lease of one hold. The lock was handed on in this call, so the module may write it.
-    fn shorten_unheard<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        name: Name<'_>,
-        owner: &KeptOwner,
-        fence: Fence,
-    ) {
-        let (lock, now) = (host.beside(name), host.now());
-        let proof = Proof::of(owner, fence.number());
-        let mut key = lock.open(Mode::Write);
-        let Some(ttl) = Ttl::from_millis(host.window_millis()) else { return };
-        let Some(holders) = self.holders_in(host, key.stored(), &proof, now) else { return };
-        let end = holders.own().and_then(|own| own.deadline);
-        if end.is_some_and(|end| end <= Deadline::after(now, ttl)) {
-            return;
-        }
-        let outcome = Outcome::Extend(lock::extend_one(&holders, &proof, ttl, now));
-        let write = outcome.write(&holders);
-        // If the server refuses, the lease ends later.
-        let _written = key.write(&write);
-        self.with_queues(|queues| queues.remember(name, key.stored(), now));
-    }
-
-    /// Gives up the grants that nobody has claimed in time, and all places with the same channels, as many as fit in
-    /// one turn.
-    pub(super) fn give_up_unheard<H: Host<Client = C>>(&self, host: &H) {
-        let now = host.monotonic();
-        loop {
-            let due = self.unheard.borrow_mut().take_due(now);
-            let Some(Unheard { channel, .. }) = due else { break };
-            self.take_back_all_on(&channel, now);
-            self.unheard.borrow_mut().deaf.push(channel);
-        }
-        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
-        while !budget.is_used_up(host, effort) {
-            let Some(channel) = self.unheard.borrow().deaf.last().cloned() else { return };
-            self.changes_due();
-            match self.with_queues(|queues| queues.leave_by_channel(&channel)) {
-                Some(Departed { name, waiter }) => {
-                    effort.add(self.answer(host, name.as_name(), waiter, Answer::GaveUp));
-                    effort.add(Effort::ROUND);
-                }
-                None => drop(self.unheard.borrow_mut().deaf.pop()),
-            }
-        }
-    }
-
     /// Takes back the other grants that were published on this channel.
     fn take_back_all_on(&self, channel: &Rc<[u8]>, now: Monotonic) {
         loop {
             let other = self.unheard.borrow_mut().take_of(channel);
-            let Some(Unheard { names, owner, fence, .. }) = other else { return };
-            self.queue_releases(names.iter().cloned(), &owner, fence, now);
+            let Some(Unheard { grant, .. }) = other else { return };
+            self.queue_releases(&grant, now);
         }
     }
 }

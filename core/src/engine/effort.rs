@@ -58,10 +58,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Usual limit of a turn.
     pub(super) const MICROS: u64 = 2_000;
 
-    /// Starts now, and lasts `micros`.
     pub(super) fn new(host: &impl Host, most: usize, micros: u64) -> Self {
         Self { most, ends: host.monotonic().plus_micros(micros) }
     }

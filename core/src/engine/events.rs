@@ -8,12 +8,12 @@
 //! [`Evicted`](crate::lock::Evicted) says how many keys are written at once.
 
 use super::unheard::UnheardGrants;
-use super::{Authority, Engine, Host, Initiator, Key, Lock, Mode, Warning};
+use super::{Authority, Engine, Host, Initiator, Key, Lock, Memory, Mode, Warning};
 use crate::command::Error;
 use crate::lock::{Moment, Name, Seen, Stored, Suspicion, Write};
 use crate::observe::Observer;
 
-impl<C> Engine<C> {
+impl<C> Memory<C> {
     /// A client's command has these words. It may do what `suspicion` says to any locks among them.
     pub fn suspect<'w>(
         &self,
@@ -98,51 +98,8 @@ impl<C> Engine<C> {
         })
     }
 
-    /// Whether anybody waits for the lock.
     pub fn is_contended(&self, name: Name<'_>) -> bool {
         self.waiters_for(name) > 0
-    }
-
-    /// Puts back as many evicted locks as may be put back now.
-    pub(super) fn put_back_due<H: Host<Client = C>>(&self, host: &H) {
-        loop {
-            let next = self.evicted.borrow_mut().next(host.now());
-            let Some(name) = next else { break };
-            let lock = host.lock(name.as_name());
-            match lock.as_ref().map(|lock| (lock, lock.may_write(Initiator::Module))) {
-                Some((lock, Authority::Yes)) => self.open_and_put_back(host, lock),
-                // If the slot stays here, the lock is still held.
-                Some((_, Authority::NotNow | Authority::Refused | Authority::ClusterDown)) => {
-                    return self.evicted.borrow_mut().wait(host.now());
-                }
-                // Another server decides, and the deletion was replicated to it.
-                Some((_, Authority::Replica | Authority::NotOurs)) | None => {
-                    self.evicted.borrow_mut().remove(name.as_name());
-                }
-            }
-        }
-        let missing = {
-            let mut evicted = self.evicted.borrow_mut();
-            evicted.complains(host.now()).then(|| evicted.len())
-        };
-        if let Some(missing) = missing {
-            host.warn(Warning::EvictedTooFast { missing });
-        }
-    }
-
-    /// Opens the key of a lock that the module may write, and puts the lock back if it was evicted.
-    pub(super) fn open_and_put_back<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
-        let name = lock.name();
-        if self.evicted.borrow().get(name).is_none() {
-            return;
-        }
-        let mut key = lock.open(Mode::Write);
-        // A server that refuses now will refuse again: the lock is lost, and free for its waiters.
-        if self.put_back(&mut key, name, host.now()).is_err()
-            || matches!(key.stored(), Stored::Nothing)
-        {
-            self.with_queues(|queues| queues.mark(name));
-        }
     }
 
     /// Writes what the key held when it was evicted, if it holds nothing now and the lease lasts. Every key passes here
@@ -166,5 +123,49 @@ impl<C> Engine<C> {
             self.with_observer(|observer| observer.note_restored(name, &seen, now));
         }
         Ok(())
+    }
+}
+
+impl<H: Host> Engine<'_, H> {
+    /// Puts back as many evicted locks as may be put back now.
+    pub(super) fn put_back_due(self) {
+        loop {
+            let next = self.evicted.borrow_mut().next(self.host.now());
+            let Some(name) = next else { break };
+            let lock = self.host.lock(name.as_name());
+            match lock.as_ref().map(|lock| (lock, lock.may_write(Initiator::Module))) {
+                Some((lock, Authority::Yes)) => self.open_and_put_back(lock),
+                // If the slot stays here, the lock is still held.
+                Some((_, Authority::NotNow | Authority::Refused | Authority::ClusterDown)) => {
+                    return self.evicted.borrow_mut().wait(self.host.now());
+                }
+                // Another server decides, and the deletion was replicated to it.
+                Some((_, Authority::Replica | Authority::NotOurs)) | None => {
+                    self.evicted.borrow_mut().remove(name.as_name());
+                }
+            }
+        }
+        let missing = {
+            let mut evicted = self.evicted.borrow_mut();
+            evicted.complains(self.host.now()).then(|| evicted.len())
+        };
+        if let Some(missing) = missing {
+            self.host.warn(Warning::EvictedTooFast { missing });
+        }
+    }
+
+    /// Opens the key of a lock that the module may write, and puts the lock back if it was evicted.
+    pub(super) fn open_and_put_back(self, lock: &H::Lock<'_>) {
+        let name = lock.name();
+        if self.evicted.borrow().get(name).is_none() {
+            return;
+        }
+        let mut key = lock.open(Mode::Write);
+        // A server that refuses now will refuse again: the lock is lost, and free for its waiters.
+        if self.put_back(&mut key, name, self.host.now()).is_err()
+            || matches!(key.stored(), Stored::Nothing)
+        {
+            self.with_queues(|queues| queues.mark(name));
+        }
     }
 }

@@ -47,12 +47,6 @@ impl<L> Others<L> {
         Self { of: None, locks: Vec::new(), standings: Vec::new(), lost: Vec::new() };
 }
 
-/// A lock that cannot be granted now.
-struct NotToBeHad<'n> {
-    name: Name<'n>,
-    refusal: Refusal,
-}
-
 /// Why a waiter that is first in all its queues is not given its locks now.
 enum Refusal {
     /// One of the locks is taken. It may be free from `may_change` on.
@@ -63,51 +57,51 @@ enum Refusal {
     GrantedElsewhere,
 }
 
-impl<C> Engine<C> {
+impl<'e, H: Host> Engine<'e, H> {
     /// Does what is due, in a timer rather than in a client's command.
-    pub fn work<H: Host<Client = C>>(&self, host: &H) {
-        let now = host.clocks();
-        self.end_patience(host, now);
-        self.give_up_unheard(host);
-        self.take_back_due(host);
-        self.serve_bindings(host);
-        self.put_back_due(host);
+    pub fn work(self) {
+        let now = self.host.clocks();
+        self.end_patience(now);
+        self.give_up_unheard();
+        self.take_back_due();
+        self.serve_bindings();
+        self.put_back_due();
         // Each cause has its own share of the turn, so that none keeps the others waiting.
-        self.serve(host, Cause::Due);
-        self.serve(host, Cause::Suspected);
-        self.serve(host, Cause::Doubted);
-        self.serve(host, Cause::Routine);
+        self.serve(Cause::Due);
+        self.serve(Cause::Suspected);
+        self.serve(Cause::Doubted);
+        self.serve(Cause::Routine);
     }
 
     /// Tells the waiters whose patience has ended, and marks the locks that are due for a look.
-    fn end_patience<H: Host<Client = C>>(&self, host: &H, now: Now) {
-        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
+    fn end_patience(self, now: Now) {
+        let (budget, mut effort) = (Budget::of(self.host, self.host.batch()), Effort::default());
         loop {
-            let at_most = host.batch().min(TOLD_AT_ONCE);
+            let at_most = self.host.batch().min(TOLD_AT_ONCE);
             let ended = self.with_queues(|queues| queues.wake(now, at_most));
             for Departed { name, waiter } in ended {
-                effort.add(self.answer(host, name.as_name(), waiter, Answer::GaveUp));
+                effort.add(self.answer(name.as_name(), waiter, Answer::GaveUp));
                 effort.add(Effort::ROUND);
             }
             let is_done = self.with_queues(|queues| !queues.is_patience_due(now.monotonic));
-            if is_done || budget.is_used_up(host, effort) {
+            if is_done || budget.is_used_up(self.host, effort) {
                 return;
             }
         }
     }
 
     /// Looks at the locks that are marked for this cause, and settles those that need it.
-    fn serve<H: Host<Client = C>>(&self, host: &H, cause: Cause) {
+    fn serve(self, cause: Cause) {
         let micros = if cause == Cause::Routine { ROUTINE_MICROS } else { Budget::MICROS };
-        let budget = Budget::new(host, host.batch(), micros);
+        let budget = Budget::new(self.host, self.host.batch(), micros);
         let mut effort = Effort::default();
         for _ in 0..cause.looks_in_a_turn() {
             let Some(marked) = self.with_queues(|queues| queues.take_marked(cause)) else { return };
             let Marked { name, ownership } = marked;
-            if let Some(lock) = host.lock(name.as_name()) {
-                effort.add(self.settle(host, &lock, Initiator::Module, ownership));
+            if let Some(lock) = self.host.lock(name.as_name()) {
+                effort.add(self.settle(&lock, Initiator::Module, ownership));
             }
-            if budget.is_used_up(host, effort) {
+            if budget.is_used_up(self.host, effort) {
                 break;
             }
         }
@@ -117,25 +111,22 @@ impl<C> Engine<C> {
     }
 
     /// Gives the lock to the next waiter, until the lock is held or nobody waits. If more readers can be let in than
-    /// one turn allows, the lock stays marked behind the others, and its next turn continues.
-    ///
-    /// The key is looked at first. The server is asked whether the module may write only if there is something to
-    /// write.
-    pub(super) fn settle<H: Host<Client = C>>(
-        &self,
-        host: &H,
+    /// one turn allows, the lock stays marked behind the others, and its next turn continues. The key is looked at
+    /// first: the server is asked whether the module may write only if there is something to write.
+    pub(super) fn settle(
+        self,
         lock: &H::Lock<'_>,
         initiator: Initiator,
         ownership: Ownership,
     ) -> Effort {
         self.changes_due();
-        let authority = match (host.authority(), ownership) {
+        let authority = match (self.host.authority(), ownership) {
             (Authority::Yes, Ownership::Ours) => Authority::Yes,
             (Authority::Yes, Ownership::InDoubt) => lock.may_read(),
             _ => lock.may_write(initiator),
         };
         if authority == Authority::Yes
-            && let Some(effort) = self.find_held(host, lock)
+            && let Some(effort) = self.find_held(lock)
         {
             return effort;
         }
@@ -144,30 +135,30 @@ impl<C> Engine<C> {
             refusal => refusal,
         };
         match authority {
-            Authority::Yes => return self.hand_on(host, lock),
-            Authority::NotNow => self.postpone(host, lock, PAUSE_MILLIS),
-            Authority::Refused => self.postpone(host, lock, REFUSAL_MILLIS),
-            Authority::Replica => self.send_away(host, lock, host.demoted()),
+            Authority::Yes => return self.hand_on(lock),
+            Authority::NotNow => self.postpone(lock, PAUSE_MILLIS),
+            Authority::Refused => self.postpone(lock, REFUSAL_MILLIS),
+            Authority::Replica => self.send_away(lock, self.host.demoted()),
             Authority::NotOurs => {
-                host.slot_has_gone();
-                self.send_away(host, lock, Error::GrantedElsewhere);
+                self.host.slot_has_gone();
+                self.send_away(lock, Error::GrantedElsewhere);
             }
-            Authority::ClusterDown => self.send_all_away(host, Error::GrantedElsewhere),
+            Authority::ClusterDown => self.send_all_away(Error::GrantedElsewhere),
         }
         Effort::ROUND
     }
 
     /// Looks whether the lock is held, so that there is nothing to do, and returns the effort of the look. Nearly every
     /// lock that a command names is held. `None` if there may be something to do.
-    fn find_held<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> Option<Effort> {
+    fn find_held(self, lock: &H::Lock<'_>) -> Option<Effort> {
         let key = lock.open(Mode::Look);
         let effort = Effort::of_look(key.stored());
-        let now = host.clocks();
+        let now = self.host.clocks();
         let look = self.with_fences(
             || now.monotonic,
             |fences| {
                 self.with_queues(|queues| {
-                    queues.look(lock.name(), key.stored(), now, host.limits(), fences)
+                    queues.look(lock.name(), key.stored(), now, self.host.limits(), fences)
                 })
             },
         );
@@ -182,12 +173,12 @@ impl<C> Engine<C> {
     }
 
     /// Gives the lock to the waiters whose turn it is, one in each round.
-    fn hand_on<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> Effort {
-        let (budget, mut effort) = (Budget::of(host, host.slice()), Effort::default());
-        self.open_and_put_back(host, lock);
+    fn hand_on(self, lock: &H::Lock<'_>) -> Effort {
+        let (budget, mut effort) = (Budget::of(self.host, self.host.slice()), Effort::default());
+        self.open_and_put_back(lock);
         loop {
-            let round = match self.round(host, lock, Others::NONE, host.clocks(), &mut effort) {
-                Round::Several(id) => self.round_for_several(host, lock, id, &mut effort),
+            let round = match self.round(lock, Others::NONE, self.host.clocks(), &mut effort) {
+                Round::Several(id) => self.round_for_several(lock, id, &mut effort),
                 round => round,
             };
             match round {
@@ -197,10 +188,10 @@ impl<C> Engine<C> {
                     self.with_queues(|queues| queues.mark(lock.name()));
                     return effort;
                 }
-                Round::Next if budget.is_used_up(host, effort) => {
+                Round::Next if budget.is_used_up(self.host, effort) => {
                     // Some servers announce an eviction only when the value is gone. If this lock is evicted before its
                     // next turn, this value is put back.
-                    let (key, now) = (lock.open(Mode::Write), host.now());
+                    let (key, now) = (lock.open(Mode::Write), self.host.now());
                     self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
                     return effort;
                 }
@@ -212,17 +203,19 @@ impl<C> Engine<C> {
     /// Takes the waiter whose turn it is out of the queue, decides about its request, carries the decision out and
     /// tells the waiter. If it waits for several locks, the others have been looked at before.
     #[inline]
-    fn round<'n, H: Host<Client = C> + 'n>(
-        &self,
-        host: &H,
+    fn round<'n>(
+        self,
         lock: &H::Lock<'n>,
         others: Others<H::Lock<'n>>,
         now: Now,
         effort: &mut Effort,
-    ) -> Round {
+    ) -> Round
+    where
+        H: 'n,
+    {
         let name = lock.name();
         let mut key = lock.open(Mode::Write);
-        let limits = host.limits();
+        let limits = self.host.limits();
         let stored = key.stored();
         effort.add(Effort::of_round(stored));
         let Settled { lost, turn } = self.with_fences(
@@ -240,7 +233,7 @@ impl<C> Engine<C> {
                 let round = turn.map_or(Round::Over, |turn| Round::Several(turn.waiter));
                 drop(key);
                 self.report_lost(lock, &lost, now.wall);
-                self.report_lost_of_others(host, &others_lost, now.wall);
+                self.report_lost_of_others(&others_lost, now.wall);
                 return round;
             }
         };
@@ -261,18 +254,18 @@ impl<C> Engine<C> {
         {
             self.with_queues(|queues| queues.forget_seen(name));
             others_written =
-                self.write_others(host, name, &locks, &order_of(&waiter, decision, now.wall));
+                self.write_others(name, &locks, &order_of(&waiter, decision, now.wall));
         }
         self.report_lost(lock, &lost, now.wall);
-        self.report_lost_of_others(host, &others_lost, now.wall);
+        self.report_lost_of_others(&others_lost, now.wall);
         let answer = match (decided, others_written) {
             (Err(answer), _) => answer,
             (Ok(_), Err(error)) => Answer::Refused(error),
             (Ok(decision), Ok(others_written)) => {
                 let order = order_of(&waiter, &decision, now.wall);
-                self.tell(host, &order, &others_written, &written);
+                self.tell(&order, &others_written, &written);
                 if let Some(Ephemeral { connection, .. }) = waiter.ephemeral
-                    && !host.is_connected(connection)
+                    && !self.host.is_connected(connection)
                 {
                     // The connection ended while the owner waited by a ticket, and the end of a connection removes no
                     // ticket.
@@ -293,15 +286,15 @@ impl<C> Engine<C> {
                 }
             }
         };
-        effort.add(self.answer(host, first.as_name(), waiter, answer));
+        effort.add(self.answer(first.as_name(), waiter, answer));
         Round::Next
     }
 
     /// The decision about the request of a waiter whose turn it is, from its standing with its locks; or the answer
     /// that refuses it.
-    pub(super) fn decide_for<'w>(
-        &self,
-        waiter: &'w Waiter<C>,
+    fn decide_for<'w>(
+        self,
+        waiter: &'w Waiter<H::Client>,
         standings: &[Standing],
         now: Now,
         limits: Limits,
@@ -324,23 +317,17 @@ impl<C> Engine<C> {
     /// The round of a waiter that is first in the queues of several locks, where this lock can be granted. If one of
     /// the other locks cannot be granted, nothing changes, and the waiter goes on waiting.
     #[inline(never)]
-    fn round_for_several<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lock: &H::Lock<'_>,
-        id: WaiterId,
-        effort: &mut Effort,
-    ) -> Round {
+    fn round_for_several(self, lock: &H::Lock<'_>, id: WaiterId, effort: &mut Effort) -> Round {
         // One moment for all looks: a lease must not end between two of them.
-        let (names, now) = (self.with_queues(|queues| queues.names_of(id)), host.clocks());
+        let (names, now) = (self.with_queues(|queues| queues.names_of(id)), self.host.clocks());
         let mut others = Others { of: Some(id), ..Others::NONE };
-        let refused = self.stand_for(host, lock.name(), &names, now.wall, &mut others, effort);
+        let refused = self.stand_for(lock.name(), &names, now.wall, &mut others, effort);
         let Some(refused) = refused else {
-            let lock = host.beside(lock.name());
-            return self.round(host, &lock, others, now, effort);
+            let lock = self.host.beside(lock.name());
+            return self.round(&lock, others, now, effort);
         };
-        self.report_lost_of_others(host, &others.lost, now.wall);
-        let NotToBeHad { name, refusal } = refused;
+        self.report_lost_of_others(&others.lost, now.wall);
+        let (name, refusal) = refused;
         self.with_queues(|queues| {
             queues.refused(id, name, matches!(refusal, Refusal::Held { .. }));
             // The lock may have been free when its own queue last looked, and a client that does not wait may have
@@ -352,14 +339,14 @@ impl<C> Engine<C> {
         match refusal {
             Refusal::Held { .. } => Round::Over,
             Refusal::NotNow(millis) => {
-                self.postpone(host, lock, millis);
+                self.postpone(lock, millis);
                 Round::Over
             }
             Refusal::GrantedElsewhere => {
                 let answer = Answer::Refused(Error::GrantedElsewhere);
                 if let Some(Departed { name, waiter }) = self.with_queues(|queues| queues.leave(id))
                 {
-                    effort.add(self.answer(host, name.as_name(), waiter, answer));
+                    effort.add(self.answer(name.as_name(), waiter, answer));
                 }
                 Round::Next
             }
@@ -369,22 +356,24 @@ impl<C> Engine<C> {
     /// Fills `others` with the owner's standing with each of its other locks, or returns the first lock that it cannot
     /// have. It stops there, so the locks behind a lock that stays held cost nothing. Losses are only collected, and
     /// reported later: another module may react to the report, and change a key that was looked at.
-    fn stand_for<'n, H: Host<Client = C>>(
-        &self,
-        host: &'n H,
+    fn stand_for<'n>(
+        self,
         settled: Name<'_>,
         names: &'n [KeptName],
         now: Moment,
         others: &mut Others<H::Lock<'n>>,
         effort: &mut Effort,
-    ) -> Option<NotToBeHad<'n>> {
+    ) -> Option<(Name<'n>, Refusal)>
+    where
+        'e: 'n,
+    {
         let (owner, share) = self.with_queues(|queues| {
             let waiter = queues.waiter(others.of?)?;
             Some((waiter.owner.clone(), waiter.share))
         })?;
-        let most = host.limits().max_holders;
+        let most = self.host.limits().max_holders;
         for name in names.iter().map(KeptName::as_name).filter(|name| *name != settled) {
-            let lock = host.beside(name);
+            let lock = self.host.beside(name);
             let refusal = match lock.may_write(Initiator::Client) {
                 Authority::Yes => None,
                 Authority::NotNow => Some(Refusal::NotNow(PAUSE_MILLIS)),
@@ -394,14 +383,13 @@ impl<C> Engine<C> {
                 }
             };
             if let Some(refusal) = refusal {
-                return Some(NotToBeHad { name, refusal });
+                return Some((name, refusal));
             }
-            self.open_and_put_back(host, &lock);
+            self.open_and_put_back(&lock);
             let key = lock.open(Mode::Write);
             let stored = key.stored();
             effort.add(Effort::of_round(stored));
-            let holders =
-                self.consult(host, |fences| stored.holders(owner.as_owner(), now, fences));
+            let holders = self.consult(|fences| stored.holders(owner.as_owner(), now, fences));
             let standing = holders.map(|holders| Standing::new(&holders, 0, share, most));
             let may_change = holders.ok().and_then(|holders| holders.next_end());
             let lost = self.with_queues(|queues| queues.see(name, stored, now));
@@ -416,46 +404,41 @@ impl<C> Engine<C> {
                 }
                 _ => {
                     let may_change = may_change.map(Deadline::first_moment_after);
-                    return Some(NotToBeHad { name, refusal: Refusal::Held { may_change } });
+                    return Some((name, Refusal::Held { may_change }));
                 }
             }
         }
         None
     }
 
-    fn report_lost_of_others<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lost: &[(KeptName, Vec<Lost>)],
-        now: Moment,
-    ) {
+    fn report_lost_of_others(self, lost: &[(KeptName, Vec<Lost>)], now: Moment) {
         for (name, lost) in lost {
-            self.report_lost(&host.beside(name.as_name()), lost, now);
+            self.report_lost(&self.host.beside(name.as_name()), lost, now);
         }
     }
 
-    pub(super) fn postpone<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, millis: u64) {
-        let now = host.now();
+    pub(super) fn postpone(self, lock: &H::Lock<'_>, millis: u64) {
+        let now = self.host.now();
         self.with_queues(|queues| queues.postpone(lock.name(), now, millis));
     }
 
-    fn send_away<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, error: Error) {
+    fn send_away(self, lock: &H::Lock<'_>, error: Error) {
         let name = lock.name();
         while let Some(first) = self.with_queues(|queues| queues.leave_first(name)) {
-            self.answer(host, name, first.waiter, Answer::Refused(error));
+            self.answer(name, first.waiter, Answer::Refused(error));
         }
     }
 
     /// Sends every waiter away: this server no longer decides.
-    pub fn send_all_away<H: Host<Client = C>>(&self, host: &H, error: Error) {
+    pub fn send_all_away(self, error: Error) {
         self.changes_due();
         for Departed { name, waiter } in self.with_queues(|queues| queues.leave_all()) {
-            self.answer(host, name.as_name(), waiter, Answer::Refused(error));
+            self.answer(name.as_name(), waiter, Answer::Refused(error));
         }
     }
 
     /// Reports holds that ended without a release while somebody waited for the lock. No key is open.
-    pub(super) fn report_lost(&self, lock: &impl Lock, lost: &[Lost], now: Moment) {
+    pub(super) fn report_lost(self, lock: &impl Lock, lost: &[Lost], now: Moment) {
         for lost in lost {
             let event = self.with_observer(|observer| observer.note_lost(lock.name(), lost, now));
             if let Some(event) = event {

@@ -12,7 +12,6 @@ use crate::observe::Event;
 
 /// A server, during one call of the module.
 pub trait Host {
-    /// A client that waits.
     type Client;
     /// One lock, in the selected database.
     type Lock<'n>: Lock
@@ -24,7 +23,6 @@ pub trait Host {
     /// A clock that nobody can set.
     fn monotonic(&self) -> Monotonic;
 
-    /// Both clocks.
     fn clocks(&self) -> Now {
         Now { wall: self.now(), monotonic: self.monotonic() }
     }
@@ -50,7 +48,6 @@ pub trait Host {
         1_000
     }
 
-    /// How many may wait in this way.
     fn room(&self, kind: WaitKind) -> Room;
 
     /// Whether the command being executed may block its client. In a transaction and in a script it may not.
@@ -105,7 +102,6 @@ pub trait Host {
 
 /// One lock, in the selected database.
 pub trait Lock {
-    /// The key of the lock, opened.
     type Key<'s>: Key
     where
         Self: 's;
@@ -115,7 +111,6 @@ pub trait Lock {
     /// Whether this server would let a client read the key.
     fn may_read(&self) -> Authority;
 
-    /// Whether the module may write the key.
     fn may_write(&self, initiator: Initiator) -> Authority;
 
     fn open(&self, mode: Mode) -> Self::Key<'_>;
@@ -182,11 +177,7 @@ pub enum Announced {
 #[derive(Debug)]
 pub enum Answer {
     /// The locks are the client's, by a new grant.
-    Granted {
-        names: KeptNames,
-        fence: Fence,
-        deadline: Deadline,
-    },
+    Granted { names: KeptNames, fence: Fence, deadline: Deadline },
     /// The locks were the client's already.
     Again {
         names: KeptNames,
@@ -196,6 +187,7 @@ pub enum Answer {
     },
     /// The waiter's patience ended.
     GaveUp,
+    /// The waiter is told why it waits no longer.
     Refused(Error),
 }
 
@@ -210,7 +202,6 @@ impl Answer {
     }
 }
 
-/// What an operator should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// The value of a lock has a fence that is not credible. The fence clock does not learn it.

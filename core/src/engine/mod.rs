@@ -52,6 +52,7 @@ use bindings::Bindings;
 use pending::PendingReleases;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use unheard::UnheardGrants;
 
 /// How long to wait before asking again whether the module may write, while writes are paused.
@@ -64,7 +65,7 @@ const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
 
 /// What the module remembers of locks between two calls. The keyspace alone says who holds a lock; nothing in here is
 /// needed to tell. `C` is a client that waits.
-pub struct Engine<C> {
+pub struct Memory<C> {
     queues: LazyCell<RefCell<Queues<C>>>,
     fences: Cell<FenceClock>,
     evicted: RefCell<Evicted>,
@@ -80,7 +81,7 @@ pub struct Engine<C> {
     due_changed: Cell<bool>,
 }
 
-impl<C> Engine<C> {
+impl<C> Memory<C> {
     pub const fn new() -> Self {
         Self {
             queues: LazyCell::new(|| RefCell::new(Queues::new())),
@@ -96,7 +97,11 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Whether [`Engine::next_due`] may have changed since the last call, other than by the passing of time. A host
+    pub const fn on<'e, H: Host<Client = C>>(&'e self, host: &'e H) -> Engine<'e, H> {
+        Engine { memory: self, host }
+    }
+
+    /// Whether [`Memory::next_due`] may have changed since the last call, other than by the passing of time. A host
     /// asks at the end of each call into the engine, and sets its timer anew.
     pub fn take_due_changed(&self) -> bool {
         self.due_changed.take()
@@ -177,6 +182,29 @@ impl<C> Engine<C> {
             self.complained.set(Some(now));
         }
         due
+    }
+}
+
+/// The engine, during one call of a host.
+pub struct Engine<'e, H: Host> {
+    memory: &'e Memory<H::Client>,
+    host: &'e H,
+}
+
+// Derived, both would ask the same of the host.
+impl<H: Host> Clone for Engine<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H: Host> Copy for Engine<'_, H> {}
+
+impl<H: Host> Deref for Engine<'_, H> {
+    type Target = Memory<H::Client>;
+
+    fn deref(&self) -> &Self::Target {
+        self.memory
     }
 }
 

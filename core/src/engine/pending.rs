@@ -15,23 +15,17 @@ pub(super) struct PendingRelease {
 /// A fence, and one of the locks that it was granted for: together they identify a hold.
 type Hold = (u64, i32, Rc<[u8]>);
 
-impl PendingRelease {
-    fn hold(&self) -> Hold {
-        (self.fence.number(), self.name.db, Rc::clone(&self.name.key))
-    }
-}
-
 /// Indexed by fence; by name, because every command checks whether its lock has one; and by when to try next.
 #[derive(Debug, Default)]
 pub(super) struct PendingReleases {
     holds: BTreeMap<Hold, (PendingRelease, Monotonic)>,
-    names: BTreeMap<i32, BTreeMap<Rc<[u8]>, BTreeSet<u64>>>,
+    names: BTreeSet<(i32, Rc<[u8]>, u64)>,
     due: BTreeSet<(Monotonic, Hold)>,
 }
 
 impl PendingReleases {
     pub(super) const fn new() -> Self {
-        Self { holds: BTreeMap::new(), names: BTreeMap::new(), due: BTreeSet::new() }
+        Self { holds: BTreeMap::new(), names: BTreeSet::new(), due: BTreeSet::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -43,33 +37,35 @@ impl PendingReleases {
     }
 
     pub(super) fn add(&mut self, pending: PendingRelease, due: Monotonic) {
-        let hold = pending.hold();
-        let (number, db, key) = hold.clone();
-        self.names.entry(db).or_default().entry(key).or_default().insert(number);
+        let KeptName { db, ref key } = pending.name;
+        let hold = (pending.fence.number(), db, Rc::clone(key));
+        self.names.insert((db, Rc::clone(key), hold.0));
         self.due.insert((due, hold.clone()));
         self.holds.insert(hold, (pending, due));
     }
 
-    pub(super) fn has(&self, name: Name<'_>, fence_number: u64) -> bool {
-        self.fences_of(name).is_some_and(|fences| fences.contains(&fence_number))
+    pub(super) fn has(&self, Name { db, key }: Name<'_>, fence_number: u64) -> bool {
+        !self.is_empty() && self.holds.contains_key(&(fence_number, db, key.into()))
     }
 
-    /// Takes a pending release that is due.
     pub(super) fn take_due(&mut self, now: Monotonic) -> Option<PendingRelease> {
         let (due, hold) = self.due.first()?.clone();
         if due > now { None } else { self.take(&hold) }
     }
 
-    /// Takes all pending releases of this lock.
     pub(super) fn take_all_of(&mut self, name: Name<'_>) -> Vec<PendingRelease> {
-        let Some(fences) = self.fences_of(name).cloned() else { return Vec::new() };
-        let key: Rc<[u8]> = name.key.into();
-        let holds = fences.into_iter().map(|number| (number, name.db, Rc::clone(&key)));
-        holds.filter_map(|hold| self.take(&hold)).collect()
+        let fences = self.fences_of(name).into_iter();
+        fences.filter_map(|number| self.take(&(number, name.db, name.key.into()))).collect()
     }
 
-    pub(super) fn fences_of(&self, name: Name<'_>) -> Option<&BTreeSet<u64>> {
-        self.names.get(&name.db)?.get(name.key)
+    /// The fences of the holds of this lock, in their order.
+    pub(super) fn fences_of(&self, Name { db, key }: Name<'_>) -> Vec<u64> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let key: Rc<[u8]> = key.into();
+        let all = (db, Rc::clone(&key), 0)..=(db, key, u64::MAX);
+        self.names.range(all).map(|&(_, _, number)| number).collect()
     }
 
     /// Nothing with this fence is taken back any more, for any lock.
@@ -85,19 +81,9 @@ impl PendingReleases {
 
     fn take(&mut self, hold: &Hold) -> Option<PendingRelease> {
         let (pending, due) = self.holds.remove(hold)?;
-        self.due.remove(&(due, hold.clone()));
         let (number, db, key) = hold;
-        if let Some(names) = self.names.get_mut(db) {
-            if let Some(fences) = names.get_mut(key) {
-                fences.remove(number);
-                if fences.is_empty() {
-                    names.remove(key);
-                }
-            }
-            if names.is_empty() {
-                self.names.remove(db);
-            }
-        }
+        self.due.remove(&(due, hold.clone()));
+        self.names.remove(&(*db, Rc::clone(key), *number));
         Some(pending)
     }
 }

@@ -2,11 +2,8 @@
 //! [`simulation`](crate::simulation).
 
 use super::effort::Effort;
-use super::{Answer, Engine, MILLIS_BETWEEN_COMPLAINTS};
-use crate::lock::{
-    Decision, FenceClock, KeptWait, Limits, Moment, Monotonic, Name, Now, Owner, Share, Standing,
-    Stored, Ttl, Waiter,
-};
+use super::{MILLIS_BETWEEN_COMPLAINTS, Memory};
+use crate::lock::{Moment, Monotonic, Name, Stored};
 
 const NOW: Moment = Moment::from_millis(1_763_000_000_000);
 
@@ -14,7 +11,7 @@ const START: Monotonic = Monotonic::from_micros(0);
 
 #[test]
 fn complaints_are_a_minute_apart() {
-    let engine = Engine::<()>::new();
+    let engine = Memory::<()>::new();
     let next = START.plus_millis(MILLIS_BETWEEN_COMPLAINTS);
     assert!(engine.may_complain(START));
     assert!(!engine.may_complain(START));
@@ -39,7 +36,7 @@ fn long_values_and_many_hearers_take_longer() {
 #[test]
 fn all_that_was_evicted_is_put_back_when_slots_begin_to_go() {
     const MANY: usize = 1_000;
-    let engine = Engine::<()>::new();
+    let engine = Memory::<()>::new();
     let stored = Stored::Text { value: b"1763000000000000:a", deadline: None };
     for number in 0..MANY {
         let key = number.to_string();
@@ -51,27 +48,4 @@ fn all_that_was_evicted_is_put_back_when_slots_begin_to_go() {
     engine.slots_begin_to_go();
     assert!(engine.take_due_changed());
     assert_eq!(put_back(), MANY);
-}
-
-#[test]
-fn whose_patience_has_ended_is_granted_nothing_and_told_of_what_it_holds() {
-    let (engine, owner, share) = (Engine::new(), Owner::new(b"a").unwrap(), Share::EXCLUSIVE);
-    let limits = Limits { max_ttl: Ttl::USUAL_LIMIT, max_holders: 3 };
-    let waiter = Waiter {
-        owner: owner.into(),
-        ttl: Ttl::USUAL_LIMIT,
-        share,
-        since: START,
-        gives_up: Some(START),
-        ephemeral: None,
-        wait: KeptWait::Blocked(()),
-    };
-    let decide = |stored: Stored<'_>| {
-        let holders = stored.holders(owner, NOW, &mut FenceClock::new()).unwrap();
-        let standing = Standing::new(&holders, 0, share, 3);
-        engine.decide_for(&waiter, &[standing], Now { wall: NOW, monotonic: START }, limits)
-    };
-    assert!(matches!(decide(Stored::Nothing), Err(Answer::GaveUp)));
-    let own = Stored::Text { value: b"a", deadline: None };
-    assert!(matches!(decide(own), Ok(Decision::Again { fence_number: 0, .. })));
 }

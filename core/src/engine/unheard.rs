@@ -11,15 +11,14 @@
 //!
 //! A program that is alive after all asks again, and queues anew.
 
-use crate::lock::{Fence, KeptNames, KeptOwner, Monotonic};
+use super::WaiterGrant;
+use crate::lock::Monotonic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 #[derive(Debug)]
 pub(super) struct Unheard {
-    pub(super) names: KeptNames,
-    pub(super) owner: KeptOwner,
-    pub(super) fence: Fence,
+    pub(super) grant: WaiterGrant,
     pub(super) channel: Rc<[u8]>,
     pub(super) due: Monotonic,
 }
@@ -49,23 +48,18 @@ impl UnheardGrants {
         now.or_else(|| self.due.first().map(|&(due, _)| due))
     }
 
-    pub(super) fn add(&mut self, grant: Unheard) {
-        let number = grant.fence.number();
-        self.channels.insert((Rc::clone(&grant.channel), number));
-        self.due.insert((grant.due, number));
-        self.grants.insert(number, grant);
+    pub(super) fn add(&mut self, unheard: Unheard) {
+        let number = unheard.grant.fence.number();
+        self.channels.insert((Rc::clone(&unheard.channel), number));
+        self.due.insert((unheard.due, number));
+        self.grants.insert(number, unheard);
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.grants.is_empty()
     }
 
-    /// The owner claims the grant, or gives it back.
-    pub(super) fn claimed(&mut self, fence_number: u64) {
-        let _claimed = self.take(fence_number);
-    }
-
-    fn take(&mut self, fence_number: u64) -> Option<Unheard> {
+    pub(super) fn take(&mut self, fence_number: u64) -> Option<Unheard> {
         let grant = self.grants.remove(&fence_number)?;
         self.due.remove(&(grant.due, fence_number));
         self.channels.remove(&(Rc::clone(&grant.channel), fence_number));

@@ -12,12 +12,11 @@ use super::fence::{Fence, FenceClock, Minted};
 use super::hold::{Grant, Hold, Proof};
 use super::holders::Holders;
 use super::lease::{Deadline, Moment, Ttl};
-use super::outcome::{Acquired, Extended, NotHolder, Outcome, Raised, Released};
+use super::outcome::{NotHolder, Outcome, Raised};
 use super::owner::Owner;
 use super::share::Share;
 use super::wait::Wait;
 
-/// What an owner asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'r> {
     pub owner: Owner<'r>,
@@ -64,13 +63,8 @@ impl Standing {
         self.is_admitted && (self.own.is_some() || self.others == 0)
     }
 
-    /// Whether the owner who asks holds the lock.
     pub const fn is_own(&self) -> bool {
         self.own.is_some()
-    }
-
-    fn is_foreign(&self) -> bool {
-        self.own.is_some_and(|own| own.fence.is_none())
     }
 
     fn is_of(&self, proof: &Proof<'_>) -> bool {
@@ -106,9 +100,8 @@ pub enum Decision<'r> {
     Raised(Raised<'r>),
 }
 
-/// Grants all of these locks to an owner, if it is admitted to each or holds it already.
-///
-/// An owner that holds some of the locks gets all by a new grant, or keeps what it has; it never waits for the others.
+/// All of these locks, if the owner is admitted to each or holds it already. An owner that holds some of them gets all
+/// by a new grant, or keeps what it has; it never waits for the others.
 #[inline]
 pub fn acquire<'r>(
     standings: &[Standing],
@@ -128,7 +121,9 @@ pub fn acquire<'r>(
         }
     };
     // Nobody can be let in beside a foreign hold, or replace it.
-    let not_to_be_had = |standing: &Standing| !standing.may_be_had() || standing.is_foreign();
+    let not_to_be_had = |standing: &Standing| {
+        !standing.may_be_had() || standing.own.is_some_and(|own| own.fence.is_none())
+    };
     if let Some(at) = standings.iter().position(not_to_be_had) {
         return refused(at);
     }
@@ -198,21 +193,21 @@ impl<'r> Decision<'r> {
             Self::Granted(grant) => {
                 let former = holders.own().and_then(|own| own.fence);
                 let others = holders.others();
-                Outcome::Acquire(Acquired::Granted { grant, former, others })
+                Outcome::Granted { grant, former, others }
             }
             Self::Again { ref wanted, .. } => {
-                Outcome::Acquire(again(holders.own()?, wanted, Deadline::after(now, wanted.ttl)))
+                again(holders.own()?, wanted, Deadline::after(now, wanted.ttl))
             }
-            Self::Released(proof) => Outcome::Release(release(holders, &proof)),
-            Self::Extended { proof, ttl } => Outcome::Extend(extend_one(holders, &proof, ttl, now)),
+            Self::Released(proof) => release(holders, &proof),
+            Self::Extended { proof, ttl } => extend_one(holders, &proof, ttl, now),
             Self::Raised(raised) => Outcome::Raise(raised),
             Self::Busy { at: refused, owner } | Self::NotUpgraded { at: refused, owner }
                 if refused == at =>
             {
-                Outcome::Acquire(Acquired::Refused(owner))
+                Outcome::Refused(owner)
             }
             Self::NotExtended { at: missing, not_holder } if missing == at => {
-                Outcome::Extend(Extended::NotHolder(not_holder))
+                Outcome::NotExtended(not_holder)
             }
             Self::Wait(_)
             | Self::Busy { .. }
@@ -224,33 +219,32 @@ impl<'r> Decision<'r> {
 }
 
 /// The hold that the owner has already, with the later of its end and `asked`.
-fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Acquired<'r> {
+fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Outcome<'r> {
     let Wanted { owner, share, .. } = *wanted;
     // A hold without a deadline already outlasts every ttl.
     let longer = own.deadline.and_then(|deadline| (deadline < asked).then_some(asked));
-    Acquired::Again { owner, fence_number: own.fence_number(), longer, share }
+    Outcome::Again { owner, fence_number: own.fence_number(), longer, share }
 }
 
 #[inline]
-pub fn release<'r>(holders: &Holders<'_>, proof: &Proof<'r>) -> Released<'r> {
+pub fn release<'r>(holders: &Holders<'_>, proof: &Proof<'r>) -> Outcome<'r> {
     match holders.own() {
-        Some(hold) if hold.matches(proof) => Released::Released { fence: hold.fence },
-        _ => Released::NotHolder(NotHolder::new(holders, proof)),
+        Some(hold) if hold.matches(proof) => Outcome::Released { fence: hold.fence },
+        _ => Outcome::NotReleased(NotHolder::new(holders, proof)),
     }
 }
 
-/// A new end for the lease of one hold.
 #[inline]
 pub fn extend_one<'r>(
     holders: &Holders<'_>,
     proof: &Proof<'r>,
     ttl: Ttl,
     now: Moment,
-) -> Extended<'r> {
+) -> Outcome<'r> {
     let deadline = Deadline::after(now, ttl);
     match holders.own() {
-        Some(hold) if hold.matches(proof) => Extended::Until { fence: hold.fence, deadline },
-        _ => Extended::NotHolder(NotHolder::new(holders, proof)),
+        Some(hold) if hold.matches(proof) => Outcome::Extended { fence: hold.fence, deadline },
+        _ => Outcome::NotExtended(NotHolder::new(holders, proof)),
     }
 }
 

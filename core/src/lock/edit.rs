@@ -18,24 +18,20 @@ use std::ops::Range;
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Write<'r> {
+    /// Nothing is written.
     Keep,
     /// This hold, in place of whatever the key holds.
-    Hold {
-        owner: Owner<'r>,
-        fence: Fence,
-        deadline: Option<Deadline>,
-        share: Share,
-    },
+    Hold { owner: Owner<'r>, fence: Fence, deadline: Option<Deadline>, share: Share },
     /// The value stays, the lease ends at this deadline.
     Expire(Deadline),
     /// One of several holds is changed, added or ended.
     Edit(Edit<'r>),
     /// What the key held before it was evicted.
     Restore(&'r Seen),
+    /// Nobody holds the lock any more.
     Delete,
 }
 
-/// What a write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     Nothing,
@@ -57,10 +53,13 @@ pub struct Edit<'r> {
 /// What happens to the lines of holds that are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clearing {
+    /// They stay.
     Nothing,
     /// Lines with an earlier deadline are ended in their place.
     End(Moment),
-    Rewrite(Rewriting),
+    /// The whole value is rewritten. It keeps only the holds in force at `now`, and none for longer than the key would
+    /// have lasted.
+    Rewrite { now: Moment, limit: Option<Deadline> },
 }
 
 /// A change of one line in its place.
@@ -75,14 +74,6 @@ pub(super) enum Change {
     End,
     Lease(Deadline, Share),
     Fence(Fence),
-}
-
-/// A rewrite of the whole value. It keeps only the holds in force at `now`, and none for longer than the key would have
-/// lasted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rewriting {
-    pub(super) now: Moment,
-    pub(super) limit: Option<Deadline>,
 }
 
 impl Write<'_> {
@@ -150,7 +141,6 @@ impl Edit<'_> {
         })
     }
 
-    /// Writes all of these changes over the value.
     pub fn patch(&self, value: &mut [u8]) {
         let mut from = 0;
         while let Some(run_out) = self.next_run_out(value, from) {
@@ -184,7 +174,7 @@ impl Edit<'_> {
 
     /// The whole new value, if the value is not edited in its place.
     pub fn rewritten(&self, value: &[u8]) -> Option<Vec<u8>> {
-        let Clearing::Rewrite(Rewriting { now, limit }) = self.clearing else { return None };
+        let Clearing::Rewrite { now, limit } = self.clearing else { return None };
         let now = line::digits_of(Deadline::from_millis(now.millis()));
         let mut kept = Vec::with_capacity(value.len().saturating_add(line::LONGEST));
         let (mut rest, mut at) = (value, 0_usize);

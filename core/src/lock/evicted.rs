@@ -88,7 +88,6 @@ impl Evicted {
         true
     }
 
-    /// What this key held when it was evicted.
     pub fn get(&self, name: Name<'_>) -> Option<&Seen> {
         self.dbs.get(&name.db)?.get(name.key).map(|kept| &kept.seen)
     }
@@ -117,7 +116,6 @@ impl Evicted {
         self.order.retain(|_, name| db.is_some_and(|db| db != name.db));
     }
 
-    /// Two databases change places.
     pub fn swap(&mut self, one: i32, other: i32) {
         let (from_one, from_other) = (self.dbs.remove(&one), self.dbs.remove(&other));
         self.dbs.extend(from_one.map(|keys| (other, keys)));

@@ -24,10 +24,9 @@
 use super::lease::{Moment, Monotonic};
 use std::num::NonZeroU64;
 
-/// The number of a grant.
-///
-/// Always sixteen digits: from September 2001, as microseconds, to 2^53 - 1 in the year 2255, the largest integer that
-/// JavaScript holds exactly. The fixed width tells a value that Leasehold wrote from an older client's `pid:uuid`.
+/// The number of a grant. Always sixteen digits: from September 2001, as microseconds, to 2^53 - 1 in the year 2255,
+/// the largest integer that JavaScript holds exactly. The fixed width tells a value that Leasehold wrote from an older
+/// client's `pid:uuid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(NonZeroU64);
 
@@ -74,7 +73,6 @@ struct Quarantine {
     left_micros: u64,
 }
 
-/// The result of asking for a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Minted {
@@ -107,7 +105,6 @@ impl FenceClock {
         }
     }
 
-    /// The next fence.
     pub fn mint(&mut self, now: Moment) -> Minted {
         if let Some(end) = self.quarantine_ends(now) {
             return Minted::NotBefore(end);
@@ -289,25 +286,17 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_is_what_was_given_met_or_reserved() {
-        let mut clock = FenceClock::new();
-        assert_eq!(clock.highest(), None);
-        let fence = clock.mint(NOW).fence();
-        assert_eq!(clock.highest(), fence);
-        clock.raise(NOW.plus_millis(1));
-        assert_eq!(clock.highest().unwrap().number(), NOW.micros() + 1_000);
-    }
-
-    #[test]
-    fn a_clock_is_in_use_once_it_gave_or_met_a_fence() {
-        assert!(!clock_at(NOW).is_in_use(), "a floor is no fence");
-        let (mut giving, mut meeting) = (FenceClock::new(), FenceClock::new());
-        let fence = giving.mint(NOW).fence().unwrap();
-        assert!(giving.is_in_use());
+    fn a_fence_is_in_use_once_it_was_given_or_met_and_may_be_once_it_was_reserved() {
+        let (mut giving, mut meeting, floor) =
+            (FenceClock::new(), FenceClock::new(), clock_at(NOW));
+        assert_eq!((giving.highest(), giving.is_in_use()), (None, false));
+        assert_eq!((floor.highest().unwrap().number(), floor.is_in_use()), (NOW.micros(), false));
+        let fence = giving.mint(NOW).fence();
+        assert_eq!((giving.highest(), giving.is_in_use()), (fence, true));
         meeting.observe(Fence::LAST, NOW);
         assert!(!meeting.is_in_use(), "refused");
-        meeting.observe(fence, NOW);
-        assert!(meeting.is_in_use());
+        meeting.observe(fence.unwrap(), NOW);
+        assert_eq!((meeting.highest(), meeting.is_in_use()), (fence, true));
     }
 
     const START: Monotonic = Monotonic::from_micros(7);

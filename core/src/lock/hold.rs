@@ -50,10 +50,8 @@ impl<'v> Hold<'v> {
         }
     }
 
-    /// Lets time decide: a hold whose deadline has passed does not count, whatever the key still says.
-    ///
-    /// The server removes expired keys itself, but by a clock that it may have read at the start of a transaction or
-    /// script. The lease ends by the clock of this moment.
+    /// Lets time decide: a hold whose deadline has passed does not count, whatever the key still says. The server
+    /// removes expired keys itself, but by a clock that it may have read at the start of a transaction or script.
     pub fn in_force(self, now: Moment) -> Option<Self> {
         match self.deadline {
             Some(deadline) if deadline.has_passed(now) => None,
@@ -76,7 +74,6 @@ impl<'v> Hold<'v> {
     }
 }
 
-/// What a key holds.
 #[derive(Clone, Copy, Debug)]
 pub enum Stored<'v> {
     Nothing,
@@ -173,24 +170,12 @@ mod tests {
 
     #[test]
     fn values_of_another_form_are_foreign() {
-        for value in [
-            &b""[..],
-            b"owner",
-            b"12345:uuid",
-            b"12345",
-            b"1763000000000000",
-            b"1763000000000000:",
-            b"1763000000000000-x",
-            b":x",
-            b"0763000000000000:x",
-            b"9007199254740992:x",
-            b"4611686018427387904:x",
-            b"17630000000000001:x",
-            b"176300000000000a:x",
-            b" 763000000000000:x",
-            b"+763000000000000:x",
-        ] {
-            assert_foreign(value);
+        let values = ",owner,12345:uuid,12345,1763000000000000,1763000000000000:,\
+                      1763000000000000-x,:x,0763000000000000:x,9007199254740992:x,\
+                      4611686018427387904:x,17630000000000001:x,176300000000000a:x,\
+                      +763000000000000:x";
+        for value in values.split(',').chain([" 763000000000000:x"]) {
+            assert_foreign(value.as_bytes());
         }
         assert_foreign(&[b"1763000000000000:".as_slice(), &[b'x'; 256]].concat());
     }
@@ -222,23 +207,6 @@ mod tests {
             let hold = read(value.as_bytes());
             prop_assert_eq!(hold.fence, Some(fence));
             prop_assert_eq!(hold.owner, &owner[..]);
-        }
-
-        #[test]
-        fn every_string_reads_as_a_hold_that_prints_the_same_string(
-            value in prop_oneof![
-                prop::collection::vec(any::<u8>(), 0..300),
-                "[0-9]{14,18}[:;]?[a-z:]{0,4}".prop_map(String::into_bytes),
-            ]
-        ) {
-            let hold = read(&value);
-            match hold.fence {
-                Some(fence) => {
-                    let again = Value::new(fence, Owner::new(hold.owner).unwrap());
-                    prop_assert_eq!(again.as_bytes(), &value[..]);
-                }
-                None => prop_assert_eq!(hold.owner, &value[..]),
-            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! writes lines, the value is not a list of holds: it is a foreign lock, and the whole value is its owner. So nobody is
 //! let in beside a hold whose line was torn.
 
-use super::edit::{Change, Clearing, Edit, Over, Rewriting, Write};
+use super::edit::{Change, Clearing, Edit, Over, Write};
 use super::fence::{Fence, FenceClock};
 use super::hold::{Grant, Hold, NotALock, Stored};
 use super::lease::{Deadline, Moment};
@@ -25,7 +25,6 @@ const LONGEST_FOREIGN: usize = 8_192;
 pub struct Holders<'v> {
     /// The hold of the owner who looks. In a value without lines, the only hold, no matter whose.
     hold: Option<Hold<'v>>,
-    /// How many others hold the lock.
     others: u32,
     /// The smallest share of the others.
     tolerance: Share,
@@ -62,10 +61,8 @@ impl<'v> Holders<'v> {
     pub const NOBODY: Self =
         Self { hold: None, others: 0, tolerance: Share::UNLIMITED, lines: None };
 
-    /// What a key's value and expiry say at this moment. Teaches the fence clock their fences.
-    ///
-    /// Time decides here: a hold whose deadline has passed does not count, whatever the key still says. The server
-    /// removes expired keys itself, but by a clock that it may have read at the start of a transaction or script.
+    /// What a key's value and expiry say at this moment: time decides, as in [`Hold::in_force`]. Teaches the fence
+    /// clock their fences.
     pub(super) fn read(
         value: &'v [u8],
         limit: Option<Deadline>,
@@ -76,7 +73,7 @@ impl<'v> Holders<'v> {
         if Self::may_be_several(value)
             && let Some(survey) = Survey::of(value, limit, asker, now)
         {
-            learn(value, survey.newest(), now, fences);
+            learn(value, line::fence_of(survey.newest), now, fences);
             return survey.holders(limit, now);
         }
         let hold = Hold::read(value, limit);
@@ -118,7 +115,6 @@ impl<'v> Holders<'v> {
         self.hold.is_none() && self.others == 0
     }
 
-    /// When the first hold ends.
     pub const fn next_end(&self) -> Option<Deadline> {
         match (&self.lines, &self.hold) {
             (Some(lines), _) => lines.next_end,
@@ -153,7 +149,6 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// The write that ends the hold of the owner who looks.
     pub(super) fn ended<'r>(&self) -> Write<'r> {
         match &self.lines {
             Some(lines) if self.others > 0 => lines.edit(Some(Change::End), None, None),
@@ -161,7 +156,6 @@ impl<'v> Holders<'v> {
         }
     }
 
-    /// The write that gives the hold of the owner who looks another end.
     pub(super) fn extended<'r>(&self, deadline: Deadline) -> Write<'r> {
         match (&self.lines, self.own()) {
             (Some(lines), Some(own)) => lines.lease(deadline, own.share),
@@ -177,31 +171,22 @@ impl<'v> Holders<'v> {
         share: Share,
     ) -> Write<'r> {
         match (self.own(), longer) {
-            (Some(own), _) if own.fence.is_some() && own.share < share => {
-                self.loosened(own, owner, longer.or(own.deadline), share)
+            (Some(&Hold { fence: Some(fence), deadline, share: former, .. }), _)
+                if former < share =>
+            {
+                // A key without an expiry gets the latest expiry there is.
+                let latest = Deadline::from_millis(line::LATEST);
+                let deadline = longer.or(deadline).unwrap_or(latest);
+                match &self.lines {
+                    Some(lines) => lines.lease(deadline, share),
+                    None => Write::Hold { owner, fence, deadline: Some(deadline), share },
+                }
             }
             (_, Some(longer)) => self.extended(longer),
             (_, None) => Write::Keep,
         }
     }
 
-    /// The write for a larger share. A key without an expiry gets the latest expiry there is.
-    fn loosened<'r>(
-        &self,
-        own: &Hold<'_>,
-        owner: Owner<'r>,
-        deadline: Option<Deadline>,
-        share: Share,
-    ) -> Write<'r> {
-        let deadline = deadline.unwrap_or(Deadline::from_millis(line::LATEST));
-        match (&self.lines, own.fence) {
-            (Some(lines), _) => lines.lease(deadline, share),
-            (None, Some(fence)) => Write::Hold { owner, fence, deadline: Some(deadline), share },
-            (None, None) => Write::Keep,
-        }
-    }
-
-    /// The write that gives the hold of the owner who looks another fence.
     pub(super) fn raised<'r>(&self, owner: Owner<'r>, fence: Fence) -> Write<'r> {
         let deadline = self.own().and_then(|own| own.deadline);
         match &self.lines {
@@ -231,7 +216,7 @@ impl Lines {
         let is_untidy = self.dead > (self.live / 2).saturating_add(DEAD_BYTES_LEFT);
         let (has_room, is_added) = (self.run_out <= MOST_ENDED, added.is_some());
         let clearing = if would_outlast || (is_added && (is_untidy || !has_room)) {
-            Clearing::Rewrite(Rewriting { now: self.now, limit: self.limit })
+            Clearing::Rewrite { now: self.now, limit: self.limit }
         } else if is_added && self.run_out > 0 {
             Clearing::End(self.now)
         } else {
@@ -361,10 +346,6 @@ impl<'v> Survey<'v> {
         self.tolerance = self.tolerance.min(line.tolerance());
     }
 
-    fn newest(&self) -> Option<Fence> {
-        line::fence_of(self.newest)
-    }
-
     fn holders(self, limit: Option<Deadline>, now: Moment) -> Holders<'v> {
         let next_end = (self.live > 0).then(|| line::deadline_of(self.next_end));
         let lines = Lines {
@@ -405,7 +386,6 @@ fn until<'v>(hold: Hold<'v>, limit: Option<Deadline>) -> Hold<'v> {
     Hold { deadline, ..hold }
 }
 
-/// Iterates over holds.
 #[derive(Clone, Debug)]
 pub struct Holds<'v> {
     sole: Option<Hold<'v>>,
@@ -431,7 +411,6 @@ impl<'v> Holds<'v> {
         (Self { sole: hold.in_force(now), ..Self::NONE }, hold.fence)
     }
 
-    /// The holds of a value that are in force at this moment.
     pub fn in_force(value: &'v [u8], limit: Option<Deadline>, now: Moment) -> Self {
         Self::read(value, limit, now).0
     }

@@ -10,7 +10,7 @@ const MICROS_PER_MILLI: u64 = 1_000;
 
 /// A point on the server's wall clock. In microseconds, because fences are made of them; leases count milliseconds, as
 /// the server's own expiry does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     micros: u64,
 }
@@ -127,6 +127,14 @@ impl Ttl {
     }
 }
 
+/// The limits that an operator sets.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub max_ttl: Ttl,
+    /// How many may hold a lock at a time, whatever their shares.
+    pub max_holders: usize,
+}
+
 /// How long a client is ready to wait for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
@@ -144,7 +152,6 @@ impl Patience {
             .then(|| NonZeroU64::new(millis).map_or(Self::Unlimited, Self::Millis))
     }
 
-    /// When patience ends, if it begins now.
     pub fn ends(self, now: Monotonic) -> Option<Monotonic> {
         match self {
             Self::Unlimited => None,

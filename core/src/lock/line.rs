@@ -20,7 +20,6 @@ use super::share::Share;
 /// Digits, the first in the highest byte.
 pub(super) type Digits = u128;
 
-/// The longest line there is.
 pub(super) const LONGEST: usize = HEAD + Owner::LONGEST + 1;
 
 /// Length of the part before the owner.
@@ -58,25 +57,16 @@ struct Form {
 
 impl Form {
     const fn new(template: [u8; 8]) -> Self {
-        let (mut six, mut mask) = ([0; 8], [0xff; 8]);
-        let (mut bytes, mut sixes, mut masks): (&[u8], &mut [u8], &mut [u8]) =
-            (&template, &mut six, &mut mask);
-        while let (
-            [byte, more_bytes @ ..],
-            [one_six, more_sixes @ ..],
-            [one_mask, more_masks @ ..],
-        ) = (bytes, sixes, masks)
-        {
-            if *byte == b'0' {
-                (*one_six, *one_mask) = (6, 0xf0);
-            }
-            (bytes, sixes, masks) = (more_bytes, more_sixes, more_masks);
+        let template = u64::from_le_bytes(template);
+        let (mut six, mut mask, mut at) = (0, 0, 0);
+        while at < u64::BITS {
+            let is_digit = template >> at & 0xff == 0x30;
+            let (six_here, mask_here): (u64, u64) = if is_digit { (6, 0xf0) } else { (0, 0xff) };
+            six |= six_here << at;
+            mask |= mask_here << at;
+            at = at.saturating_add(8);
         }
-        Self {
-            template: u64::from_le_bytes(template),
-            six: u64::from_le_bytes(six),
-            mask: u64::from_le_bytes(mask),
-        }
+        Self { template, six, mask }
     }
 
     /// 0 if the bytes look like that. A sum only carries from a byte that is wrong already.
@@ -222,14 +212,10 @@ fn number(digits: [u8; 8]) -> u64 {
     eight_digits(digits).unwrap_or(0)
 }
 
-fn fourteen(deadline: Deadline) -> [u8; DEADLINE_DIGITS] {
-    decimal(deadline.millis().min(LATEST))
-}
-
 /// What is written at [`DEADLINE_AT`] to give a hold another lease and share.
 pub(super) fn lease(deadline: Deadline, share: Share) -> [u8; LEASE_LEN] {
     let mut bytes = [b' '; LEASE_LEN];
-    put(&mut bytes, 0, &fourteen(deadline));
+    put(&mut bytes, 0, &decimal::<DEADLINE_DIGITS>(deadline.millis().min(LATEST)));
     put(&mut bytes, SHARE_AT - DEADLINE_AT, &decimal::<SHARE_DIGITS>(share.number().into()));
     bytes
 }

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-/// A lock's database and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'k> {
     pub db: i32,
@@ -53,7 +52,7 @@ impl KeptNames {
 }
 
 /// A [`Name`] as a copy. A clone shares the bytes of the key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptName {
     pub db: i32,
     pub key: Rc<[u8]>,

@@ -12,16 +12,6 @@ use super::share::Share;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome<'r> {
-    Acquire(Acquired<'r>),
-    Release(Released<'r>),
-    Extend(Extended<'r>),
-    Raise(Raised<'r>),
-}
-
-/// The outcome of an acquire for one of its locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Acquired<'r> {
     /// The owner holds the lock from now on. `former` is the fence of the owner's hold that this grant replaces.
     Granted { grant: Grant<'r>, former: Option<Fence>, others: OtherHolders },
     /// The owner had the lock already: a retry, so the grant stays the same. `longer` is the new end of the lease if
@@ -29,16 +19,16 @@ pub enum Acquired<'r> {
     Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
     /// The owner does not hold the lock, and cannot be granted it now.
     Refused(Owner<'r>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Released<'r> {
     /// This grant is over. A foreign lock has no fence.
-    Released {
-        fence: Option<Fence>,
-    },
-    NotHolder(NotHolder<'r>),
+    Released { fence: Option<Fence> },
+    /// The owner that gives the lock back does not hold it.
+    NotReleased(NotHolder<'r>),
+    /// The lease of this grant now ends at `deadline`, which may be earlier than before.
+    Extended { fence: Option<Fence>, deadline: Deadline },
+    /// The owner does not hold the lock, or another one of the request.
+    NotExtended(NotHolder<'r>),
+    /// The request names one lock.
+    Raise(Raised<'r>),
 }
 
 /// The proof matches no hold in force; nothing changes (L3).
@@ -57,17 +47,6 @@ impl<'r> NotHolder<'r> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Extended<'r> {
-    /// The lease of this grant now ends at `deadline`, which may be earlier than before.
-    Until {
-        fence: Option<Fence>,
-        deadline: Deadline,
-    },
-    NotHolder(NotHolder<'r>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
 pub enum Raised<'r> {
     /// The hold has this fence from now on.
     To { owner: Owner<'r>, former: Fence, fence: Fence },
@@ -82,17 +61,15 @@ pub enum Raised<'r> {
 impl<'r> Outcome<'r> {
     /// The write that makes the key show this outcome. `holders` are the holders that the outcome was decided from.
     pub fn write(&self, holders: &Holders<'_>) -> Write<'r> {
-        match *self {
-            Self::Acquire(Acquired::Granted { grant, .. }) => holders.granted(&grant),
-            Self::Acquire(Acquired::Again { owner, longer, share, .. }) => {
-                holders.renewed(owner, longer, share)
-            }
-            Self::Release(Released::Released { .. }) => holders.ended(),
-            Self::Extend(Extended::Until { deadline, .. }) => holders.extended(deadline),
-            Self::Raise(Raised::To { owner, fence, .. }) => holders.raised(owner, fence),
-            Self::Acquire(Acquired::Refused(_))
-            | Self::Release(Released::NotHolder(_))
-            | Self::Extend(Extended::NotHolder(_))
+        match self {
+            Self::Granted { grant, .. } => holders.granted(grant),
+            Self::Again { owner, longer, share, .. } => holders.renewed(*owner, *longer, *share),
+            Self::Released { .. } => holders.ended(),
+            Self::Extended { deadline, .. } => holders.extended(*deadline),
+            Self::Raise(Raised::To { owner, fence, .. }) => holders.raised(*owner, *fence),
+            Self::Refused(_)
+            | Self::NotReleased(_)
+            | Self::NotExtended(_)
             | Self::Raise(Raised::Already { .. } | Raised::NotHolder | Raised::TooFarAhead) => {
                 Write::Keep
             }
@@ -103,11 +80,12 @@ impl<'r> Outcome<'r> {
     /// From now on it knows of the grant. 0 stands for a foreign lock.
     pub fn confirmed(&self) -> Option<u64> {
         match *self {
-            Self::Acquire(Acquired::Again { fence_number, .. })
-            | Self::Raise(Raised::Already { fence_number }) => Some(fence_number),
-            Self::Extend(Extended::Until { fence, .. })
-            | Self::Release(Released::Released { fence })
-            | Self::Acquire(Acquired::Granted { former: fence, .. }) => fence.map(Fence::number),
+            Self::Again { fence_number, .. } | Self::Raise(Raised::Already { fence_number }) => {
+                Some(fence_number)
+            }
+            Self::Extended { fence, .. }
+            | Self::Released { fence }
+            | Self::Granted { former: fence, .. } => fence.map(Fence::number),
             Self::Raise(Raised::To { former, .. }) => Some(former.number()),
             _ => None,
         }
@@ -117,7 +95,6 @@ impl<'r> Outcome<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::{Grant, OtherHolders, Owner, Share};
 
     #[test]
     fn a_grant_that_was_there_before_is_confirmed_when_its_owner_is_told_of_it() {
@@ -126,20 +103,19 @@ mod tests {
         let (deadline, number) = (Deadline::from_millis(9), former.number());
         let granted = |former| {
             let grant = Grant { owner, fence, deadline, share };
-            Outcome::Acquire(Acquired::Granted { grant, former, others: OtherHolders::None })
+            Outcome::Granted { grant, former, others: OtherHolders::None }
         };
-        let again = Acquired::Again { owner, fence_number: 7, longer: None, share };
         for (outcome, confirmed) in [
             (granted(None), None),
             (granted(Some(former)), Some(number)),
-            (Outcome::Acquire(again), Some(7)),
-            (Outcome::Acquire(Acquired::Refused(owner)), None),
-            (Outcome::Extend(Extended::Until { fence: Some(former), deadline }), Some(number)),
-            (Outcome::Extend(Extended::Until { fence: None, deadline }), None),
+            (Outcome::Again { owner, fence_number: 7, longer: None, share }, Some(7)),
+            (Outcome::Refused(owner), None),
+            (Outcome::Extended { fence: Some(former), deadline }, Some(number)),
+            (Outcome::Extended { fence: None, deadline }, None),
             (Outcome::Raise(Raised::To { owner, former, fence }), Some(number)),
             (Outcome::Raise(Raised::Already { fence_number: 8 }), Some(8)),
             (Outcome::Raise(Raised::NotHolder), None),
-            (Outcome::Release(Released::Released { fence: Some(former) }), Some(number)),
+            (Outcome::Released { fence: Some(former) }, Some(number)),
         ] {
             assert_eq!(outcome.confirmed(), confirmed, "{outcome:?}");
         }

@@ -32,32 +32,30 @@
 
 mod channels;
 mod contended;
-mod looks;
 mod marking;
 mod names;
 mod outcome;
 mod places;
 mod rechecks;
+mod schedule;
 mod waiters;
 
 use super::ephemeral::Ephemeral;
 use super::fence::FenceClock;
 use super::hold::{Seen, Stored};
-use super::lease::{Deadline, Moment, Monotonic, Now, Ttl};
-use super::limits::Limits;
+use super::lease::{Deadline, Limits, Moment, Monotonic, Now, Ttl};
 use super::name::{Name, Names};
 use super::owner::{KeptOwner, Owner};
 use super::share::Share;
 use super::wait::{KeptWait, WaitKind};
 use channels::Channels;
 use contended::Queue;
-use looks::Looks;
 use marking::Marks;
 use names::QueueNames;
 use places::Places;
 use rechecks::Rechecks;
+use schedule::Schedule;
 use slab::Slab;
-use std::collections::BTreeSet;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
 pub use outcome::{Departed, Joined, Look, Lost, LostBy, Renewed, Settled, Turn};
@@ -71,7 +69,6 @@ struct PlaceId(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct QueueId(usize);
 
-/// An owner that waits.
 #[derive(Debug)]
 pub struct Waiter<C> {
     pub owner: KeptOwner,
@@ -85,20 +82,18 @@ pub struct Waiter<C> {
     pub wait: KeptWait<C>,
 }
 
-/// A waiter, and its places.
 #[derive(Debug)]
 struct Waiting<C> {
     waiter: Waiter<C>,
     places: Places,
     /// When to check whether its patience has ended; also in `patience`. It may be earlier than `gives_up`: an owner
     /// that keeps asking only moves `gives_up`.
-    asked_at: Option<Monotonic>,
+    asked_at: Option<(WaitKind, Monotonic)>,
     /// The waiters that joined right before and right after this waiter, for whatever locks.
     earlier: Option<WaiterId>,
     later: Option<WaiterId>,
 }
 
-/// A place in a queue.
 #[derive(Debug)]
 struct Place {
     waiter: WaiterId,
@@ -124,12 +119,12 @@ pub struct Queues<C> {
     /// How many places belong to tickets.
     tickets: usize,
     /// When to check each waiter's patience, soonest first for each kind.
-    patience: BTreeSet<(WaitKind, Monotonic, WaiterId)>,
+    patience: Schedule<(WaitKind, Monotonic), WaiterId>,
     /// When a lock may change by itself, such as at the end of a lease.
-    ends: Looks,
+    ends: Schedule<Moment, QueueId>,
     /// When to look again at a lock that was named, or whose queue is new: the command that changes the lock may be
     /// executed after the look.
-    follow_ups: Looks,
+    follow_ups: Schedule<Moment, QueueId>,
     rechecks: Rechecks,
     marks: Marks,
     channels: Channels,
@@ -137,7 +132,6 @@ pub struct Queues<C> {
     next: usize,
     /// Latest wall time seen; an earlier `now` means the clock was set back.
     latest: Moment,
-    /// Latest monotonic time seen.
     latest_monotonic: Monotonic,
 }
 
@@ -159,11 +153,11 @@ impl<C> Queues<C> {
             blocked: 0,
             blocked_places: 0,
             tickets: 0,
-            patience: BTreeSet::new(),
-            ends: Looks::default(),
-            follow_ups: Looks::default(),
+            patience: Schedule::new(),
+            ends: Schedule::new(),
+            follow_ups: Schedule::new(),
             rechecks: Rechecks::default(),
-            marks: Marks::default(),
+            marks: Marks::new(),
             channels: Channels::default(),
             next: 0,
             latest: Moment::from_micros(0),
@@ -175,7 +169,6 @@ impl<C> Queues<C> {
         self.waiters.is_empty()
     }
 
-    /// How many wait for this lock.
     pub fn waiters_for(&self, name: Name<'_>) -> usize {
         self.queue_named(name).map_or(0, |(_, queue)| queue.length)
     }
@@ -183,11 +176,10 @@ impl<C> Queues<C> {
     /// The waiters for this lock, oldest first, and for how many locks each waits.
     pub fn queue(&self, name: Name<'_>) -> impl Iterator<Item = (&Waiter<C>, usize)> {
         let queue = self.queue_named(name).map(|(_, queue)| queue);
-        let waiting = queue.into_iter().flat_map(|queue| self.along(queue)).map(|(_, at)| at);
+        let waiting = self.along(queue.and_then(|queue| queue.head)).map(|(_, at)| at);
         waiting.map(|waiting| (&waiting.waiter, waiting.places.count()))
     }
 
-    /// Since when the oldest waiter has waited.
     pub fn longest_since(&self) -> Option<Monotonic> {
         self.waiter(self.oldest?).map(|waiter| waiter.since)
     }
@@ -218,9 +210,11 @@ impl<C> Queues<C> {
     /// Looks at this lock no later than `moment`. It was found held when it was looked at for a waiter for several
     /// locks.
     pub fn look_no_later(&mut self, name: Name<'_>, moment: Moment) {
-        let Some(id) = self.id_of(name) else { return };
-        if self.queues.get(id.0).is_some_and(|queue| queue.end.is_none_or(|end| moment < end)) {
-            self.look_at(id, Some(moment));
+        if let Some(id) = self.id_of(name)
+            && let Some(queue) = self.queues.get_mut(id.0)
+            && queue.end.is_none_or(|end| moment < end)
+        {
+            self.ends.set(id, &mut queue.end, Some(moment));
         }
     }
 
@@ -240,14 +234,10 @@ impl<C> Queues<C> {
 
     /// When [`Queues::wake`] next has something to do, in wall time.
     pub fn next_due(&self, now: Now) -> Option<Moment> {
-        let of_blocked = self.first_patience(WaitKind::Blocked).map(|(_, end, _)| end);
-        let of_tickets = self.first_patience(WaitKind::Ticket).map(|(_, end, _)| end);
+        let end = |kind| self.first_patience(kind).map(|(end, _)| end);
         let by_routine = self.rechecks.next_due(&self.queues);
-        let unset = [of_blocked, of_tickets, by_routine]
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|due| now.wall_at(due));
+        let unset = [end(WaitKind::Blocked), end(WaitKind::Ticket), by_routine];
+        let unset = unset.into_iter().flatten().min().map(|due| now.wall_at(due));
         [self.ends.first(), self.follow_ups.first(), unset].into_iter().flatten().min()
     }
 
@@ -273,11 +263,7 @@ impl<C> Queues<C> {
         let mut ended = Vec::new();
         for _ in 0..at_most {
             let Some((asked_at, id)) = self.take_impatient(now.monotonic) else { break };
-            let gives_up = self.waiters.get_mut(id.0).and_then(|waiting| {
-                waiting.asked_at = None;
-                waiting.waiter.gives_up
-            });
-            if gives_up == Some(asked_at) {
+            if self.waiter(id).is_some_and(|waiter| waiter.gives_up == Some(asked_at)) {
                 ended.extend(self.leave(id));
             } else {
                 self.expect_patience(id);
@@ -290,11 +276,7 @@ impl<C> Queues<C> {
     /// settled may also delay the command that touched it, so the touch counts from now on.
     pub fn postpone(&mut self, name: Name<'_>, now: Moment, millis: u64) {
         if let Some(id) = self.id_of(name) {
-            self.unmark(id);
-            self.count_from(now);
-            self.look_at(id, Some(now.plus_millis(millis)));
-            self.follow_up_at(id, None);
-            self.with_queue(id, |queue| queue.touch_again(now));
+            self.put_off(id, now, now.plus_millis(millis));
         }
     }
 
@@ -311,11 +293,9 @@ impl<C> Queues<C> {
         let Some(id) = self.id_of(name) else { return Look::Held { lost: Vec::new() } };
         self.latest_monotonic = self.latest_monotonic.max(now.monotonic);
         let found = self.turn(id, stored, now.wall, limits, fences);
-        let is_to_settle = match &found {
-            Found::TurnOf(turn) => !turn.is_for_several || !self.waits_for_another(turn.waiter, id),
-            Found::Held { .. } | Found::Quarantined { .. } | Found::NotALock => false,
-        };
-        if is_to_settle {
+        if let Found::TurnOf(turn) = &found
+            && !(turn.is_for_several && self.waits_for_another(turn.waiter, id))
+        {
             self.mark_queue(id, Cause::Due); // until it is settled, whatever goes wrong on the way
             return Look::ToSettle;
         }
@@ -359,7 +339,8 @@ impl<C> Queues<C> {
     /// Nobody gets the lock now. It is looked at again when that may change.
     fn wait_on(&mut self, id: QueueId, found: &Found<'_>, stored: Stored<'_>, now: Moment) {
         match found {
-            Found::Quarantined { end } => self.wait_out_quarantine(id, now, *end),
+            // The lock is free.
+            Found::Quarantined { end } => self.put_off(id, now, *end),
             Found::Held { may_change } => self.keep_waiting(id, stored.seen(), *may_change, now),
             // The first waiter waits for other locks, too.
             Found::TurnOf(_) => self.keep_waiting(id, stored.seen(), None, now),
@@ -368,13 +349,11 @@ impl<C> Queues<C> {
         }
     }
 
-    /// The lock is free, but nothing is granted before `end`.
-    fn wait_out_quarantine(&mut self, id: QueueId, now: Moment, end: Moment) {
+    fn put_off(&mut self, id: QueueId, now: Moment, until: Moment) {
         self.unmark(id);
         self.count_from(now);
+        self.look_at(id, Some(until), None);
         self.with_queue(id, |queue| queue.touch_again(now));
-        self.look_at(id, Some(end));
-        self.follow_up_at(id, None);
     }
 
     fn keep_waiting(
@@ -403,8 +382,7 @@ impl<C> Queues<C> {
     }
 
     fn close(&mut self, id: QueueId) {
-        self.look_at(id, None);
-        self.follow_up_at(id, None);
+        self.look_at(id, None, None);
         self.unmark(id);
         self.rechecks.remove(&mut self.queues, id);
         let Some(queue) = self.queues.try_remove(id.0) else { return };
@@ -422,27 +400,21 @@ impl<C> Queues<C> {
         self.latest = self.latest.max(now);
     }
 
-    fn look_at(&mut self, id: QueueId, moment: Option<Moment>) {
+    fn look_at(&mut self, id: QueueId, end: Option<Moment>, follow_up: Option<Moment>) {
         if let Some(queue) = self.queues.get_mut(id.0) {
-            self.ends.set(id, &mut queue.end, moment);
-        }
-    }
-
-    fn follow_up_at(&mut self, id: QueueId, moment: Option<Moment>) {
-        if let Some(queue) = self.queues.get_mut(id.0) {
-            self.follow_ups.set(id, &mut queue.follow_up, moment);
+            self.ends.set(id, &mut queue.end, end);
+            self.follow_ups.set(id, &mut queue.follow_up, follow_up);
         }
     }
 
     /// Somebody looks at the lock, or has just done so.
     fn unmark(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get_mut(id.0) {
-            self.marks.remove(id, queue.mark.take());
+            self.marks.order.set(id, &mut queue.mark, None);
         }
         self.rechecks.looked(&mut self.queues, id, self.latest_monotonic);
     }
 
-    /// The waiter that has this place.
     fn waiting_at(&self, id: PlaceId) -> Option<(WaiterId, &Waiting<C>)> {
         let waiter = self.places.get(id.0)?.waiter;
         Some((waiter, self.waiters.get(waiter.0)?))
@@ -466,16 +438,14 @@ impl<C> Queues<C> {
 
 /// The result of looking for the waiter whose turn it is.
 enum Found<'v> {
+    /// It may be granted the lock, or holds it already.
     TurnOf(Turn<'v>),
     /// The holders keep the lock, at least until `may_change`. Or the first waiter waits for other locks, too, and is
     /// not first in their queues.
-    Held {
-        may_change: Option<Moment>,
-    },
+    Held { may_change: Option<Moment> },
     /// Nothing is granted before this moment.
-    Quarantined {
-        end: Moment,
-    },
+    Quarantined { end: Moment },
+    /// The key cannot be granted to anybody.
     NotALock,
 }
 

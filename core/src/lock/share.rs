@@ -5,10 +5,8 @@
 pub struct Share(u32);
 
 impl Share {
-    /// No other holder.
     pub const EXCLUSIVE: Self = Self(1);
 
-    /// Any number of others.
     pub const UNLIMITED: Self = Self(u32::MAX);
 
     /// The largest share with a limit.

@@ -1,6 +1,5 @@
 //! The two ways to wait: on a blocked connection, or by a ticket.
 
-use super::ephemeral::Ephemeral;
 use super::lease::{Monotonic, Patience, Ttl};
 use std::rc::Rc;
 
@@ -46,16 +45,6 @@ impl Ticket<'_> {
     }
 }
 
-/// A request for a ticket.
-#[derive(Clone, Copy, Debug)]
-pub struct TicketRequest<'r> {
-    pub ticket: Ticket<'r>,
-    /// The connection that asks.
-    pub client: u64,
-    /// The connection that the hold will be bound to.
-    pub ephemeral: Option<Ephemeral>,
-}
-
 /// A [`Ticket`] as a copy that outlives the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTicket {
@@ -69,15 +58,6 @@ impl KeptTicket {
     pub fn new(ticket: Ticket<'_>, client: u64) -> Self {
         let Ticket { lasts, channel } = ticket;
         Self { lasts, channel: channel.map(Rc::from), client }
-    }
-
-    /// The owner asked again.
-    pub(super) fn renew(&mut self, ticket: Ticket<'_>, client: u64) {
-        let Ticket { lasts, channel } = ticket;
-        (self.lasts, self.client) = (lasts, client);
-        if self.channel.as_deref() != channel {
-            self.channel = channel.map(Rc::from);
-        }
     }
 }
 
@@ -102,6 +82,14 @@ impl<C> KeptWait<C> {
         match self {
             Self::Blocked(_) => WaitKind::Blocked,
             Self::Ticket(_) => WaitKind::Ticket,
+        }
+    }
+
+    /// The channel that the grant will be published on.
+    pub(super) const fn channel(&self) -> Option<&Rc<[u8]>> {
+        match self {
+            Self::Blocked(_) => None,
+            Self::Ticket(ticket) => ticket.channel.as_ref(),
         }
     }
 

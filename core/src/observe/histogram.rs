@@ -112,11 +112,6 @@ mod tests {
         assert_eq!(histogram.percentile(500), 1 << 60);
     }
 
-    #[test]
-    fn its_size_is_fixed_and_small() {
-        assert!(size_of::<Histogram>() <= 5 * 1_024, "{}", size_of::<Histogram>());
-    }
-
     proptest! {
         #[test]
         fn a_percentile_is_at_most_a_sixteenth_above_the_truth(

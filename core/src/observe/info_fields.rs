@@ -11,23 +11,17 @@ pub struct ServerGauges {
     pub version: u64,
     /// How many clients wait now, each on its connection.
     pub waiters: u64,
-    /// How many owners wait by a ticket.
     pub tickets: u64,
-    /// How many clients may wait at once.
     pub effective_max_waiters: u64,
-    /// How long the longest current wait has lasted.
     pub longest_wait_us: u64,
-    /// Holds that end with a connection.
     pub bindings: u64,
     /// Locks that were evicted and are not written again yet.
     pub evictions_pending: u64,
-    /// How long the quarantine lasts from now on.
     pub quarantine_left_us: u64,
     /// Panics turned into error replies. Each is a defect of the module.
     pub panics_caught: u64,
     /// Fences in values that were too far ahead of the clock to be learned.
     pub fences_refused: u64,
-    /// How many microseconds the next fence is ahead of the wall clock.
     pub fence_ahead_us: u64,
 }
 
@@ -56,7 +50,7 @@ const fn named(name: &'static str) -> &'static CStr {
 /// The only list of the rows: what runs, what is held, what is waited for, what is given back, what went wrong.
 static ROWS: [Row; 43] = [
     gauge!(version),
-    (c"held", |observer, _, now| observer.held(now)),
+    (c"held", |observer, _, now| observer.recent.held(now)),
     counter!(grants),
     counter!(retries),
     counter!(tries_refused),

@@ -4,7 +4,6 @@ use super::truncated::Truncated;
 use crate::lock::{Moment, Name};
 use std::collections::VecDeque;
 
-/// The kinds of noteworthy events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// A holder released after the end of its lease.
@@ -104,7 +103,7 @@ impl Log {
     }
 
     /// Newest first.
-    pub(crate) fn latest(&self, count: usize) -> impl Iterator<Item = &Entry> {
+    pub fn latest(&self, count: usize) -> impl Iterator<Item = &Entry> {
         self.entries.iter().rev().take(count)
     }
 
@@ -112,7 +111,7 @@ impl Log {
         self.entries.len()
     }
 
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.entries = VecDeque::new();
     }
 }
@@ -132,16 +131,6 @@ mod tests {
 
     fn ids(log: &Log) -> Vec<u64> {
         log.latest(usize::MAX).map(|entry| entry.id).collect()
-    }
-
-    #[test]
-    fn an_entry_says_what_happened_when_and_to_whom() {
-        let mut log = Log::new();
-        log.note(NOW, Noted::Deleted, LOCK, b"alice", None);
-        let entry = log.latest(1).next().unwrap();
-        assert_eq!((entry.id, entry.at, entry.event), (1, NOW, Noted::Deleted));
-        assert_eq!((entry.db, entry.key.as_bytes()), (2, &b"k"[..]));
-        assert_eq!((entry.owner.as_bytes(), entry.millis), (&b"alice"[..], None));
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod truncated;
 pub use event::Event;
 pub use info_fields::ServerGauges;
 pub use log::Log;
-pub use observer::{Given, Loss, Observer, USUAL_LONG_WAIT_MILLIS, WaitEnd};
+pub use observer::{Given, Observer, USUAL_LONG_WAIT_MILLIS, WaitEnd};
 
 #[cfg(test)]
 impl Observer {

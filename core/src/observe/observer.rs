@@ -3,16 +3,16 @@
 //! An uncontended grant and its release cost a few counters and one cache line: no allocation, no copy of the key.
 //! Only refused tries, waits and lost locks cost more.
 
-use super::contention::{self, Contention};
+use super::contention::Contention;
 use super::counters::{Counters, count};
 use super::event::Event;
 use super::histogram::Histogram;
-use super::log::{self, Log, Noted};
-use super::recent::{Lateness, Recent, Telling, Vanished};
+use super::log::{Log, Noted};
+use super::recent::{Lateness, Recent, Telling};
 use super::tries::{Tried, Tries};
 use crate::lock::{
-    Acquired, Deadline, Extended, Fence, Grant, Holds, Lost, LostBy, Moment, Name, NotHolder,
-    OtherHolders, Outcome, Owner, Raised, Released, Seen,
+    Deadline, Fence, Grant, Holds, Lost, LostBy, Moment, Name, NotHolder, OtherHolders, Outcome,
+    Owner, Raised, Seen,
 };
 
 /// The default length from which a wait is noted.
@@ -33,9 +33,9 @@ pub struct Observer {
     pub(super) waits: Histogram,
     /// Durations from the grant of a lock to its release.
     pub(super) holds: Histogram,
-    pub(super) log: Log,
-    contention: Contention,
-    recent: Recent,
+    pub log: Log,
+    pub contention: Contention,
+    pub(super) recent: Recent,
     tries: Tries,
     /// 0 for never.
     long_wait_millis: u64,
@@ -65,17 +65,6 @@ pub enum WaitEnd {
     /// The client left: its connection ended, or an operator unblocked it.
     Abandoned,
     Refused,
-}
-
-/// How a holder lost its lock without releasing it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// The lease had ended `by_ms` before the holder came back.
-    RanOut { by_ms: u64 },
-    /// The key was deleted `left_ms` before the end of the lease.
-    Deleted { left_ms: u64 },
-    /// Another value replaced the lock `left_ms` before the end of the lease.
-    Overwritten { left_ms: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,9 +109,8 @@ impl Observer {
         given: Given,
         now: Moment,
     ) -> [Option<Event>; 2] {
-        let lost = |loss: Option<Loss>| loss.map(|_| Event::Lost);
         match outcome {
-            Outcome::Acquire(Acquired::Granted { grant, former, others }) => {
+            Outcome::Granted { grant, former, others } => {
                 let event = match given {
                     Given::Asked => Event::Acquired,
                     Given::HandedOff => Event::HandedOff,
@@ -130,29 +118,33 @@ impl Observer {
                 if let Some(former) = former {
                     self.recent.released(name.hash(), *former);
                 }
-                [lost(self.granted(name, grant, given, *others, now)), Some(event)]
+                [self.granted(name, grant, given, *others, now), Some(event)]
             }
-            Outcome::Acquire(Acquired::Again { fence_number, longer, .. }) => {
-                self.retried(name, Fence::new(*fence_number), *longer);
+            Outcome::Again { fence_number, longer, .. } => {
+                count(&mut self.counters.retries);
+                self.lease_changed(name, Fence::new(*fence_number), *longer);
                 [longer.map(|_| Event::Extended), None]
             }
-            Outcome::Acquire(Acquired::Refused(owner)) => {
-                self.try_refused(name, *owner);
+            Outcome::Refused(owner) => {
+                self.refused(name);
+                // Its owner may wait next.
+                self.tries.refused(name, owner.as_bytes());
                 [None, None]
             }
-            Outcome::Release(Released::Released { fence, .. }) => {
+            Outcome::Released { fence, .. } => {
                 self.released(name, *fence, now);
                 [Some(Event::Released), None]
             }
-            Outcome::Release(Released::NotHolder(not_holder)) => {
-                [lost(self.refusal(Refused::Release, name, not_holder, now)), None]
+            Outcome::NotReleased(not_holder) => {
+                [self.refusal(Refused::Release, name, not_holder, now), None]
             }
-            Outcome::Extend(Extended::Until { fence, deadline, .. }) => {
-                self.extended(name, *fence, *deadline);
+            Outcome::Extended { fence, deadline, .. } => {
+                count(&mut self.counters.extends);
+                self.lease_changed(name, *fence, Some(*deadline));
                 [Some(Event::Extended), None]
             }
-            Outcome::Extend(Extended::NotHolder(not_holder)) => {
-                [lost(self.refusal(Refused::Extend, name, not_holder, now)), None]
+            Outcome::NotExtended(not_holder) => {
+                [self.refusal(Refused::Extend, name, not_holder, now), None]
             }
             Outcome::Raise(Raised::To { former, fence, .. }) => {
                 count(&mut self.counters.raises);
@@ -192,7 +184,6 @@ impl Observer {
         Some(Event::Lost)
     }
 
-    /// Notes that an evicted lock was written again.
     pub fn note_restored(&mut self, name: Name<'_>, seen: &Seen, now: Moment) {
         count(&mut self.counters.evictions_restored);
         if is_seldom(&mut self.restored_noted, now) {
@@ -217,13 +208,13 @@ impl Observer {
         now: Moment,
     ) -> Option<Event> {
         let event = match *outcome {
-            Outcome::Release(Released::Released { fence }) => {
+            Outcome::Released { fence } => {
                 if let Some(fence) = fence {
                     self.recent.released(name.hash(), fence);
                 }
                 Event::Released
             }
-            Outcome::Extend(Extended::Until { fence, deadline }) => {
+            Outcome::Extended { fence, deadline } => {
                 self.lease_changed(name, fence, Some(deadline));
                 Event::Extended
             }
@@ -237,8 +228,7 @@ impl Observer {
         Some(event)
     }
 
-    /// Notes that a lock was granted and its key written. Returns a loss if the grant shows that the grant before it
-    /// was lost.
+    /// Notes that a lock was granted and its key written. The grant may show that the grant before it was lost.
     fn granted(
         &mut self,
         lock: Name<'_>,
@@ -246,7 +236,7 @@ impl Observer {
         given: Given,
         others: OtherHolders,
         now: Moment,
-    ) -> Option<Loss> {
+    ) -> Option<Event> {
         count(&mut self.counters.grants);
         if given == Given::HandedOff {
             count(&mut self.counters.hand_offs);
@@ -255,25 +245,13 @@ impl Observer {
         if number > now.micros().saturating_add(TIMELY_MICROS) {
             self.untimely = number;
         }
-        let Vanished { left_ms } = self.recent.granted(lock.hash(), grant, others, now)?;
+        let left_ms = self.recent.granted(lock.hash(), grant, others, now)?;
         // Only the owner's hash is known.
         self.log.note(now, Noted::Deleted, lock, b"", Some(left_ms));
-        Some(Loss::Deleted { left_ms })
+        Some(Event::Lost)
     }
 
-    /// Notes that the holder asked again, and got its fence. `longer` is the new deadline, if there is one.
-    fn retried(&mut self, lock: Name<'_>, fence: Option<Fence>, longer: Option<Deadline>) {
-        count(&mut self.counters.retries);
-        self.lease_changed(lock, fence, longer);
-    }
-
-    /// Notes a try that found the lock held, or wanted by others. Its owner may wait next.
-    fn try_refused(&mut self, lock: Name<'_>, owner: Owner<'_>) {
-        self.refused(lock);
-        self.tries.refused(lock, owner.as_bytes());
-    }
-
-    /// Notes a request that cannot wait, because its context does not allow it.
+    /// Notes a request that does not wait, or cannot because its context does not allow it.
     pub fn refused(&mut self, lock: Name<'_>) {
         count(&mut self.counters.tries_refused);
         self.contention.refused(lock);
@@ -321,7 +299,6 @@ impl Observer {
         }
     }
 
-    /// Notes a request to wait that found no room.
     pub fn queue_full(&mut self, lock: Name<'_>, owner: &[u8], now: Moment) {
         count(&mut self.counters.queue_full);
         self.contention.refused(lock);
@@ -343,11 +320,6 @@ impl Observer {
         }
     }
 
-    fn extended(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Deadline) {
-        count(&mut self.counters.extends);
-        self.lease_changed(lock, fence, Some(deadline));
-    }
-
     /// Forgets all grants: locks may have changed elsewhere, because this server became a replica or a primary, or
     /// loaded data.
     pub fn forget_grants(&mut self) {
@@ -357,29 +329,6 @@ impl Observer {
     /// Doubts the grants so far: locks have come from other servers, and some of them may have been here before.
     pub fn doubt_grants(&mut self) {
         self.recent.doubt();
-    }
-
-    /// How many of the remembered grants are still in force.
-    pub(super) fn held(&self, now: Moment) -> u64 {
-        self.recent.held(now)
-    }
-
-    /// The most contended locks, most contended first.
-    pub fn top(&self, count: usize) -> Vec<&contention::Entry> {
-        self.contention.top(count)
-    }
-
-    pub fn reset_top(&mut self) {
-        self.contention = Contention::new();
-    }
-
-    /// The latest noteworthy events, newest first.
-    pub fn latest(&self, count: usize) -> impl Iterator<Item = &log::Entry> {
-        self.log.latest(count)
-    }
-
-    pub fn reset_log(&mut self) {
-        self.log.reset();
     }
 
     fn lease_changed(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Option<Deadline>) {
@@ -394,7 +343,7 @@ impl Observer {
         lock: Name<'_>,
         NotHolder { proof, is_held }: &NotHolder<'_>,
         now: Moment,
-    ) -> Option<Loss> {
+    ) -> Option<Event> {
         let counters = &mut self.counters;
         let (all, late, noted) = match refused {
             Refused::Release => {
@@ -406,21 +355,19 @@ impl Observer {
         };
         count(all);
         let (lateness, telling) = self.recent.lateness(lock.hash(), proof, now)?;
-        let (loss, noted, millis) = match lateness {
+        let (noted, millis) = match lateness {
             Lateness::RanOut { by_ms } => {
                 count(late);
-                (Loss::RanOut { by_ms }, noted, by_ms)
+                (noted, by_ms)
             }
-            Lateness::Vanished { left_ms } if *is_held => {
-                (Loss::Overwritten { left_ms }, Noted::Overwritten, left_ms)
-            }
-            Lateness::Vanished { left_ms } => (Loss::Deleted { left_ms }, Noted::Deleted, left_ms),
+            Lateness::Vanished { left_ms } if *is_held => (Noted::Overwritten, left_ms),
+            Lateness::Vanished { left_ms } => (Noted::Deleted, left_ms),
         };
         if telling == Telling::Again {
             return None;
         }
         self.log.note(now, noted, lock, proof.owner.as_bytes(), Some(millis));
-        (telling == Telling::First).then_some(loss)
+        (telling == Telling::First).then_some(Event::Lost)
     }
 }
 

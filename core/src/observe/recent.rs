@@ -38,7 +38,6 @@ struct Entry {
     former: Known,
 }
 
-/// A grant.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// 0 in an empty place, since no grant has fence 0.
@@ -78,12 +77,6 @@ pub(super) enum Telling {
     Again,
 }
 
-/// A lock was free although the lease of its last grant had not ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Vanished {
-    pub(super) left_ms: u64,
-}
-
 impl Known {
     const EMPTY: Self =
         Self { fence_number: 0, deadline: Deadline::from_millis(0), owner: 0, end: End::Released };
@@ -107,14 +100,15 @@ impl Recent {
         Self { entries: Vec::new(), unsure_up_to: 0 }
     }
 
-    /// Notes a grant. `lock` is the lock's hash, here and below.
+    /// Notes a grant. `lock` is the lock's hash, here and below. If the lock was free although the lease of its last
+    /// grant had not ended, returns how many milliseconds were left.
     pub(super) fn granted(
         &mut self,
         lock: u64,
         grant: &Grant<'_>,
         others: OtherHolders,
         now: Moment,
-    ) -> Option<Vanished> {
+    ) -> Option<u64> {
         if self.entries.is_empty() {
             self.entries = vec![Entry::EMPTY; ENTRIES];
         }
@@ -128,8 +122,7 @@ impl Recent {
             && entry.current.runs(now)
             && left_ms > 0
             && entry.current.fence_number > self.unsure_up_to;
-        let vanished = is_early.then_some(Vanished { left_ms });
-        if vanished.is_some() {
+        if is_early {
             entry.current.end = End::Told;
         }
         // A released grant makes room first, unless the grant before it has the same owner and would then look like
@@ -143,7 +136,7 @@ impl Recent {
             owner: identity::hash_of_owner(grant.owner.as_bytes()),
             end: End::Unknown,
         };
-        vanished
+        is_early.then_some(left_ms)
     }
 
     pub(super) fn extended(&mut self, lock: u64, fence: Fence, deadline: Deadline) {

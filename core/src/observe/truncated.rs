@@ -1,11 +1,10 @@
 //! A key or an owner, truncated for an operator.
 
 /// The first 128 bytes, and the number of bytes left out, as SLOWLOG shows a long argument.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Truncated(Box<[u8]>);
 
 impl Truncated {
-    /// How many bytes are kept.
     const MOST: usize = 128;
 
     pub(super) fn new(bytes: &[u8]) -> Self {

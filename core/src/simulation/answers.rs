@@ -20,7 +20,7 @@ impl Server {
             if std::mem::take(&mut state.dies_at_once) {
                 state.left_unheard(&grant);
                 drop(borrowed);
-                return self.engine.mark_undeliverable(self, grant);
+                return self.engine.on(self).mark_undeliverable(grant);
             }
             state.in_flight.push((client, grant));
         }
@@ -29,11 +29,6 @@ impl Server {
 
 impl State {
     pub(super) fn wait_ends(&mut self, client: Client, kind: WaitKind, answer: &Answer) {
-        let is_told = |reply| match (kind, reply) {
-            (WaitKind::Blocked, reply) => Some(reply),
-            (WaitKind::Ticket, Reply::Fence(fence)) => Some(Reply::Published(fence)),
-            (WaitKind::Ticket, _) => None,
-        };
         let reply = match answer {
             Answer::Granted { fence, .. } => Reply::Fence(fence.number()),
             Answer::Again { fence_number, .. } => Reply::Fence(*fence_number),
@@ -44,7 +39,12 @@ impl State {
             Answer::Refused(Error::GrantedElsewhere | Error::Demoted) => Reply::SentAway,
             Answer::Refused(error) => panic!("{client} was refused: {error}"),
         };
-        self.answers.extend(is_told(reply).map(|reply| (client, reply)));
+        let told = match (kind, reply) {
+            (WaitKind::Blocked, reply) => Some((client, reply)),
+            (WaitKind::Ticket, Reply::Fence(fence)) => Some((client, Reply::Published(fence))),
+            (WaitKind::Ticket, _) => None,
+        };
+        self.answers.extend(told);
         if reply == Reply::Replaced {
             // The model knows already.
             return;
@@ -75,7 +75,6 @@ impl State {
                 let is_deaf = kind == WaitKind::Ticket && model.is_deaf(client);
                 if is_deaf || model.is_first_to_give_up(client) {
                     model.leave(client);
-                    let told = is_told(Reply::Nil).map(|reply| (client, reply));
                     model.answers.extend(told);
                 } else {
                     let is_refused = |model: &mut Model, now| {
@@ -92,7 +91,6 @@ impl State {
             Answer::Refused(Error::NotReplicated) => {
                 self.model.leave(client);
                 self.is_undone(waiting.asked);
-                let told = is_told(reply).map(|reply| (client, reply));
                 self.model.answers.extend(told);
             }
             Answer::Refused(error) => {
@@ -105,7 +103,6 @@ impl State {
                 self.model.leave(client);
                 let in_turn = *error == Error::Demoted || !self.model.waits_behind(&waiting);
                 assert!(in_turn, "who came first is sent away first");
-                let told = is_told(reply).map(|reply| (client, reply));
                 self.model.answers.extend(told);
             }
         }

@@ -12,59 +12,35 @@ use crate::lock::{Ephemeral, Name, Owner, WaitKind};
 /// The connection to which a hold should be bound, and how many milliseconds the hold may outlive it.
 pub(super) type Wanted = (u64, u64);
 
+/// A hold: its lock, its holder and its fence.
+pub(super) type HoldOf = (LockName, &'static str, u64);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
-    name: LockName,
-    holder: &'static str,
-    fence: u64,
+    hold: HoldOf,
     connection: u64,
     grace: u64,
 }
 
-impl Bound {
-    fn is_of(&self, name: LockName, holder: &str, fence: u64) -> bool {
-        (self.name, self.holder, self.fence) == (name, holder, fence)
-    }
-}
-
 impl Model {
     /// Replaces the hold's former binding. Foreign locks have no fence, and are never bound.
-    pub(super) fn bind(
-        &mut self,
-        name: LockName,
-        holder: &'static str,
-        fence: u64,
-        wanted: Option<Wanted>,
-    ) {
-        let Some((connection, grace)) = wanted.filter(|_| fence > 0) else { return };
-        self.unbind(name, holder, fence);
-        self.bound.push(Bound { name, holder, fence, connection, grace });
+    pub(super) fn bind(&mut self, hold: HoldOf, wanted: Option<Wanted>) {
+        let Some((connection, grace)) = wanted.filter(|_| hold.2 > 0) else { return };
+        self.unbind(hold);
+        self.bound.push(Bound { hold, connection, grace });
     }
 
-    pub(super) fn unbind(&mut self, name: LockName, holder: &str, fence: u64) {
-        self.bound.retain(|bound| !bound.is_of(name, holder, fence));
+    pub(super) fn unbind(&mut self, hold: HoldOf) {
+        self.bound.retain(|bound| bound.hold != hold);
     }
 
-    /// Gives this hold an end.
-    pub(super) fn give_end(
-        &mut self,
-        name: LockName,
-        holder: &str,
-        fence: u64,
-        end: u64,
-        now: u64,
-    ) {
-        let own = self.own_live(name, holder, now);
-        if let Some(own) = own.filter(|own| own.fence == fence) {
-            self.lease(name, own, Some(end), own.share, now);
-        }
-    }
-
-    /// Ends a hold with its connection.
-    pub(super) fn part(&mut self, name: LockName, holder: &str, fence: u64, now: u64) {
-        let own = self.own_live(name, holder, now);
-        if let Some(own) = own.filter(|own| own.fence == fence) {
-            self.end(name, own, now);
+    /// Gives this hold an end. `None` ends it now.
+    pub(super) fn give_end(&mut self, (name, holder, fence): HoldOf, end: Option<u64>, now: u64) {
+        let own = self.own_live(name, holder, now).filter(|own| own.fence == fence);
+        match (own, end) {
+            (None, _) => {}
+            (Some(own), None) => self.end(name, own, now),
+            (Some(own), Some(_)) => self.lease(name, own, end, own.share, now),
         }
     }
 
@@ -77,17 +53,13 @@ impl Model {
         self.waiters.iter().filter(is_gone).count()
     }
 
-    pub(super) fn raise_bound(&mut self, name: LockName, holder: &str, from: u64, to: u64) {
-        for bound in &mut self.bound {
-            if bound.is_of(name, holder, from) {
-                bound.fence = to;
-            }
-        }
+    pub(super) fn raise_bound(&mut self, hold: HoldOf, to: u64) {
+        self.bound.iter_mut().filter(|bound| bound.hold == hold).for_each(|it| it.hold.2 = to);
     }
 
     pub(super) fn swap_bound(&mut self, one: i32, other: i32) {
-        for bound in &mut self.bound {
-            bound.name.0 = match bound.name.0 {
+        for Bound { hold: ((db, _), ..), .. } in &mut self.bound {
+            *db = match *db {
                 db if db == one => other,
                 db if db == other => one,
                 db => db,
@@ -102,18 +74,16 @@ impl Model {
         Some(bound.grace.saturating_sub((self.elapsed - since) / MICROS_PER_MILLI))
     }
 
-    /// How many milliseconds this hold has left after the end of its connection, if it is bound.
-    pub(super) fn left_of(&self, name: LockName, holder: &str, fence: u64) -> Option<u64> {
-        let bound = self.bound.iter().find(|bound| bound.is_of(name, holder, fence))?;
-        self.left(bound)
+    fn left_of(&self, hold: HoldOf) -> Option<u64> {
+        self.left(self.bound.iter().find(|bound| bound.hold == hold)?)
     }
 
-    pub(super) fn is_over(&self, name: LockName, holder: &str, fence: u64) -> bool {
-        self.left_of(name, holder, fence) == Some(0)
+    pub(super) fn is_over(&self, hold: HoldOf) -> bool {
+        self.left_of(hold) == Some(0)
     }
 
     /// When this hold ends, if it is in force. `Some(None)` means never.
-    fn end_of(&self, name: LockName, holder: &str, fence: u64, now: u64) -> Option<Option<u64>> {
+    fn end_of(&self, (name, holder, fence): HoldOf, now: u64) -> Option<Option<u64>> {
         let Some(Content::Lock(lock)) = self.content(name) else { return None };
         let held = own(&lock.live(now), holder).filter(|held| held.fence == fence)?;
         Some(lock.end(&held))
@@ -125,11 +95,11 @@ impl Model {
     pub(super) fn part_pending(&mut self, name: LockName, holder: &str, now: u64) {
         let bound = std::mem::take(&mut self.bound);
         let is_short = |bound: &Bound| {
-            bound.name == name
+            bound.hold.0 == name
                 && self.left(bound).is_some_and(|left| self.is_short(bound, left, now))
         };
         let (short, mut bound): (Vec<_>, Vec<_>) = bound.into_iter().partition(is_short);
-        let of_others: Vec<_> = short.into_iter().filter(|bound| bound.holder != holder).collect();
+        let of_others: Vec<_> = short.into_iter().filter(|bound| bound.hold.1 != holder).collect();
         bound.extend(&of_others);
         self.bound = bound;
         self.may_be_forgotten.extend(of_others);
@@ -137,28 +107,19 @@ impl Model {
 
     /// Whether a hold is over, or ends within `left` milliseconds.
     fn is_short(&self, bound: &Bound, left: u64, now: u64) -> bool {
-        let end = self.end_of(bound.name, bound.holder, bound.fence, now);
-        match end {
+        match self.end_of(bound.hold, now) {
             None => true,
             Some(end) => left > 0 && end.is_some_and(|end| end <= now / MICROS_PER_MILLI + left),
         }
     }
 
     /// The engine gives this end to a hold whose connection has ended.
-    pub(super) fn shorten(
-        &mut self,
-        name: LockName,
-        holder: &'static str,
-        fence: u64,
-        end: u64,
-        now: u64,
-    ) {
-        let left = self.left_of(name, holder, fence).expect("its connection has ended");
-        assert_eq!(end, now / MICROS_PER_MILLI + left, "{name:?}: what is left of the grace");
-        self.give_end(name, holder, fence, end, now);
+    pub(super) fn shorten(&mut self, hold: HoldOf, end: u64, now: u64) {
+        let left = self.left_of(hold).expect("its connection has ended");
+        assert_eq!(end, now / MICROS_PER_MILLI + left, "{hold:?}: what is left of the grace");
+        self.give_end(hold, Some(end), now);
         // The window of a grant that nobody heard may be as long as the grace. Such a hold is still bound.
-        let is_it = |bound: &&Bound| bound.is_of(name, holder, fence);
-        self.may_be_forgotten.extend(self.bound.iter().find(is_it));
+        self.may_be_forgotten.extend(self.bound.iter().find(|bound| bound.hold == hold));
     }
 
     /// The hold that would end later than this, if its connection has ended: then this is not a longer lease for an
@@ -169,17 +130,18 @@ impl Model {
         fence: u64,
         end: u64,
         now: u64,
-    ) -> Option<&'static str> {
+    ) -> Option<HoldOf> {
         let is_it = |bound: &&Bound| {
             // If time passes between the look and the write, the end may come out later instead.
-            let left = self.left(bound).filter(|_| bound.name == name && bound.fence == fence);
+            let (of, holder, its_fence) = bound.hold;
+            let left = self.left(bound).filter(|_| of == name && its_fence == fence);
             let is_what_is_left = left.is_some_and(|left| end == now / MICROS_PER_MILLI + left)
-                && self.waits(name, bound.holder).is_none();
+                && self.waits(name, holder).is_none();
             let later = |then: Option<u64>| then.is_none_or(|then| then > end);
-            let then = self.end_of(name, bound.holder, fence, now);
+            let then = self.end_of(bound.hold, now);
             left.is_some() && then.is_some_and(|then| later(then) || is_what_is_left)
         };
-        Some(self.bound.iter().find(is_it)?.holder)
+        Some(self.bound.iter().find(is_it)?.hold)
     }
 }
 
@@ -222,19 +184,16 @@ impl Server {
         }
         let (now, is_paused) = (state.now().micros(), state.is_paused());
         let model = &state.model;
-        let is_in_force =
-            |name, holder: &str, fence| model.end_of(name, holder, fence, now).is_some();
+        let is_in_force = |bound: &Bound| model.end_of(bound.hold, now).is_some();
         for known in &known {
-            let Bound { name, holder, fence, .. } = *known;
             assert!(
-                model.bound.contains(known) || !is_in_force(name, holder, fence),
+                model.bound.contains(known) || !is_in_force(known),
                 "{known:?}, and the model's: {:?}",
                 model.bound
             );
         }
         let mut stays = Vec::new();
         for bound in &model.bound {
-            let Bound { name, holder, fence, .. } = *bound;
             let left = model.left(bound);
             if known.contains(bound) {
                 assert!(
@@ -242,9 +201,9 @@ impl Server {
                     "{bound:?} outlives its connection"
                 );
                 stays.push(*bound);
-            } else if is_in_force(name, holder, fence) {
+            } else if is_in_force(bound) {
                 let was_told = || {
-                    let told = [Reply::Fence(fence), Reply::Published(fence)];
+                    let told = [Reply::Fence(bound.hold.2), Reply::Published(bound.hold.2)];
                     state.answers.iter().any(|(_, reply)| told.contains(reply))
                 };
                 let is_short = may_be_forgotten.contains(bound)
@@ -259,16 +218,15 @@ impl Server {
     pub(super) fn forget_bindings_of(&self, name: LockName) {
         let known = self.bindings();
         let state = &mut *self.state.borrow_mut();
-        state.model.bound.retain(|bound| bound.name != name || known.contains(bound));
+        state.model.bound.retain(|bound| bound.hold.0 != name || known.contains(bound));
     }
 
-    /// The engine's bindings.
     fn bindings(&self) -> Vec<Bound> {
         self.engine.with_bindings(|bindings| {
             let bound = |(name, owner, fence, ephemeral): (Name<'_>, Owner<'_>, u64, Ephemeral)| {
                 let Ephemeral { connection, grace } = ephemeral;
-                let (name, holder) = (lock_name(name), owner_named(owner.as_bytes()));
-                Bound { name, holder, fence, connection, grace: grace.millis() }
+                let hold = (lock_name(name), owner_named(owner.as_bytes()), fence);
+                Bound { hold, connection, grace: grace.millis() }
             };
             bindings.map(bound).collect()
         })

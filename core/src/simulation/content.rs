@@ -13,7 +13,6 @@ pub(super) const LATEST: u64 = 99_999_999_999_999;
 /// How many owners may hold a lock, whatever their shares.
 pub(super) const MOST_HOLDERS: usize = 4;
 
-/// What a key holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Lock(Lock),
@@ -100,7 +99,6 @@ impl Lock {
         self.end(held).is_none_or(|end| now / MICROS_PER_MILLI <= end)
     }
 
-    /// The holds in force.
     pub(super) fn live(&self, now: u64) -> Vec<Held> {
         self.holds.iter().filter(|held| self.lasts(held, now)).copied().collect()
     }

@@ -149,7 +149,6 @@ impl History {
         self.published = None;
     }
 
-    /// A client counts on this grant.
     pub(super) fn known(&mut self, fence: u64) {
         self.known.insert(fence);
     }

@@ -3,6 +3,7 @@
 //! The model takes a grant back when the engine deletes the key on its own account, and serves a waiter when the engine
 //! does (see [`answers`](super::answers)). The history is told what the engine writes, and which clients it answers.
 
+use super::binding::HoldOf;
 use super::content::{Content, Held, Lock as LockContent, MOST_HOLDERS, admit, others, own};
 use super::keyspace::Kept;
 use super::model::Client;
@@ -135,7 +136,6 @@ impl Host for Server {
     }
 }
 
-/// The place of a lock.
 pub(super) struct At<'n> {
     server: &'n Server,
     pub(super) name: LockName,
@@ -209,7 +209,8 @@ impl Lock for At<'_> {
                 }
             }
             Mode::Write => {
-                state.returning = state.model.evicted(self.name).map(|_| self.name);
+                let is_evicted = state.model.evicted.contains_key(&self.name);
+                state.returning = is_evicted.then_some(self.name);
                 if state.settling.is_some() {
                     state.model.learn(state.model.keys.get(&self.name).cloned(), now);
                 }
@@ -314,7 +315,6 @@ impl Key for Opened<'_> {
     }
 }
 
-/// The lock as anyone can read it.
 fn lock_in(content: Option<&Kept>) -> LockContent {
     match content.and_then(|kept| Content::of(kept.stored())) {
         Some(Content::Lock(lock)) => lock,
@@ -323,7 +323,6 @@ fn lock_in(content: Option<&Kept>) -> LockContent {
     }
 }
 
-/// What a key holds after this write.
 fn written(content: Option<&Kept>, write: &Write<'_>) -> Option<Kept> {
     let text = |value: &[u8], deadline: Option<Deadline>| Kept::Text {
         value: value.into(),
@@ -369,16 +368,16 @@ impl State {
             let Held { holder, fence, .. } = *held;
             let Some(kept) = after.known_as(held.identity()) else {
                 match requested {
-                    Some(Requested::Release(asker, shown)) if before.lasts(held, now) => {
-                        let is_its_own =
-                            holder == asker && shown.is_none_or(|shown| shown == fence);
-                        assert!(is_its_own, "L3: {asker} released {name:?}, {shown:?}: {held:?}");
+                    Some(Requested::Release(claim)) if before.lasts(held, now) => {
+                        let is_shown = claim.fence.is_none_or(|shown| shown == fence);
+                        let is_its_own = holder == claim.owner && is_shown;
+                        assert!(is_its_own, "L3: {claim:?} released {name:?}: {held:?}");
                         self.history.released(name, fence);
                         self.history.known(fence);
                         self.history.changed_hands(name);
                     }
                     None if granted.is_none() && before.lasts(held, now) => {
-                        self.ends_by_itself(name, holder, fence);
+                        self.ends_by_itself((name, holder, fence));
                     }
                     _ => {}
                 }
@@ -436,16 +435,15 @@ impl State {
     }
 
     /// The engine ends a hold on its own account: its connection has ended, or nobody has heard of the grant.
-    fn ends_by_itself(&mut self, name: LockName, holder: &str, fence: u64) {
-        let now = self.now().micros();
+    fn ends_by_itself(&mut self, hold: HoldOf) {
+        let (name, _, fence) = hold;
         self.history.changed_hands(name);
-        if self.model.is_over(name, holder, fence) {
+        if self.model.is_over(hold) {
             self.history.released(name, fence);
-            self.model.part(name, holder, fence, now);
         } else {
             self.history.given_back(name, fence);
-            self.model.take_back(name, fence, now);
         }
+        self.model.give_end(hold, None, self.now().micros());
     }
 
     /// The engine may give a hold another end on its own account. If the new end is earlier, the hold's connection has
@@ -462,9 +460,9 @@ impl State {
         let end = after.end(kept);
         if end != before.end(held)
             && let Some(end) = end
-            && let Some(holder) = self.model.shortened(name, held.fence, end, now)
+            && let Some(hold) = self.model.shortened(name, held.fence, end, now)
         {
-            self.model.shorten(name, holder, held.fence, end, now);
+            self.model.shorten(hold, end, now);
         }
     }
 }

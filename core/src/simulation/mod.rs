@@ -41,9 +41,8 @@ mod world;
 
 use crate::lock::{KeptWait, Monotonic};
 use content::Content;
-use model::{Client, Reply};
+use model::{Asked, Client, Reply};
 use names::lock;
-use requests::Request;
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use seeds::Trace;
 use tally::Tally;
@@ -154,6 +153,7 @@ fn happen(server: &Server, client: Client, op: Op) {
         Op::Extend(claim, ttl) => server.extend(client, claim, ttl),
         Op::Raise(claim, fence) => server.raise(client, claim, fence),
         Op::Check(claim) => server.check(client, claim),
+        Op::Look(name) => server.look(name),
         Op::Disconnect(slot) => server.disconnects(slot),
         Op::Leave(client) => server.leaves(client),
         Op::DieUnheard(at) => server.dies_unheard(at),
@@ -175,7 +175,7 @@ fn happen(server: &Server, client: Client, op: Op) {
     }
 }
 
-fn acquire(server: &Server, client: Client, request: Request) {
+fn acquire(server: &Server, client: Client, request: Asked) {
     server.acquire(client, request);
     let is_unseen = |&name| server.engine.with_queues(|queues| queues.is_marked(lock(name)));
     let waits = server.state.borrow().parked.contains_key(&client);
@@ -205,7 +205,7 @@ fn assert_same(server: &Server) {
         assert_eq!(stored.as_ref(), Some(content), "{name:?}, and the model's");
     }
     let evicted = server.engine.peek(|_, _, evicted| evicted.len());
-    assert_eq!(evicted, Some(model.evictions()), "the evicted locks, and the model's");
+    assert_eq!(evicted, Some(model.evicted.len()), "the evicted locks, and the model's");
     assert_eq!(server.engine.with_observer(|observer| Tally::of(observer)), state.tally);
     server.engine.with_queues(|queues| {
         assert_eq!(queues.waiters(), model.waiters.len(), "those who wait, and the model's");

@@ -14,12 +14,12 @@ use super::content::{
     Content, Held, LATEST, Lock, admit, has_run_out, live_in, others, own, tolerated,
 };
 use super::names::{LockName, Names};
+use super::requests::Claim;
 use super::tickets::Unheard;
 use super::world::MICROS_PER_MILLI;
 use crate::lock::WaitKind;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of a connection.
 pub(super) type Client = u32;
 
 const LAST_FENCE: u64 = 9_007_199_254_740_991;
@@ -50,13 +50,11 @@ pub(super) struct Waiting {
     /// In microseconds, like the following times.
     pub(super) since: u64,
     pub(super) gives_up: Option<u64>,
-    /// When the owner last asked.
     pub(super) asked_at: u64,
     pub(super) channel: Option<&'static str>,
 }
 
-/// How a request is ready to wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     /// On its connection, for this many milliseconds. 0 means forever.
     Block(u64),
@@ -64,7 +62,6 @@ pub(super) enum Waits {
     Ticket(u64, Option<&'static str>),
 }
 
-/// A request for locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) names: Names,
@@ -72,6 +69,7 @@ pub(super) struct Asked {
     pub(super) ttl: u64,
     pub(super) share: u32,
     pub(super) bind: Option<Wanted>,
+    pub(super) waits: Option<Waits>,
 }
 
 /// The outcome of a request for locks, or of a waiter's turn.
@@ -88,7 +86,6 @@ pub(super) enum Verdict {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) keys: BTreeMap<LockName, Content>,
-    /// In order of arrival.
     pub(super) waiters: Vec<Waiting>,
     /// What each client was sent.
     pub(super) answers: Vec<(Client, Reply)>,
@@ -97,7 +94,6 @@ pub(super) struct Model {
     pub(super) most_tickets: usize,
     /// The time that has passed, whatever the wall clock says. Patience is measured by this.
     pub(super) elapsed: u64,
-    /// Nothing is granted before this time.
     pub(super) quarantine_ends: u64,
     pub(super) last_fence: u64,
     /// Locks with waiters, as they were when last settled and found held.
@@ -106,11 +102,9 @@ pub(super) struct Model {
     pub(super) seen_by_several: BTreeSet<LockName>,
     /// Locks that were evicted while held, until they are written again.
     pub(super) evicted: BTreeMap<LockName, Content>,
-    /// Holds that end with connections.
     pub(super) bound: Vec<Bound>,
     /// Bindings that a command of another owner found short: the engine may have looked at them, or not.
     pub(super) may_be_forgotten: Vec<Bound>,
-    /// The connections that have ended, and when.
     pub(super) ended: BTreeMap<u64, u64>,
     /// The channels without subscribers, and since when the engine knows.
     pub(super) deaf: BTreeSet<&'static str>,
@@ -132,13 +126,13 @@ impl Model {
     }
 
     /// A client with a ticket is told so when the ticket is found to have kept its place.
-    pub(super) fn acquire(&mut self, client: Client, asked: Asked, waits: Option<Waits>, now: u64) {
+    pub(super) fn acquire(&mut self, client: Client, asked: Asked, now: u64) {
         let Some(live) = self.look_at_all(&asked.names, now) else {
             return self.answer(client, Reply::WrongType);
         };
         let is_free_for_all = |name: &LockName| !self.anyone_waits_for(*name);
         let verdict = self.verdict(&asked, &live, is_free_for_all);
-        let (Verdict::Busy, Some(waits)) = (verdict, waits) else {
+        let (Verdict::Busy, Some(waits)) = (verdict, asked.waits) else {
             return self.serve(client, asked, verdict, now);
         };
         let since = self.elapsed;
@@ -206,7 +200,7 @@ impl Model {
                     if let Some(own) = self.own_live(name, asked.owner, now) {
                         self.renew(name, own, asked, now);
                     }
-                    self.bind(name, asked.owner, fence, asked.bind);
+                    self.bind((name, asked.owner, fence), asked.bind);
                 }
                 self.answer(client, Reply::Fence(fence));
             }
@@ -217,15 +211,9 @@ impl Model {
         own(&self.look(name, now)?, owner)
     }
 
-    pub(super) fn release(
-        &mut self,
-        client: Client,
-        names: &Names,
-        owner: &'static str,
-        proof: Option<u64>,
-        now: u64,
-    ) {
-        let Some(live) = self.look_at_all(names, now) else {
+    pub(super) fn release(&mut self, client: Client, claim: Claim, now: u64) {
+        let Claim { names, owner, fence: proof } = claim;
+        let Some(live) = self.look_at_all(&names, now) else {
             return self.answer(client, Reply::WrongType);
         };
         let mut released = 0;
@@ -242,10 +230,9 @@ impl Model {
         self.answer(client, Reply::Count(released));
     }
 
-    /// Ends this hold.
     pub(super) fn end(&mut self, name: LockName, own: Held, now: u64) {
         self.seen.remove(&name);
-        self.unbind(name, own.holder, own.fence);
+        self.unbind((name, own.holder, own.fence));
         let lock = self.lock(name);
         lock.holds.retain(|held| *held != own);
         if lock.live(now).is_empty() {
@@ -262,7 +249,6 @@ impl Model {
         }
     }
 
-    /// Gives this hold an end and a share.
     pub(super) fn lease(
         &mut self,
         name: LockName,
@@ -299,16 +285,9 @@ impl Model {
         }
     }
 
-    pub(super) fn extend(
-        &mut self,
-        client: Client,
-        names: &Names,
-        owner: &'static str,
-        proof: Option<u64>,
-        ttl: u64,
-        now: u64,
-    ) {
-        let Some(live) = self.look_at_all(names, now) else {
+    pub(super) fn extend(&mut self, client: Client, claim: Claim, ttl: u64, now: u64) {
+        let Claim { names, owner, fence: proof } = claim;
+        let Some(live) = self.look_at_all(&names, now) else {
             return self.answer(client, Reply::WrongType);
         };
         let owns = live.iter().map(|live| own(live, owner).filter(|own| fits(proof, own.fence)));
@@ -322,14 +301,9 @@ impl Model {
         self.answer(client, Reply::Count(1));
     }
 
-    pub(super) fn raise_hold(
-        &mut self,
-        client: Client,
-        name: LockName,
-        owner: &'static str,
-        asked: u64,
-        now: u64,
-    ) {
+    pub(super) fn raise_hold(&mut self, client: Client, claim: Claim, asked: u64, now: u64) {
+        let Claim { names, owner, .. } = claim;
+        let name = names[0];
         let Some(live) = self.look(name, now) else {
             return self.answer(client, Reply::WrongType);
         };
@@ -350,21 +324,15 @@ impl Model {
                 lock.expires_with(Some((owner, fence)), end.unwrap_or(0), now);
             }
             self.seen.remove(&name);
-            self.raise_bound(name, owner, own.fence, fence);
+            self.raise_bound((name, owner, own.fence), fence);
         }
         self.answer(client, Reply::Fence(fence));
     }
 
     /// `is_undone` says that nobody has heard of the grant, and that it is about to be undone.
-    pub(super) fn check(
-        &mut self,
-        client: Client,
-        name: LockName,
-        owner: &'static str,
-        proof: Option<u64>,
-        is_undone: bool,
-        now: u64,
-    ) {
+    pub(super) fn check(&mut self, client: Client, claim: Claim, is_undone: bool, now: u64) {
+        let Claim { names, owner, fence: proof } = claim;
+        let name = names[0];
         self.learn(self.content(name), now);
         let Some(live) = self.live(name, now) else {
             return self.answer(client, Reply::WrongType);
@@ -378,15 +346,6 @@ impl Model {
         }
     }
 
-    /// Undoes a grant that nobody heard of, if it is still in force.
-    pub(super) fn take_back(&mut self, name: LockName, fence: u64, now: u64) {
-        if let Some(live) = self.look(name, now)
-            && let Some(own) = live.into_iter().find(|held| held.fence == fence)
-        {
-            self.end(name, own, now);
-        }
-    }
-
     fn grant(&mut self, client: Client, asked: Asked, now: u64) {
         let fence = self.next_fence(now);
         if fence > LAST_FENCE {
@@ -397,9 +356,9 @@ impl Model {
         for &name in names.iter() {
             if let Some(former) = self.own_live(name, owner, now) {
                 self.claim(former.fence);
-                self.unbind(name, owner, former.fence);
+                self.unbind((name, owner, former.fence));
             }
-            self.bind(name, owner, fence, bind);
+            self.bind((name, owner, fence), bind);
             self.hold(name, &asked, fence, now);
         }
         self.answer(client, Reply::Fence(fence));
@@ -409,7 +368,6 @@ impl Model {
         now.max(self.last_fence + 1)
     }
 
-    /// One lock of a grant.
     pub(super) fn hold(&mut self, name: LockName, asked: &Asked, fence: u64, now: u64) {
         self.seen.remove(&name);
         let Asked { owner: holder, ttl, share, .. } = *asked;

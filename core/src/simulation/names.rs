@@ -1,8 +1,6 @@
 //! The locks that a request names, and the names of owners.
 
 use crate::lock::Name;
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::LazyLock;
@@ -12,23 +10,18 @@ pub(super) type LockName = (i32, &'static str);
 
 pub(super) const KEYS: [&str; 6] = ["k0", "k1", "k2", "k3", "k4", "k5"];
 
-thread_local! {
-    static KNOWN: RefCell<BTreeSet<&'static [LockName]>> = const { RefCell::new(BTreeSet::new()) };
-}
-
 /// One lock or several, all of one database, in the order of the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Names(&'static [LockName]);
+pub(super) struct Names {
+    all: [LockName; KEYS.len()],
+    len: usize,
+}
 
 impl Names {
     pub(super) fn of(db: i32, keys: &[&'static str]) -> Self {
-        let names: Vec<_> = keys.iter().map(|&key| (db, key)).collect();
-        KNOWN.with_borrow_mut(|known| {
-            if !known.contains(&names[..]) {
-                known.insert(names.clone().leak());
-            }
-            Self(known.get(&names[..]).expect("it is there"))
-        })
+        let mut all = [(0, ""); KEYS.len()];
+        all.iter_mut().zip(keys).for_each(|(name, &key)| *name = (db, key));
+        Self { all, len: keys.len() }
     }
 
     pub(super) fn one(name: LockName) -> Self {
@@ -53,7 +46,7 @@ impl Deref for Names {
     type Target = [LockName];
 
     fn deref(&self) -> &[LockName] {
-        self.0
+        &self.all[..self.len]
     }
 }
 

@@ -1,6 +1,6 @@
 //! What clients ask for, through the pages of the commands, and how clients leave.
 
-use super::binding;
+use super::content::{Held, Identity};
 use super::host::{At, LIMITS};
 use super::model::{Asked, Client, Model, Reply, Waits};
 use super::names::{LockName, Names, lock, lock_name, owner_named};
@@ -8,20 +8,8 @@ use super::schedule::EVERYTHING;
 use super::world::{Role, Server, State};
 use crate::command::{self, Decide, Error, MayWait, acquire, check, extend, raise, release};
 use crate::engine::{Done, Lock, WaiterGrant};
-use crate::lock::{Decision, FenceClock, Grace, Holders, Moment, Owner, Standing, Wanted};
+use crate::lock::{Decision, FenceClock, Grace, Hold, Holders, Moment, Owner, Standing, Wanted};
 use std::cell::Cell;
-
-/// A request of `LOCK.ACQUIRE`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) names: Names,
-    pub(super) owner: &'static str,
-    pub(super) ttl: u64,
-    pub(super) share: u32,
-    pub(super) waits: Option<Waits>,
-    /// The connection of the request, and the grace, if the hold is bound to the connection.
-    pub(super) ephemeral: Option<(usize, u64)>,
-}
 
 /// An owner, and the locks that it claims to hold.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +23,7 @@ pub(super) struct Claim {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Requested {
     Acquire(Asked),
-    Release(&'static str, Option<u64>),
+    Release(Claim),
     Extend(&'static str),
     Raise(&'static str),
 }
@@ -101,6 +89,17 @@ impl<M: Fn(&mut Model, u64)> MayWait for Watched<'_, acquire::Request<'_>, M> {
 }
 
 impl Server {
+    /// The request, watched.
+    fn watch<'s, R, M: Fn(&mut Model, u64)>(
+        &'s self,
+        request: &'s R,
+        requested: Requested,
+        names: Names,
+        model: M,
+    ) -> Watched<'s, R, M> {
+        Watched { request, requested, names, server: self, model }
+    }
+
     fn places(&self, names: &Names) -> Vec<At<'_>> {
         names.iter().map(|&name| self.at(name)).collect()
     }
@@ -111,7 +110,7 @@ impl Server {
         client: Client,
         watched: &'r Watched<'_, R, M>,
     ) -> Option<Done<'r>> {
-        self.executes(client, watched, |places| self.engine.change(self, places, watched))
+        self.executes(client, watched, |places| self.engine.on(self).change(places, watched))
     }
 
     /// A client's command, from its first look to its last write.
@@ -149,8 +148,8 @@ impl Server {
         }
     }
 
-    pub(super) fn acquire(&self, client: Client, request: Request) {
-        let Request { names, owner: asker, ttl, share, waits, ephemeral } = request;
+    pub(super) fn acquire(&self, client: Client, asked: Asked) {
+        let Asked { names, owner: asker, ttl, share, bind, waits } = asked;
         let mut words = vec![String::new(), names[0].1.into(), asker.into(), ttl.to_string()];
         let mut option = |name: &str, value: &dyn ToString| {
             words.extend([name.to_owned(), value.to_string()]);
@@ -166,28 +165,24 @@ impl Server {
                 channel.iter().for_each(|channel| option("NOTIFY", channel));
             }
         }
-        if let Some((_, grace)) = ephemeral {
+        let mut state = self.state.borrow_mut();
+        state.asking = Some(client);
+        if let Some((connection, grace)) = bind {
             option("EPHEMERAL", &grace);
+            state.connection = Some(connection);
+            state.connection_of.insert(client, connection);
         }
+        drop(state);
         also(&mut words, &names);
-        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let bind = self.comes_on(client, ephemeral);
-        let asked = Asked { names, owner: asker, ttl, share, bind };
-        let page =
-            acquire::Request::parse(&words, &LIMITS, || *b"00000000-0000-4000-8000-000000000000")
-                .expect("a good request");
+        let page = acquire::Request::parse(&bytes(&words), &LIMITS, || panic!("it has an owner"))
+            .expect("a good request");
         let waits = Cell::new(waits);
-        let watched = Watched {
-            request: &page,
-            requested: Requested::Acquire(asked),
-            names,
-            server: self,
-            // A ticket whose turn has come at once is asked for once more.
-            model: |model: &mut Model, now| model.acquire(client, asked, waits.take(), now),
-        };
-        self.state.borrow_mut().asking = Some(client);
+        // A ticket whose turn has come at once is asked for once more.
+        let watched = self.watch(&page, Requested::Acquire(asked), names, |model, now| {
+            model.acquire(client, Asked { waits: waits.take(), ..asked }, now);
+        });
         let done = self.executes(client, &watched, |places| {
-            self.engine.change_or_wait(self, places, &watched)
+            self.engine.on(self).change_or_wait(places, &watched)
         });
         self.state.borrow_mut().connection = None;
         let Some(done) = done else { return };
@@ -204,28 +199,12 @@ impl Server {
         self.hears(client, &names, reply);
     }
 
-    /// The connection of this request, and the grace that it asks for.
-    fn comes_on(&self, client: Client, ephemeral: Option<(usize, u64)>) -> Option<binding::Wanted> {
-        let state = &mut *self.state.borrow_mut();
-        let (slot, grace) = ephemeral?;
-        let connection = state.connections[slot];
-        state.connection = Some(connection);
-        state.connection_of.insert(client, connection);
-        Some((connection, grace))
-    }
-
     pub(super) fn release(&self, client: Client, claim: Claim) {
-        let Claim { names, owner: asker, fence } = claim;
+        let names = claim.names;
         let words = shown(claim, None);
-        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let page = release::Request::parse(&words).expect("a good request");
-        let watched = Watched {
-            request: &page,
-            requested: Requested::Release(asker, fence),
-            names,
-            server: self,
-            model: |model: &mut Model, now| model.release(client, &names, asker, fence, now),
-        };
+        let page = release::Request::parse(&bytes(&words)).expect("a good request");
+        let model = |model: &mut Model, now| model.release(client, claim, now);
+        let watched = self.watch(&page, Requested::Release(claim), names, model);
         if let Some(done) = self.commands(client, &watched) {
             self.state.borrow_mut().tally.requested(&done, &names);
             self.hears_how_many(client, release::reply(done.released));
@@ -233,17 +212,11 @@ impl Server {
     }
 
     pub(super) fn extend(&self, client: Client, claim: Claim, ttl: u64) {
-        let Claim { names, owner: asker, fence } = claim;
+        let Claim { names, owner: asker, .. } = claim;
         let words = shown(claim, Some(ttl));
-        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let page = extend::Request::parse(&words, &LIMITS).expect("a good request");
-        let watched = Watched {
-            request: &page,
-            requested: Requested::Extend(asker),
-            names,
-            server: self,
-            model: |model: &mut Model, now| model.extend(client, &names, asker, fence, ttl, now),
-        };
+        let page = extend::Request::parse(&bytes(&words), &LIMITS).expect("a good request");
+        let model = |model: &mut Model, now| model.extend(client, claim, ttl, now);
+        let watched = self.watch(&page, Requested::Extend(asker), names, model);
         if let Some(done) = self.commands(client, &watched) {
             self.state.borrow_mut().tally.requested(&done, &names);
             self.hears_how_many(client, extend::reply(&done.decision));
@@ -251,41 +224,33 @@ impl Server {
     }
 
     pub(super) fn raise(&self, client: Client, claim: Claim, asked: u64) {
-        let (names, asker) = (claim.names, claim.owner);
-        let name = names[0];
-        let asked_word = asked.to_string();
-        let words = [b"", name.1.as_bytes(), asker.as_bytes(), asked_word.as_bytes()];
-        let page = raise::Request::parse(&words).expect("a good request");
-        let watched = Watched {
-            request: &page,
-            requested: Requested::Raise(asker),
-            names,
-            server: self,
-            model: |model: &mut Model, now| model.raise_hold(client, name, asker, asked, now),
-        };
+        let Claim { names, owner: asker, .. } = claim;
+        let words = shown(Claim { fence: Some(asked), ..claim }, None);
+        let page = raise::Request::parse(&bytes(&words)).expect("a good request");
+        let model = |model: &mut Model, now| model.raise_hold(client, claim, asked, now);
+        let watched = self.watch(&page, Requested::Raise(asker), names, model);
         if let Some(done) = self.commands(client, &watched) {
             self.hears(client, &names, raise::reply(&done.decision));
         }
     }
 
     pub(super) fn check(&self, client: Client, claim: Claim) {
-        let Claim { names, owner: asker, fence } = claim;
+        let Claim { names, owner: asker, .. } = claim;
         let name = names[0];
         let words = shown(claim, None);
-        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let page = check::Request::parse(&words).expect("a good request");
+        let proof = check::parse(&bytes(&words)).expect("a good request");
         let now = self.state.borrow().now().micros();
         let held = self.state.borrow().model.holders(name, now);
         let held = held.into_iter().rev().find(|(holder, _)| *holder == asker);
         let place = self.at(name);
         let is_undone = held.is_some_and(|(_, fence)| {
             self.engine.is_pending_release(place.name(), fence)
-                || self.state.borrow().model.is_over(name, asker, fence)
+                || self.state.borrow().model.is_over((name, asker, fence))
         });
-        let checked = self.engine.check(self, &place, page.proof());
+        let checked = self.engine.on(self).check(&place, &proof);
         let mut state = self.state.borrow_mut();
         let now = state.now().micros();
-        state.model.check(client, name, asker, fence, is_undone, now);
+        state.model.check(client, claim, is_undone, now);
         match checked {
             Ok(checked) => {
                 drop(state);
@@ -295,13 +260,35 @@ impl Server {
         }
     }
 
+    /// Whoever looks sees no hold that is about to end, and every hold that is about to be put back.
+    pub(super) fn look(&self, name: LockName) {
+        let place = self.at(name);
+        let shown = |holds: &mut dyn Iterator<Item = Hold<'_>>, waiters: usize, _| {
+            let holds = holds.map(|hold| (owner_named(hold.owner), hold.fence_number()));
+            (holds.collect::<Vec<_>>(), waiters)
+        };
+        let shown = self.engine.on(self).read(&place, shown);
+        let state = &mut *self.state.borrow_mut();
+        let now = state.now().micros();
+        state.model.learn(state.model.content(name), now);
+        let Some(live) = state.model.live(name, now) else {
+            return assert_eq!(shown, Err(Error::WrongType));
+        };
+        let stays = |&(holder, fence): &Identity| {
+            !self.engine.is_pending_release(place.name(), fence)
+                && !state.model.is_over((name, holder, fence))
+        };
+        let holds: Vec<_> = live.iter().map(Held::identity).filter(stays).collect();
+        assert_eq!(shown, Ok((holds, state.model.waiters_for(name).count())));
+    }
+
     /// The connection of a waiter ends, or its wait is interrupted.
     pub(super) fn leaves(&self, client: Client) {
         let mut state = self.state.borrow_mut();
         let id = state.parked.remove(&client).expect("it waits");
         state.model.leave(client);
         drop(state);
-        assert_eq!(self.engine.leave(self, id), Some(client));
+        assert_eq!(self.engine.on(self).leave(id), Some(client));
     }
 
     /// The connection of a client ends before the client hears of its grant.
@@ -310,7 +297,7 @@ impl Server {
         let (_, grant) = state.in_flight.remove(at);
         state.left_unheard(&grant);
         drop(state);
-        self.engine.mark_undeliverable(self, grant);
+        self.engine.on(self).mark_undeliverable(grant);
     }
 
     /// Delivers all grants so far to the clients that waited for them.
@@ -365,7 +352,7 @@ impl State {
                 Reply::NotReplicated
             }
             Error::QueueFull | Error::LockQueueFull | Error::TicketsFull => {
-                self.tally.had_no_room();
+                self.tally.queue_full += 1;
                 Reply::QueueFull
             }
             Error::NoFenceLeft => Reply::NoFenceLeft,
@@ -383,6 +370,10 @@ fn shown(claim: Claim, ttl: Option<u64>) -> Vec<String> {
     words.extend(claim.fence.map(|fence| fence.to_string()));
     also(&mut words, &claim.names);
     words
+}
+
+fn bytes(words: &[String]) -> Vec<&[u8]> {
+    words.iter().map(String::as_bytes).collect()
 }
 
 fn also(words: &mut Vec<String>, names: &Names) {

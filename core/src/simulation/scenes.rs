@@ -1,9 +1,9 @@
 //! Short stories on the virtual server: what commands see between an event and the timer that follows it.
 
 use super::host::LIMITS;
-use super::model::{Client, Reply, Waits};
+use super::model::{Asked, Client, Waits};
 use super::names::{KEYS, LockName, Names, lock};
-use super::requests::{Claim, Request, owner};
+use super::requests::{Claim, owner};
 use super::schedule::EVERYTHING;
 use super::world::{Role, Server};
 use crate::command::{Error, acquire};
@@ -25,17 +25,17 @@ fn server() -> Server {
     Server::new(START, EVERYTHING, 1_000, true)
 }
 
-fn asks(owner: &'static str) -> Request {
-    Request { names: Names::one(K), owner, ttl: 60_000, share: 1, waits: None, ephemeral: None }
+fn asks(owner: &'static str) -> Asked {
+    Asked { names: Names::one(K), owner, ttl: 60_000, share: 1, waits: None, bind: None }
 }
 
-fn waits(owner: &'static str) -> Request {
-    Request { waits: Some(Waits::Block(0)), ..asks(owner) }
+fn waits(owner: &'static str) -> Asked {
+    Asked { waits: Some(Waits::Block(0)), ..asks(owner) }
 }
 
 /// A request whose hold is bound to a connection, with a grace in milliseconds.
-fn bound(owner: &'static str, grace: u64) -> Request {
-    Request { ephemeral: Some((0, grace)), ..asks(owner) }
+fn bound(owner: &'static str, grace: u64) -> Asked {
+    Asked { bind: Some((0, grace)), ..asks(owner) }
 }
 
 fn releases(server: &Server, client: Client, owner: &'static str) {
@@ -50,7 +50,7 @@ fn seen(server: &Server) -> (Vec<(String, u64)>, usize) {
             .map(|hold| (String::from_utf8_lossy(hold.owner).into_owned(), hold.fence_number()));
         (named.collect(), waiters)
     };
-    server.engine.read(server, &place, look).unwrap()
+    server.engine.on(server).read(&place, look).unwrap()
 }
 
 fn holders(server: &Server) -> Vec<String> {
@@ -59,82 +59,21 @@ fn holders(server: &Server) -> Vec<String> {
 
 fn holds(server: &Server, name: &'static str) -> bool {
     let proof = Proof { owner: owner(name), fence: None };
-    server.engine.check(server, &server.at(K), &proof).unwrap() != Checked::NotHolder
-}
-
-/// Grants Bob the lock, and ends his connection before he hears of it. Returns his fence.
-fn granted_unheard(server: &Server) -> u64 {
-    server.acquire(ALICE, asks(A));
-    server.acquire(BOB, waits(B));
-    assert_eq!(seen(server).1, 1);
-    releases(server, ALICE, A);
-    let (named, waiters) = seen(server);
-    assert_eq!((named.len(), waiters), (1, 0));
-    server.dies_unheard(0);
-    named[0].1
-}
-
-#[test]
-fn a_grant_that_nobody_has_heard_of_is_none_to_whoever_looks() {
-    let server = server();
-    let fence = granted_unheard(&server);
-    assert!(server.engine.is_pending_release(lock(K), fence));
-    assert!(!server.engine.is_pending_release(lock(K), fence + 1));
-    assert_eq!(seen(&server), (vec![], 0));
-    assert!(!holds(&server, B));
-    assert!(!server.is_at_rest());
-    server.work();
-    assert!(holders(&server).is_empty());
-    assert!(!server.engine.is_pending_release(lock(K), fence));
-    assert!(server.is_at_rest());
+    server.engine.on(server).check(&server.at(K), &proof).unwrap() != Checked::NotHolder
 }
 
 #[test]
 fn a_grant_that_nobody_has_heard_of_is_taken_back_before_a_try() {
     let server = server();
-    let _fence = granted_unheard(&server);
-    server.acquire(CAROL, asks(C));
-    assert_eq!(holders(&server), [C]);
-}
-
-#[test]
-fn another_hold_is_seen_beside_a_grant_that_nobody_has_heard_of() {
-    let server = server();
-    let shared = |request: Request| Request { share: 2, ..request };
-    server.acquire(ALICE, asks(A));
-    server.acquire(BOB, shared(waits(B)));
-    server.acquire(CAROL, shared(waits(C)));
-    releases(&server, ALICE, A);
-    assert_eq!(holders(&server), [B, C]);
-    server.dies_unheard(0);
-    assert_eq!(holders(&server), [C]);
-    assert!(holds(&server, C) && !holds(&server, B));
-}
-
-#[test]
-fn an_owner_that_was_told_of_its_grant_elsewhere_keeps_it() {
-    let server = server();
     server.acquire(ALICE, asks(A));
     server.acquire(BOB, waits(B));
+    assert_eq!(seen(&server).1, 1);
     releases(&server, ALICE, A);
-    assert!(holds(&server, B), "and he is told so here");
+    assert_eq!((holders(&server), seen(&server).1), (vec![B.to_owned()], 0));
     server.dies_unheard(0);
-    server.work();
-    assert_eq!(holders(&server), [B]);
-}
-
-#[test]
-fn a_grant_that_nobody_has_heard_of_waits_for_the_end_of_a_pause() {
-    let server = server();
-    let fence = granted_unheard(&server);
-    server.becomes(Role::Paused);
-    server.work();
-    assert!(server.engine.is_pending_release(lock(K), fence));
-    assert!(holders(&server).is_empty());
-    server.becomes(Role::Primary);
-    server.passes(20_000);
-    server.work();
-    assert!(!server.engine.is_pending_release(lock(K), fence));
+    assert!(!server.is_at_rest());
+    server.acquire(CAROL, asks(C));
+    assert_eq!(holders(&server), [C]);
 }
 
 #[test]
@@ -150,21 +89,6 @@ fn a_hold_whose_connection_has_ended_is_none_to_whoever_looks() {
         server.acquire(BOB, asks(B));
         assert_eq!(holders(&server), [if is_held { A } else { B }]);
     }
-}
-
-#[test]
-fn a_hold_whose_connection_ended_in_a_pause_ends_soon_after_the_pause() {
-    let server = server();
-    server.acquire(ALICE, bound(A, 0));
-    server.becomes(Role::Paused);
-    server.disconnects(0);
-    server.work();
-    assert_eq!(server.state.borrow().keys.kept.len(), 1);
-    server.becomes(Role::Primary);
-    server.passes(20_000);
-    server.work();
-    assert_eq!(server.state.borrow().keys.kept.len(), 0);
-    assert!(!server.engine.has_bindings() && server.is_at_rest());
 }
 
 #[test]
@@ -184,9 +108,9 @@ fn locks_that_somebody_waits_for_come_first_when_a_connection_ends() {
     let server = Server::new(START, 1, 1_000, true);
     let [first, wanted, last] = [0, 1, 2].map(|number| (0, KEYS[number]));
     for (client, name) in (ALICE..).zip([first, wanted, last]) {
-        server.acquire(client, Request { names: Names::one(name), ..bound(A, 0) });
+        server.acquire(client, Asked { names: Names::one(name), ..bound(A, 0) });
     }
-    server.acquire(ALICE + 3, Request { names: Names::one(wanted), ..waits(B) });
+    server.acquire(ALICE + 3, Asked { names: Names::one(wanted), ..waits(B) });
     server.disconnects(0);
     server.work();
     let state = server.state.borrow();
@@ -216,7 +140,7 @@ fn a_lease_is_over_when_its_deadline_has_passed_and_the_key_says_no_other() {
     let kept = KeptOwner::from(owner(A));
     let is_over = |fence, millis: u64| {
         let deadline = Deadline::from_millis(START / 1_000 + millis);
-        server.engine.lease_is_over(&server, &kept, fence, deadline, || server.at(K))
+        server.engine.on(&server).lease_is_over(&kept, fence, deadline, || server.at(K))
     };
     server.passes(50_000);
     assert!(!is_over(fence, 60));
@@ -225,18 +149,6 @@ fn a_lease_is_over_when_its_deadline_has_passed_and_the_key_says_no_other() {
     releases(&server, ALICE, A);
     assert!(is_over(fence, 40));
     assert!(!is_over(fence, 60), "nobody looks before the deadline");
-}
-
-#[test]
-fn an_evicted_lock_is_held() {
-    let server = server();
-    server.acquire(ALICE, asks(A));
-    server.evict(K);
-    assert_eq!(server.state.borrow().keys.kept.len(), 0);
-    assert_eq!(holders(&server), [A]);
-    assert!(holds(&server, A));
-    server.work();
-    assert_eq!(server.state.borrow().keys.kept.len(), 1);
 }
 
 #[test]
@@ -250,30 +162,6 @@ fn every_contended_lock_is_looked_at_when_the_data_has_been_loaded() {
     server.engine.loaded();
     assert!(is_marked());
     assert!(server.engine.take_due_changed());
-}
-
-#[test]
-fn everybody_is_sent_away_from_a_server_that_has_become_a_replica() {
-    let server = server();
-    server.acquire(ALICE, asks(A));
-    server.acquire(BOB, waits(B));
-    server.acquire(CAROL, waits(C));
-    server.state.borrow_mut().answers.clear();
-    server.becomes(Role::Replica);
-    let told = [BOB, CAROL].map(|client| (client, Reply::SentAway));
-    assert_eq!(server.state.borrow().answers, told);
-    assert_eq!(seen(&server).1, 0);
-}
-
-#[test]
-fn those_who_wait_are_sent_away_when_the_slot_has_gone() {
-    let server = server();
-    server.acquire(ALICE, asks(A));
-    server.acquire(BOB, waits(B));
-    server.state.borrow_mut().answers.clear();
-    server.slot_goes(K);
-    assert_eq!(server.state.borrow().answers, [(BOB, Reply::SentAway)]);
-    assert_eq!(seen(&server).1, 0);
 }
 
 #[test]
@@ -320,15 +208,15 @@ fn a_request_whose_client_cannot_wait_is_a_try_that_was_refused() {
 fn asks_to_be_blocked(server: &Server, owner: &str) -> Result<(), Error> {
     let words = [b"", K.1.as_bytes(), owner.as_bytes(), b"1000", b"BLOCK", b"0"];
     let request = acquire::Request::parse(&words, &LIMITS, || panic!("it names an owner"))?;
-    server.engine.change_or_wait(server, &[server.at(K)], &request).map(drop)
+    server.engine.on(server).change_or_wait(&[server.at(K)], &request).map(drop)
 }
 
 #[test]
 fn where_one_of_many_locks_stays_held_the_others_are_not_asked_for() {
     let server = server();
     let [.., last] = KEYS;
-    server.acquire(ALICE, Request { names: Names::of(0, &[last]), ..asks(A) });
-    server.acquire(BOB, Request { names: Names::of(0, &KEYS), ..waits(B) });
+    server.acquire(ALICE, Asked { names: Names::of(0, &[last]), ..asks(A) });
+    server.acquire(BOB, Asked { names: Names::of(0, &KEYS), ..waits(B) });
     for key in KEYS {
         server.passes(3_000);
         server.state.borrow_mut().named = 0;
@@ -349,7 +237,7 @@ fn a_lease_that_ends_while_several_locks_are_looked_at_is_extended_with_the_othe
     let server = server();
     let [first, last] = [KEYS[0], KEYS[1]];
     for (client, key, ttl) in [(ALICE, first, 5), (BOB, last, 50)] {
-        server.acquire(client, Request { names: Names::of(0, &[key]), ttl, ..asks(A) });
+        server.acquire(client, Asked { names: Names::of(0, &[key]), ttl, ..asks(A) });
     }
     server.passes(4_500);
     // The first lease is over if the engine asks for the time once more.

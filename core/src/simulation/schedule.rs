@@ -6,9 +6,9 @@
 
 use super::chance::{clock_step, pick, weighted, weights};
 use super::content::Content;
-use super::model::{Client, Waits};
+use super::model::{Asked, Client, Waits};
 use super::names::{CROWD, KEYS, LockName, Names, OWNERS};
-use super::requests::{Claim, Request};
+use super::requests::Claim;
 use super::tickets::CHANNELS;
 use super::world::{CONNECTIONS, Role, Server, State};
 use crate::lock::{Fence, Suspicion, WaitKind};
@@ -30,15 +30,16 @@ pub(super) enum Op {
     Pass(u64),
     /// Somebody sets the wall clock, by this many microseconds.
     Step(i64),
-    Acquire(Request),
+    Acquire(Asked),
     /// A request during which the wall clock is off by this many microseconds.
-    AcquireWhileSet(Request, i64),
+    AcquireWhileSet(Asked, i64),
     /// A try inside a transaction: without waiting, after the clock of key expiry has stood still.
-    TryInTransaction(Request, u64),
+    TryInTransaction(Asked, u64),
     Release(Claim),
     Extend(Claim, u64),
     Raise(Claim, u64),
     Check(Claim),
+    Look(LockName),
     /// One of the connections with bound holds ends.
     Disconnect(usize),
     /// A waiter's client leaves.
@@ -80,74 +81,27 @@ pub(super) struct Step {
     pub(super) then_delivers: bool,
 }
 
-/// The events, by name.
-#[derive(Clone, Copy)]
-enum Kind {
-    Pass,
-    Leap,
-    Step,
-    WaitWhileSet,
-    Wait,
-    Ticket,
-    Try,
-    TryInTransaction,
-    Release,
-    Extend,
-    Raise,
-    Check,
-    Disconnect,
-    Leave,
-    DieUnheard,
-    Put,
-    Delete,
-    ExpireAt,
-    Rename,
-    Copy,
-    Flush,
-    Swap,
-    Evict,
-    RemoveExpired,
-    Touch,
-    Role,
-    SendAway,
-    Room,
-    Hear,
-    RefuseWrite,
+macro_rules! kinds {
+    ($($kind:ident $usual:literal $is_needed:literal,)*) => {
+        #[derive(Clone, Copy)]
+        enum Kind {
+            $($kind,)*
+        }
+
+        const USUAL: &[(Kind, u32, bool)] = &[$((Kind::$kind, $usual, $is_needed),)*];
+    };
 }
 
-/// How often each event happens, if at all. What a lock is for is never left out.
-const USUAL: [(Kind, u32, bool); 30] = [
-    (Kind::Pass, 200, true),
-    (Kind::Leap, 6, false),
-    (Kind::Step, 12, false),
-    (Kind::WaitWhileSet, 40, false),
-    (Kind::Wait, 340, true),
-    (Kind::Ticket, 240, false),
-    (Kind::Try, 60, true),
-    (Kind::TryInTransaction, 20, false),
-    (Kind::Release, 110, true),
-    (Kind::Extend, 30, false),
-    (Kind::Raise, 20, false),
-    (Kind::Check, 15, false),
-    (Kind::Disconnect, 40, false),
-    (Kind::Leave, 40, false),
-    (Kind::DieUnheard, 40, false),
-    (Kind::Put, 20, false),
-    (Kind::Delete, 30, false),
-    (Kind::ExpireAt, 20, false),
-    (Kind::Rename, 10, false),
-    (Kind::Copy, 6, false),
-    (Kind::Flush, 6, false),
-    (Kind::Swap, 8, false),
-    (Kind::Evict, 30, false),
-    (Kind::RemoveExpired, 15, false),
-    (Kind::Touch, 10, false),
-    (Kind::Role, 16, false),
-    (Kind::SendAway, 3, false),
-    (Kind::Room, 4, false),
-    (Kind::Hear, 20, false),
-    (Kind::RefuseWrite, 20, false),
-];
+// The events by name; how often each happens, if at all; and whether it is what a lock is for, and so never left out.
+kinds! {
+    Pass 200 true, Leap 6 false, Step 12 false,
+    WaitWhileSet 40 false, Wait 340 true, Ticket 240 false, Try 60 true, TryInTransaction 20 false,
+    Release 110 true, Extend 30 false, Raise 20 false, Check 15 false,
+    Look 15 false, Disconnect 40 false, Leave 40 false, DieUnheard 40 false,
+    Put 20 false, Delete 30 false, ExpireAt 20 false, Rename 10 false, Copy 6 false,
+    Flush 6 false, Swap 8 false, Evict 30 false, RemoveExpired 15 false, Touch 10 false,
+    Role 16 false, SendAway 3 false, Room 4 false, Hear 20 false, RefuseWrite 20 false,
+}
 
 pub(super) struct Schedule {
     rng: SmallRng,
@@ -157,7 +111,6 @@ pub(super) struct Schedule {
     has_tickets: bool,
     dbs: i32,
     keys: usize,
-    /// How many locks a request may name.
     most_names: usize,
     /// The most microseconds that pass whenever the engine asks for the time.
     most_drift: u64,
@@ -166,7 +119,6 @@ pub(super) struct Schedule {
     longest_patience: u64,
     /// The shares of owners. In some schedules all holds are exclusive.
     shares: &'static [u32],
-    /// In a thousand.
     ephemerals: u32,
     works_late: u32,
     unheard: u32,
@@ -181,7 +133,7 @@ impl Schedule {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let is_crowd = rng.random_ratio(1, 30);
-        let mut weights = weights(&mut rng, &USUAL);
+        let mut weights = weights(&mut rng, USUAL);
         if is_crowd {
             weights.push((Kind::Wait, 1_500));
         }
@@ -246,6 +198,7 @@ impl Schedule {
             }
             Kind::Disconnect => Op::Disconnect(self.rng.random_range(0..CONNECTIONS)),
             Kind::DieUnheard => Op::DieUnheard(self.one_of(server.in_flight.len())?),
+            Kind::Look => Op::Look(self.name()),
             Kind::Touch => Op::Touch(self.name(), self.suspicion()),
             Kind::Role => Op::Become(self.role(server.role)),
             Kind::SendAway => Op::SendAway(self.name()),
@@ -298,7 +251,7 @@ impl Schedule {
     }
 
     /// An owner of another lock asks like any other owner. One in ten asks again for its own lock.
-    fn request(&mut self, server: &State, waits: bool) -> Request {
+    fn request(&mut self, server: &State, waits: bool) -> Asked {
         let names = self.names();
         let holder = self.holder(server, names[0]);
         let owner = match holder {
@@ -309,12 +262,12 @@ impl Schedule {
         let patience =
             if self.rng.random_ratio(1, 5) { 0 } else { self.millis(self.longest_patience) };
         let share = *pick(&mut self.rng, self.shares);
-        let (waits, ephemeral) = (waits.then_some(Waits::Block(patience)), self.ephemeral());
-        Request { names, owner, ttl, share, waits, ephemeral }
+        let (waits, bind) = (waits.then_some(Waits::Block(patience)), self.connection(server));
+        Asked { names, owner, ttl, share, waits, bind }
     }
 
     /// Half of these requests come from owners that already wait.
-    fn by_ticket(&mut self, server: &State) -> Request {
+    fn by_ticket(&mut self, server: &State) -> Asked {
         let mut request = self.request(server, false);
         if self.rng.random_bool(0.5)
             && let Some(at) = self.one_of(server.model.waiters.len())
@@ -324,15 +277,16 @@ impl Schedule {
         }
         let lasts = self.millis(self.longest_patience);
         let channel = self.rng.random_bool(0.7).then(|| self.channel());
-        Request { waits: Some(Waits::Ticket(lasts, channel)), ..request }
+        Asked { waits: Some(Waits::Ticket(lasts, channel)), ..request }
     }
 
-    fn ephemeral(&mut self) -> Option<(usize, u64)> {
+    /// The connection that the hold is bound to, and the grace, if it is bound.
+    fn connection(&mut self, server: &State) -> Option<(u64, u64)> {
         if self.ephemerals == 0 || !self.rng.random_ratio(self.ephemerals, 1_000) {
             return None;
         }
         let grace = if self.rng.random_bool(0.5) { 0 } else { self.millis(self.longest_lease) };
-        Some((self.rng.random_range(0..CONNECTIONS), grace))
+        Some((server.connections[self.rng.random_range(0..CONNECTIONS)], grace))
     }
 
     fn holder(&mut self, server: &State, name: LockName) -> Option<(&'static str, u64)> {

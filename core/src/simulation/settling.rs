@@ -167,17 +167,4 @@ impl Model {
         let is_known = !self.seen_by_several.contains(&name);
         is_known.then(|| self.seen.get(&name).cloned())
     }
-
-    pub(super) fn evicted(&self, name: LockName) -> Option<Content> {
-        self.evicted.get(&name).cloned()
-    }
-
-    pub(super) fn evictions(&self) -> usize {
-        self.evicted.len()
-    }
-
-    /// Forgets evictions that will not be undone: all, those of a database, or of one lock.
-    pub(super) fn forget_evictions(&mut self, is_gone: impl Fn(LockName) -> bool) {
-        self.evicted.retain(|&name, _| !is_gone(name));
-    }
 }

@@ -90,7 +90,7 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         state.keys.kept.retain(|name, _| db.is_some_and(|db| db != name.0));
         state.model.keys.retain(|name, _| db.is_some_and(|db| db != name.0));
-        state.model.forget_evictions(|name| db.is_none_or(|db| db == name.0));
+        state.model.evicted.retain(|name, _| db.is_some_and(|db| db != name.0));
         self.engine.flushed(db);
     }
 
@@ -138,7 +138,7 @@ impl Server {
         let is_held = !state.model.holders(name, now.micros()).is_empty();
         assert!(is_kept || !is_held || !is_known, "{name:?} is forgotten: {held:?}");
         state.model.evict(name, lock.clone(), now.micros());
-        assert_eq!(is_kept, state.model.evicted(name).is_some(), "{name:?}: {lock:?}");
+        assert_eq!(is_kept, state.model.evicted.contains_key(&name), "{name:?}: {lock:?}");
     }
 
     /// Whether the engine keeps what this key held when it was evicted.
@@ -147,7 +147,6 @@ impl Server {
         is_kept.expect("nothing is lent out")
     }
 
-    /// The server's own search for expired keys.
     pub(super) fn remove_expired(&self) {
         let names: Vec<_> = self.state.borrow().keys.kept.keys().copied().collect();
         names.into_iter().for_each(|name| self.remove_if_expired(name));

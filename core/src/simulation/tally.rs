@@ -9,11 +9,10 @@ macro_rules! tally {
     ($($counter:ident)*) => {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub(super) struct Tally {
-            $($counter: u64,)*
+            $(pub(super) $counter: u64,)*
         }
 
         impl Tally {
-            /// What the module has counted itself.
             pub(super) fn of(observer: &Observer) -> Self {
                 Self { $($counter: observer.counters().$counter,)* }
             }
@@ -44,7 +43,6 @@ impl Tally {
         }
     }
 
-    /// Counts the outcome of a wait.
     pub(super) fn answered(&mut self, kind: WaitKind, answer: &Answer) {
         match (answer, kind) {
             (Answer::Granted { names, .. }, _) => {
@@ -61,10 +59,6 @@ impl Tally {
             (Answer::GaveUp, WaitKind::Ticket) => {}
             (Answer::Refused(_), _) => self.waits_refused += 1,
         }
-    }
-
-    pub(super) fn had_no_room(&mut self) {
-        self.queue_full += 1;
     }
 }
 

@@ -4,7 +4,6 @@ use super::model::{Asked, Client, Model, Waiting};
 use super::names::Names;
 use super::world::MICROS_PER_MILLI;
 
-/// Where grants may be published.
 pub(super) const CHANNELS: [&str; 2] = ["one", "two"];
 
 pub(super) fn channel_named(name: &[u8]) -> &'static str {
@@ -30,7 +29,7 @@ impl Model {
         let Asked { names, owner, ttl, .. } = waiting.asked;
         let left = ttl.min(self.window_millis);
         for &name in names.iter().filter(|_| left < ttl) {
-            self.give_end(name, owner, fence, now / MICROS_PER_MILLI + left, now);
+            self.give_end((name, owner, fence), Some(now / MICROS_PER_MILLI + left), now);
         }
         let due = self.elapsed + left * MICROS_PER_MILLI;
         self.unheard.push(Unheard { names, fence, channel, due });
@@ -58,7 +57,6 @@ impl Model {
         others
     }
 
-    /// Whether this client's channel has no subscriber.
     pub(super) fn is_deaf(&self, client: Client) -> bool {
         let channel = self.waiter_of(client).and_then(|waiting| waiting.channel);
         channel.is_some_and(|channel| self.found_deaf.contains_key(channel))

@@ -30,7 +30,6 @@ impl Model {
         self.waiters.push(new);
     }
 
-    /// The waiters of this owner for any of these locks.
     fn formers(&self, asked: &Asked) -> Vec<Waiting> {
         let is_former = |other: &&Waiting| {
             other.asked.owner == asked.owner && other.asked.names.meet(&asked.names)

@@ -12,7 +12,7 @@ use super::requests::Requested;
 use super::schedule::EVERYTHING;
 use super::tally::Tally;
 use crate::command::Error;
-use crate::engine::{Authority, Engine, WaiterGrant};
+use crate::engine::{Authority, Memory, WaiterGrant};
 use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Now, Suspicion, WaiterId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl Role {
 }
 
 pub(super) struct Server {
-    pub(super) engine: Engine<Client>,
+    pub(super) engine: Memory<Client>,
     pub(super) state: RefCell<State>,
 }
 
@@ -88,13 +88,10 @@ pub(super) struct State {
     pub(super) written: Vec<(LockName, u64)>,
     /// Which of the next writes of a grant is refused.
     pub(super) refuses: Option<usize>,
-    /// The fence of a grant that was refused.
     pub(super) refused: Option<u64>,
     /// The model before the request was decided, if a write may be refused.
     pub(super) undecided: Option<Box<Model>>,
-    /// The lock that is being settled, and since when.
     pub(super) settling: Option<(LockName, u64)>,
-    /// How often the engine has named a lock beside the lock that it settles.
     pub(super) named: usize,
     /// Whether the next client that is told of its grant has already left.
     pub(super) dies_at_once: bool,
@@ -104,7 +101,6 @@ pub(super) struct State {
     pub(super) returning: Option<LockName>,
     pub(super) is_open: bool,
     pub(super) role: Role,
-    /// A lock whose slot is being migrated to another node.
     pub(super) gone: Option<LockName>,
     /// How much is done before other clients get their turn.
     pub(super) at_once: usize,
@@ -126,7 +122,6 @@ pub(super) struct State {
     /// Until when, in elapsed time, any lock may be found unsettled, because writes were not allowed, or nothing was
     /// granted.
     paused_until: u64,
-    /// How long a new primary grants nothing.
     quarantine_millis: u64,
     /// The latest wall time that the queues were told since the module last worked.
     told_at: u64,
@@ -165,7 +160,6 @@ impl State {
         Some(requested)
     }
 
-    /// The locks that have waiters.
     pub(super) fn waited_for(&self) -> Vec<LockName> {
         let mut all = Vec::new();
         for name in self.model.waiters.iter().flat_map(|waiting| waiting.asked.names.iter()) {
@@ -246,7 +240,7 @@ impl Server {
             told_at: wall,
             ..State::default()
         };
-        Self { engine: Engine::new(), state: RefCell::new(state) }
+        Self { engine: Memory::new(), state: RefCell::new(state) }
     }
 
     pub(super) fn passes(&self, micros: u64) {
@@ -256,7 +250,6 @@ impl Server {
         state.wall += micros;
     }
 
-    /// Somebody sets the wall clock.
     pub(super) fn steps(&self, micros: i64) {
         let state = &mut *self.state.borrow_mut();
         state.drifts();
@@ -276,7 +269,6 @@ impl Server {
         state.drift = drift;
     }
 
-    /// Does what is due, as the timer does.
     pub(super) fn work(&self) {
         let mut state = self.state.borrow_mut();
         state.told_at = state.wall;
@@ -286,7 +278,7 @@ impl Server {
             }
         }
         drop(state);
-        self.engine.work(self);
+        self.engine.on(self).work();
         self.state.borrow_mut().assert_settled();
         if self.is_at_rest() {
             self.state.borrow_mut().model.assert_deaf_are_gone();
@@ -316,13 +308,16 @@ impl Server {
         if (role == Role::Replica) != (former == Role::Replica) {
             let state = &mut *self.state.borrow_mut();
             self.engine.role_changed();
-            state.model.forget_evictions(|_| true);
+            state.model.evicted.clear();
             state.model.bound.clear();
             state.model.unheard.clear();
             state.model.found_deaf.clear();
         }
         match role {
-            Role::Replica => self.engine.send_all_away(self, Error::Demoted),
+            Role::Replica => {
+                self.engine.on(self).send_all_away(Error::Demoted);
+                assert!(self.state.borrow().model.waiters.is_empty(), "not all are sent away");
+            }
             Role::Primary if former == Role::Replica => {
                 let state = &mut *self.state.borrow_mut();
                 let floor = state.now().plus_millis(FENCE_MARGIN_MILLIS);
@@ -350,11 +345,13 @@ impl Server {
         let is_kept = self.is_kept(name);
         self.forget_bindings_of(name);
         let state = &mut *self.state.borrow_mut();
+        let is_left = state.at_once == EVERYTHING && state.model.anyone_waits_for(name);
+        assert!(!is_left || state.role != Role::Primary, "not all are sent away");
         state.gone = None;
         state.history.may_stay_unheard(|unheard| unheard == name);
         if !is_kept {
             // The other node has heard of the deletion.
-            state.model.forget_evictions(|evicted| evicted == name);
+            state.model.evicted.remove(&name);
         }
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::command::testing::*;
-use crate::lock::{Deadline, Grant, Patience, Stored, Write};
+use crate::lock::{Deadline, Grant, Patience, Stored};
 
 const UUID: MintedOwner = *b"00000000-0000-4000-8000-000000000001";
 
@@ -8,12 +8,6 @@ const UUID: MintedOwner = *b"00000000-0000-4000-8000-000000000001";
 fn parse(line: &str) -> Result<Request<'_>, Error> {
     let words: Vec<_> = std::iter::once(&b""[..]).chain(words(line)).collect();
     Request::parse(&words, &LIMITS, || UUID)
-}
-
-#[track_caller]
-fn done<'r>(request: &'r Request<'_>, stored: Stored<'_>) -> Answer<'r> {
-    let (outcome, write) = decide(request, stored, 0, &mut FenceClock::new()).unwrap();
-    Answer { write, reply: request.reply(&outcome).unwrap().unwrap() }
 }
 
 fn owner_and(reply: Reply<'static>) -> Reply<'static> {
@@ -45,24 +39,10 @@ fn mistakes_are_found_in_the_order_of_the_page() {
     ] {
         assert_eq!(parse(words).unwrap_err(), error, "{words}");
     }
-    for options in [
-        "FOO",
-        "BLOCK",
-        "FOO 1",
-        "BLOCK 1 BLOCK",
-        "BLOCK 1 BLOCK 1",
-        "SHARE 1 BLOCK 1 SHARE 1",
-        "SHARE x BLOCK x FOO",
-        "EPHEMERAL 1 EPHEMERAL 1",
-        "SHARES 1",
-        "BLOCKS 1",
-        "TICKETS 1",
-        "TICKET 1 NOTICE c",
-        "EPHEMERIS 1",
-        "FOO 1 ALSO 0",
-        "ALSO 1 x ALSO 1 y",
-        "ALSO 1 x y",
-    ] {
+    let unknown = "FOO, BLOCK, FOO 1, BLOCK 1 BLOCK, BLOCK 1 BLOCK 1, SHARE 1 BLOCK 1 SHARE 1, \
+                   SHARE x BLOCK x FOO, EPHEMERAL 1 EPHEMERAL 1, SHARES 1, BLOCKS 1, TICKETS 1, \
+                   TICKET 1 NOTICE c, EPHEMERIS 1, FOO 1 ALSO 0, ALSO 1 x ALSO 1 y, ALSO 1 x y";
+    for options in unknown.split(", ") {
         assert_eq!(parse(&format!("k a 5 {options}")).unwrap_err(), Error::UnknownOption);
     }
 }
@@ -117,9 +97,11 @@ fn a_grant_is_published_only_for_a_ticket_that_names_a_channel() {
 }
 
 #[test]
-fn the_fence_of_several_locks_is_the_reply_whether_they_are_granted_now_or_were_before() {
+fn the_fence_is_the_reply_and_who_has_a_made_up_owner_is_told_it() {
     let fence = FenceClock::new().mint(NOW).fence().unwrap();
-    for (words, is_minted) in [("k a 5 ALSO 1 x", false), ("k * 5 TICKET 5 ALSO 1 x", true)] {
+    for (words, is_minted) in
+        [("k a 5", false), ("k a 5 ALSO 1 x", false), ("k * 5", true), ("k * 5 TICKET 5", true)]
+    {
         let request = parse(words).unwrap();
         let wanted = request.wanted().unwrap();
         let deadline = Deadline::from_millis(NOW.millis() + 5);
@@ -134,54 +116,8 @@ fn the_fence_of_several_locks_is_the_reply_whether_they_are_granted_now_or_were_
 }
 
 #[test]
-fn who_is_ready_to_wait_waits_and_a_try_overtakes_no_queue() {
-    let patient = parse("k b 5000 block 70").unwrap();
-    let waits = Decision::Wait(Wait::Block(Patience::from_millis(70).unwrap()));
-    let busy = Decision::Busy { at: 0, owner: Owner::new(b"b").unwrap() };
-    let held = Held::by("a", 5_000);
-    for (request, stored, waiters, decision) in [
-        (&patient, held.stored(), 0, waits),
-        (&patient, Stored::Nothing, 1, waits),
-        (&parse("k b 5000").unwrap(), Stored::Nothing, 1, busy),
-    ] {
-        let outcome = decide(request, stored, waiters, &mut FenceClock::new());
-        assert_eq!(outcome, Ok((decision, Write::Keep)));
-    }
-    assert!(matches!(done(&patient, Stored::Nothing).write, Write::Hold { .. }));
-    let outcome = decide(&patient, Stored::OtherType, 0, &mut FenceClock::new());
-    assert_eq!(outcome, Err(Error::WrongType));
-}
-
-#[test]
-fn a_free_lock_is_granted_and_the_fence_is_the_reply() {
-    for (words, named) in [("k a 5000", &b"a"[..]), ("k * 5000", &UUID[..])] {
-        let request = parse(words).unwrap();
-        let answer = done(&request, Stored::Nothing);
-        let Write::Hold { owner, fence, deadline, .. } = answer.write else {
-            panic!("no grant: {answer:?}")
-        };
-        assert_eq!(owner.as_bytes(), named);
-        assert_eq!(deadline.unwrap().millis(), NOW.millis() + 5_000);
-        let fence = Reply::number(fence.number());
-        assert_eq!(answer.reply, if named == b"a" { fence } else { owner_and(fence) });
-    }
-}
-
-#[test]
-fn a_retry_gets_the_same_fence_and_the_longer_lease() {
-    let held = Held::by("a", 5_000);
-    let later = Write::Expire(Deadline::from_millis(NOW.millis() + 6_000));
-    for (words, write) in [("k a 4000", Write::Keep), ("k a 6000", later)] {
-        let reply = Reply::number(held.fence_number);
-        assert_eq!(done(&parse(words).unwrap(), held.stored()), Answer { write, reply });
-    }
-    let of_foreign = parse("k 12:ab 5000").unwrap();
-    assert_eq!(done(&of_foreign, foreign("12:ab")), Answer::unchanged(Reply::Integer(0)));
-}
-
-#[test]
 fn who_is_not_granted_the_lock_is_told_nothing_yet_unless_it_waits_by_a_made_up_owner() {
-    let (theirs, mine) = (Held::by("b", 5_000), Held::by("a", 5_000));
+    let theirs = Stored::Text { value: b"b", deadline: None };
     for (words, waits, reply) in [
         ("k a 5", false, Reply::Nil),
         ("k a 5 TICKET 5", true, Reply::Nil),
@@ -191,18 +127,10 @@ fn who_is_not_granted_the_lock_is_told_nothing_yet_unless_it_waits_by_a_made_up_
         ("k * 5 ALSO 1 x", false, Reply::Nil),
         ("k * 5 TICKET 5 ALSO 1 x", true, owner_and(Reply::Nil)),
     ] {
-        let request = parse(words).unwrap();
-        let (busy, write) = decide(&request, theirs.stored(), 0, &mut FenceClock::new()).unwrap();
-        assert_eq!((matches!(busy, Decision::Wait(_)), write), (waits, Write::Keep), "{words}");
+        let (request, fences) = (parse(words).unwrap(), &mut FenceClock::new());
+        let holders = theirs.holders(request.owner().unwrap(), NOW, fences).unwrap();
+        let busy = request.decide(&[request.stand(&holders, 0)], NOW, fences).unwrap();
+        assert_eq!(matches!(busy, Decision::Wait(_)), waits, "{words}");
         assert_eq!(request.reply(&busy), Ok(Some(reply)), "{words}");
     }
-    let request = parse("k a 5 TICKET 5 ALSO 1 x").unwrap();
-    let owner = request.owner().unwrap();
-    let fences = &mut FenceClock::new();
-    let standings = [theirs, mine]
-        .map(|held| request.stand(&held.stored().holders(owner, NOW, fences).unwrap(), 0));
-    let kept = request.decide(&standings, NOW, fences).unwrap();
-    let refused = Decision::NotUpgraded { at: 0, owner };
-    assert_eq!(kept, refused, "it must not wait with one in its hand");
-    assert_eq!(request.reply(&kept), Ok(Some(Reply::Nil)));
 }

@@ -9,15 +9,15 @@ use std::ops::Bound;
 
 /// A hold, and the connection that it ends with.
 #[derive(Debug)]
-pub(in crate::engine) struct Binding {
-    pub(in crate::engine) name: KeptName,
-    pub(in crate::engine) owner: KeptOwner,
-    pub(in crate::engine) fence_number: u64,
-    pub(in crate::engine) ephemeral: Ephemeral,
-    pub(in crate::engine) since: Moment,
-    pub(in crate::engine) demand: Demand,
+pub(crate) struct Binding {
+    pub(crate) name: KeptName,
+    pub(crate) owner: KeptOwner,
+    pub(crate) fence_number: u64,
+    pub(crate) ephemeral: Ephemeral,
+    pub(crate) since: Moment,
+    pub(crate) demand: Demand,
     /// When to check whether the hold is still there: it may run out, be deleted or be overwritten.
-    pub(in crate::engine) look: Moment,
+    pub(crate) look: Moment,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ struct BindingId(usize);
 /// Whether anybody has waited for the lock while the hold was bound. When a connection ends, holds with demand end
 /// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::engine) enum Demand {
+pub(crate) enum Demand {
     Some,
     None,
 }
@@ -60,7 +60,7 @@ const KEPT: usize = 100;
 /// Indexed by grant, because each release looks up its binding; by name, because a command may come right after a
 /// connection has ended; by connection; and by when to look.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Bindings {
+pub(crate) struct Bindings {
     /// The names in here have the number of a space in place of a database: see `spaces`.
     all: Slab<Binding>,
     /// Which databases have been swapped, and which space each has now. SWAPDB swaps the spaces of two databases, and so
@@ -85,23 +85,23 @@ pub(in crate::engine) struct Bindings {
 }
 
 impl Bindings {
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    pub(in crate::engine) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Binds a hold, in place of its former binding if it has one.
-    pub(in crate::engine) fn bind(&mut self, binding: Binding) {
+    pub(crate) fn bind(&mut self, binding: Binding) {
         let Binding { ref name, ref owner, fence_number, .. } = binding;
         self.remove(name.as_name(), owner.as_owner(), fence_number);
         self.add(self.with_space(binding));
     }
 
     /// Somebody waits for this lock now, so its holds end first when their connections end.
-    pub(in crate::engine) fn demand(&mut self, name: Name<'_>) {
+    pub(crate) fn demand(&mut self, name: Name<'_>) {
         let alike: Vec<_> = self.alike(self.in_space(name)).collect();
         for id in alike {
             let Some(binding) = self.all.get_mut(id.0) else { continue };
@@ -129,19 +129,14 @@ impl Bindings {
     }
 
     /// Removes the binding of a hold that is over or replaced.
-    pub(in crate::engine) fn remove(
-        &mut self,
-        name: Name<'_>,
-        owner: Owner<'_>,
-        fence_number: u64,
-    ) {
+    pub(crate) fn remove(&mut self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
         let Some(id) = self.id_of(self.in_space(name), owner, fence_number) else { return };
         self.take(id);
         self.tidy();
     }
 
     /// Frees the room of a crowd that has gone. Not called while a binding is taken out that may be added again.
-    pub(in crate::engine) fn tidy(&mut self) {
+    pub(crate) fn tidy(&mut self) {
         if self.all.is_empty() && self.all.capacity() > KEPT {
             *self = Self::default();
         }
@@ -152,8 +147,7 @@ impl Bindings {
         self.all.get(id.0).is_some_and(|binding| binding.is_of(name, owner)).then_some(id)
     }
 
-    /// Gives the binding of a hold its new fence.
-    pub(in crate::engine) fn raise(
+    pub(crate) fn raise(
         &mut self,
         name: Name<'_>,
         owner: Owner<'_>,
@@ -178,7 +172,7 @@ impl Bindings {
     }
 
     /// A connection has ended. False if no hold was bound to it.
-    pub(in crate::engine) fn connection_ended(&mut self, connection: u64, now: Monotonic) -> bool {
+    pub(crate) fn connection_ended(&mut self, connection: u64, now: Monotonic) -> bool {
         let is_bound = self.first_of(connection).is_some();
         if is_bound && self.ended.insert(connection, now).is_none() {
             self.turns.push_back(connection);
@@ -193,19 +187,20 @@ impl Bindings {
     }
 
     /// Whether a connection has ended whose holds have not all been looked at.
-    pub(in crate::engine) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         !self.turns.is_empty()
     }
 
     /// When there is next something to do, if that is now. Later looks need no timer of their own: the server's cron
     /// notices when they are due.
-    pub(in crate::engine) fn next_due(&self, now: Now) -> Option<Moment> {
-        let is_due = self.has_ended() || self.has_look(now.wall);
+    pub(crate) fn next_due(&self, now: Now) -> Option<Moment> {
+        let has_look = self.looks.first().is_some_and(|&(look, _)| look <= now.wall);
+        let is_due = self.has_ended() || !self.doubts.is_empty() || has_look;
         is_due.then(|| self.not_before.map_or(now.wall, |not_before| now.wall_at(not_before)))
     }
 
     /// Takes a hold whose connection has ended, and the time of that end.
-    pub(in crate::engine) fn take_ended(&mut self) -> Option<(Binding, Monotonic)> {
+    pub(crate) fn take_ended(&mut self) -> Option<(Binding, Monotonic)> {
         while let Some(connection) = self.turns.pop_front() {
             let Some(&since) = self.ended.get(&connection) else { continue };
             if let Some(binding) = self.first_of(connection).and_then(|id| self.take(id)) {
@@ -222,13 +217,13 @@ impl Bindings {
     }
 
     /// Whether this owner has a hold of the lock whose connection has ended.
-    pub(in crate::engine) fn has_ended_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
+    pub(crate) fn has_ended_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
         self.ended_of(name).any(|(_, binding, _)| binding.owner.as_owner() == owner)
     }
 
     /// Takes at most `at_most` holds of this lock whose connections have ended, the asker's first. Of the asker's
     /// bindings, only the binding with the largest fence can be of a hold in force.
-    pub(in crate::engine) fn take_ended_of(
+    pub(crate) fn take_ended_of(
         &mut self,
         name: Name<'_>,
         asker: Option<Owner<'_>>,
@@ -250,7 +245,7 @@ impl Bindings {
     }
 
     /// The holds of this lock that are over with their connections, and have not been released yet.
-    pub(in crate::engine) fn over(
+    pub(crate) fn over(
         &self,
         name: Name<'_>,
         now: Monotonic,
@@ -262,7 +257,7 @@ impl Bindings {
     }
 
     #[cfg(test)]
-    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = (Name<'_>, &Binding)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Name<'_>, &Binding)> {
         self.all.iter().map(|(_, binding)| {
             (Name::new(self.db_of(binding.name.db), &binding.name.key), binding)
         })
@@ -296,7 +291,7 @@ impl Bindings {
     }
 
     /// Binds the hold again, as before, to a connection that ended at `since`: nothing is done about it now.
-    pub(in crate::engine) fn put_off(&mut self, binding: Binding, since: Monotonic) {
+    pub(crate) fn put_off(&mut self, binding: Binding, since: Monotonic) {
         let connection = binding.ephemeral.connection;
         self.add(self.with_space(binding));
         if self.ended.insert(connection, since).is_none() {
@@ -305,16 +300,11 @@ impl Bindings {
     }
 
     /// Nothing can be written before `until`, for any lock.
-    pub(in crate::engine) fn wait(&mut self, until: Monotonic) {
+    pub(crate) fn wait(&mut self, until: Monotonic) {
         self.not_before = Some(until);
     }
 
-    /// Whether it is time to check whether a hold is still there.
-    fn has_look(&self, now: Moment) -> bool {
-        !self.doubts.is_empty() || self.looks.first().is_some_and(|&(look, _)| look <= now)
-    }
-
-    pub(in crate::engine) fn take_look(&mut self, now: Moment) -> Option<Binding> {
+    pub(crate) fn take_look(&mut self, now: Moment) -> Option<Binding> {
         let is_due = |&&(look, _): &&(Moment, BindingId)| look <= now;
         let id = self.next_in_doubt().or_else(|| Some(self.looks.first().filter(is_due)?.1))?;
         self.take(id).map(|binding| self.with_db(binding))
@@ -340,12 +330,12 @@ impl Bindings {
     }
 
     /// Binds the hold again: it is still there. Its connection may have ended since [`Bindings::take_look`] took it.
-    pub(in crate::engine) fn keep(&mut self, binding: Binding, look: Moment) {
+    pub(crate) fn keep(&mut self, binding: Binding, look: Moment) {
         self.add(Binding { look, ..self.with_space(binding) });
     }
 
     /// Holds of this database (`None`: of all) may be gone. Takes one step for each database that has any.
-    pub(in crate::engine) fn doubt(&mut self, db: Option<i32>) {
+    pub(crate) fn doubt(&mut self, db: Option<i32>) {
         let db = db.map(|db| self.space(db));
         let mut from = db.unwrap_or(i32::MIN);
         while let Some(&(found, _, _)) = self.names.range((from, 0, BindingId(0))..).next()
@@ -361,7 +351,7 @@ impl Bindings {
     }
 
     /// The locks of two databases have changed places.
-    pub(in crate::engine) fn swap(&mut self, one: i32, other: i32) {
+    pub(crate) fn swap(&mut self, one: i32, other: i32) {
         let (of_one, of_other) = (self.space(one), self.space(other));
         for (db, space) in [(one, of_other), (other, of_one)] {
             self.spaces.retain(|(known, _)| *known != db);

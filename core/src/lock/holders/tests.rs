@@ -158,15 +158,6 @@ fn lines_that_are_over_are_left_out_when_they_take_too_much_room() {
     assert!(!is_rewritten(9, 8) && is_rewritten(10, 8), "half the room of the others, and some");
 }
 
-#[test]
-fn an_owner_that_looks_like_a_line_is_an_owner() {
-    let line = String::from_utf8(list(&[("a", 50, 0)])).unwrap();
-    let value = list(&[(&line, 50, 0), ("b\n\n", 40, 0)]);
-    let owners: Vec<_> = Holds::all(&value).map(|hold| hold.owner).collect();
-    assert_eq!(owners, [line.as_bytes(), b"b\n\n"]);
-    assert!(holders(&value, None, "a").own().is_none());
-}
-
 /// Some lines with few owners; some of the holds are over.
 fn some_list() -> impl Strategy<Value = Vec<(&'static str, i64, u32)>> {
     let owners = prop::sample::select(vec!["a", "bb", "c\n", "1763000000000000 "]);
@@ -200,40 +191,6 @@ proptest! {
         prop_assert_eq!(seen.admit(share(asked), most), admitted);
         let listed: Vec<_> = Holds::in_force(&value, limit.map(in_ms), NOW).collect();
         prop_assert_eq!(listed.len(), live.len());
-    }
-
-    #[test]
-    fn an_edit_changes_the_own_hold_and_no_other(
-        holds in some_list(),
-        limit in prop::option::of(0..60_i64),
-        kind in 0..4_u8,
-        left in 1..60_i64,
-    ) {
-        let value = list(&holds);
-        let limit = limit.map(in_ms);
-        let seen = holders(&value, limit, "a");
-        let write = match (kind, seen.own()) {
-            (0, _) => seen.granted(&grant("a", 99, left, 7)),
-            (1, Some(_)) => seen.ended(),
-            (2, Some(_)) => seen.extended(in_ms(left)),
-            (3, Some(_)) => seen.raised(owner("a"), Fence::LAST),
-            _ => return Ok(()),
-        };
-        if let Write::Edit(_) = write {
-            let (after, expiry) = written(&value, write);
-            let own = seen.own().map(|own| own.fence);
-            let others = |value: &[u8], limit| -> Vec<_> {
-                let holds = Holds::in_force(value, limit, NOW);
-                let kept = holds.filter(|hold| Some(hold.fence) != own);
-                kept.filter(|hold| hold.fence < Fence::new(Fence::FIRST.number() + 99))
-                    .map(|hold| (hold.fence, hold.owner.to_vec(), hold.deadline, hold.share))
-                    .collect()
-            };
-            prop_assert_eq!(others(&value, limit), others(&after, Some(expiry)));
-            let last = Holds::in_force(&after, None, NOW).filter_map(|hold| hold.deadline).max();
-            prop_assert!(last.is_some_and(|last| last >= expiry));
-            prop_assert!(holders(&after, Some(expiry), "a").sole().is_none());
-        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! up.
 
 use super::{Departed, Queues, WaiterId};
-use crate::lock::wait::{KeptTicket, KeptWait};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -10,28 +9,19 @@ use std::rc::Rc;
 pub(super) struct Channels(BTreeSet<(Rc<[u8]>, WaiterId)>);
 
 impl Channels {
-    pub(super) fn add<C>(&mut self, id: WaiterId, wait: &KeptWait<C>) {
-        self.0.extend(entry(id, wait));
+    pub(super) fn add(&mut self, id: WaiterId, channel: Option<&Rc<[u8]>>) {
+        self.0.extend(channel.map(|channel| (Rc::clone(channel), id)));
     }
 
-    pub(super) fn remove<C>(&mut self, id: WaiterId, wait: &KeptWait<C>) {
-        if let Some(entry) = entry(id, wait) {
-            self.0.remove(&entry);
+    pub(super) fn remove(&mut self, id: WaiterId, channel: Option<&Rc<[u8]>>) {
+        if let Some(channel) = channel {
+            self.0.remove(&(Rc::clone(channel), id));
         }
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
-    }
-}
-
-fn entry<C>(id: WaiterId, wait: &KeptWait<C>) -> Option<(Rc<[u8]>, WaiterId)> {
-    match wait {
-        KeptWait::Ticket(KeptTicket { channel: Some(channel), .. }) => {
-            Some((Rc::clone(channel), id))
-        }
-        KeptWait::Ticket(_) | KeptWait::Blocked(_) => None,
     }
 }
 

@@ -2,9 +2,9 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
-use super::{PlaceId, QueueId, Queues, WaiterId, Waiting};
+use super::{PlaceId, QueueId, Queues, WaiterId};
 use crate::lock::name::Name;
-use crate::lock::wait::{KeptTicket, KeptWait, WaitKind};
+use crate::lock::wait::WaitKind;
 
 impl<C> Queues<C> {
     /// How many wait, for any lock.
@@ -20,23 +20,23 @@ impl<C> Queues<C> {
     /// Whether everything points at what it should.
     #[track_caller]
     pub(crate) fn check(&self) {
-        let mut waiters = 0;
+        let (mut waiters, mut blocked, mut blocked_places) = (0, 0, 0);
         let (mut ends, mut follow_ups, mut marks) = (0, 0, 0);
-        let (mut patience, mut tickets) = (0, 0);
+        let (mut patience, mut tickets, mut listening) = (0, 0, 0);
         for (index, waiting) in &self.waiters {
-            let places = waiting.places.all();
+            let (places, kind) = (waiting.places.all(), waiting.waiter.wait.kind());
             assert!(!places.is_empty(), "whoever waits has a place");
             let is_its_own = |place: &PlaceId| self.places[place.0].waiter == WaiterId(index);
             assert!(places.iter().all(is_its_own), "its places are its own");
             waiters += places.len();
+            if kind == WaitKind::Blocked {
+                (blocked, blocked_places) = (blocked + 1, blocked_places + places.len());
+            }
+            listening += usize::from(waiting.waiter.wait.channel().is_some());
             let (gives_up, asked_at) = (waiting.waiter.gives_up, waiting.asked_at);
             patience += asked_at.into_iter().count();
-            assert!(asked_at.is_none_or(|end| self.patience.contains(&(
-                waiting.waiter.wait.kind(),
-                end,
-                WaiterId(index)
-            ))));
-            let is_asked = |end| asked_at.is_some_and(|asked_at| asked_at <= end);
+            assert!(asked_at.is_none_or(|at| self.patience.contains(WaiterId(index), at)));
+            let is_asked = |end| asked_at.is_some_and(|at| at.0 == kind && at.1 <= end);
             assert!(gives_up.is_none_or(is_asked), "somebody asks in time");
         }
         let later = |id: &WaiterId| self.waiters[id.0].later;
@@ -46,11 +46,7 @@ impl<C> Queues<C> {
         let since = |id: &WaiterId| self.waiters[id.0].waiter.since;
         assert!(arrivals.iter().is_sorted_by_key(since), "in the order in which they wait");
         assert_eq!(self.places.len(), waiters, "every place is somebody's");
-        let is_blocked = |waiting: &Waiting<C>| waiting.waiter.wait.kind() == WaitKind::Blocked;
-        let blocked = self.waiters.iter().filter(|(_, waiting)| is_blocked(waiting)).count();
         assert_eq!(self.blocked, blocked, "those who are blocked are counted");
-        let of_blocked = self.waiters.iter().filter(|(_, waiting)| is_blocked(waiting));
-        let blocked_places: usize = of_blocked.map(|(_, waiting)| waiting.places.count()).sum();
         assert_eq!(self.blocked_places, blocked_places, "and so are their places");
         let mut places = 0;
         for (index, queue) in &self.queues {
@@ -61,11 +57,9 @@ impl<C> Queues<C> {
             follow_ups += queue.follow_up.into_iter().count();
             assert!(queue.follow_up.is_none_or(|look| self.follow_ups.contains(id, look)));
             marks += queue.mark.into_iter().count();
-            assert!(queue.mark.is_none_or(|mark| self.marks.contains(id, mark)));
-            let mut before = None;
-            let mut next = queue.head;
-            let mut length = 0;
-            let mut of_queue = 0;
+            assert!(queue.mark.is_none_or(|mark| self.marks.order.contains(id, mark)));
+            let (mut before, mut next) = (None, queue.head);
+            let (mut length, mut of_queue) = (0, 0);
             while let Some(at) = next {
                 let place = &self.places[at.0];
                 assert_eq!((place.queue, place.before), (id, before), "linked both ways");
@@ -89,16 +83,12 @@ impl<C> Queues<C> {
         }
         assert_eq!(places, waiters, "every place is in a queue");
         assert_eq!(self.tickets, tickets, "tickets are counted");
-        let has_channel = |waiting: &Waiting<C>| {
-            matches!(&waiting.waiter.wait, KeptWait::Ticket(KeptTicket { channel: Some(_), .. }))
-        };
-        let listening = self.waiters.iter().filter(|(_, waiting)| has_channel(waiting)).count();
         assert_eq!(self.channels.len(), listening, "each is known by its channel");
         assert_eq!(self.patience.len(), patience, "everybody's patience ends once");
         assert_eq!(self.ends.len(), ends, "every look is at a queue that there is");
         assert_eq!(self.follow_ups.len(), follow_ups, "every look is at a queue that there is");
         assert_eq!(self.rechecks.len(&self.queues), self.queues.len(), "no queue is forgotten");
-        assert_eq!(self.marks.len(), marks, "every mark is of a queue that there is");
+        assert_eq!(self.marks.order.len(), marks, "every mark is of a queue that there is");
         assert_eq!(self.names.count(), self.queues.len());
     }
 }

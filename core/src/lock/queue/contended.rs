@@ -12,12 +12,11 @@ use std::collections::HashMap;
 
 pub(super) type Index = HashMap<KeptOwner, PlaceId, RandomState>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) name: KeptName,
     pub(super) head: Option<PlaceId>,
     pub(super) tail: Option<PlaceId>,
-    /// How many waiters there are.
     pub(super) length: usize,
     /// Every waiter by its owner, if there are many.
     pub(super) owners: Option<Box<Index>>,
@@ -45,9 +44,10 @@ pub(super) struct Queue {
 }
 
 /// What another touch by a command that only rewrites the lock means to the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Repeats {
     /// The touch may bring the next look forward, so its time must be known.
+    #[default]
     Matter,
     /// A look is due within the gap of a rewriting touch. So the time of the touch need not be known: the look counts
     /// as the time of all such touches before it.
@@ -75,25 +75,7 @@ pub(super) enum Crowd {
 
 impl Queue {
     pub(super) fn new(name: KeptName) -> Self {
-        Self {
-            name,
-            head: None,
-            tail: None,
-            length: 0,
-            owners: None,
-            tickets: 0,
-            end: None,
-            follow_up: None,
-            recheck: Recheck::default(),
-            looked: None,
-            mark: None,
-            ownership: Ownership::Ours,
-            seen: None,
-            seen_at: Moment::from_micros(0),
-            touched: None,
-            repeats: Repeats::Matter,
-            begun: None,
-        }
+        Self { name, ..Self::default() }
     }
 
     /// The holds that were last seen and have ended since, and how each ended. Each end is returned once.

@@ -21,8 +21,8 @@
 
 use super::super::lease::Moment;
 use super::super::name::{KeptName, Name};
+use super::schedule::Schedule;
 use super::{QueueId, Queues};
-use std::collections::BTreeSet;
 
 /// How many locks the routine looks at in each of its ticks, of 10 ms.
 pub(super) const IN_A_TICK: usize = 100;
@@ -75,7 +75,6 @@ pub(super) struct Mark {
     turn: u64,
 }
 
-/// A lock to look at.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Marked {
     pub name: KeptName,
@@ -83,59 +82,37 @@ pub struct Marked {
 }
 
 /// Which node has the slot of a lock. Outside of a cluster it never matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ownership {
+    #[default]
     Ours,
     /// The slot may have gone to another node, and the key may still be here.
     InDoubt,
 }
 
 /// The marks of all locks, in the order in which they are served.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Marks {
-    order: BTreeSet<(Mark, QueueId)>,
+    pub(super) order: Schedule<Mark, QueueId>,
     turn: u64,
 }
 
 impl Marks {
-    pub(super) fn is_empty(&self) -> bool {
-        self.order.is_empty()
+    pub(super) const fn new() -> Self {
+        Self { order: Schedule::new(), turn: 0 }
     }
 
-    /// The mark that the lock has from now on.
-    fn add(&mut self, id: QueueId, former: Option<Mark>, cause: Cause) -> Mark {
-        if let Some(former) = former {
-            if former.cause <= cause {
-                return former;
-            }
-            self.order.remove(&(former, id));
-        }
-        let mark = Mark { cause, turn: self.turn };
-        self.turn = self.turn.saturating_add(1);
-        self.order.insert((mark, id));
-        mark
-    }
-
-    pub(super) fn remove(&mut self, id: QueueId, mark: Option<Mark>) {
-        if let Some(mark) = mark {
-            self.order.remove(&(mark, id));
+    /// Marks a lock. `mark` is the mark that it has, and from now on the mark that counts.
+    fn add(&mut self, id: QueueId, mark: &mut Option<Mark>, cause: Cause) {
+        if mark.is_none_or(|mark| cause < mark.cause) {
+            self.order.set(id, mark, Some(Mark { cause, turn: self.turn }));
+            self.turn = self.turn.saturating_add(1);
         }
     }
 
     fn first(&self, cause: Cause) -> Option<QueueId> {
-        let from = (Mark { cause, turn: 0 }, QueueId(0));
-        let &(mark, id) = self.order.range(from..).next()?;
+        let (mark, id) = self.order.first_from((Mark { cause, turn: 0 }, QueueId(0)))?;
         (mark.cause == cause).then_some(id)
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.order.len()
-    }
-
-    #[cfg(test)]
-    pub(super) fn contains(&self, id: QueueId, mark: Mark) -> bool {
-        self.order.contains(&(mark, id))
     }
 }
 
@@ -143,10 +120,8 @@ impl<C> Queues<C> {
     /// A client's command has these words. It may name locks, and free them: at once or, if it is queued in a
     /// transaction, after a while. No event says when. So the locks are suspected now. As long as they are found held,
     /// each look comes after as much time as has passed since the touch: whatever the delay is, its end is noticed
-    /// within twice the delay.
-    ///
-    /// Nearly every word is not a name. So `ask` is called only at the first word that is a name, and `clock` only when
-    /// the time matters. Returns true if any lock is looked at sooner than before.
+    /// within twice the delay. Nearly every word is not a name, so `ask` is called only at the first word that is a
+    /// name, and `clock` only when the time matters. Returns true if any lock is looked at sooner than before.
     pub fn suspect<'w>(
         &mut self,
         mut words: impl Iterator<Item = &'w [u8]>,
@@ -166,7 +141,7 @@ impl<C> Queues<C> {
                 }
                 match queue.touch(suspicion, clock()) {
                     None if queue.mark.is_none_or(|mark| mark.cause == Cause::Doubted) => {
-                        queue.mark = Some(self.marks.add(id, queue.mark, Cause::Suspected));
+                        self.marks.add(id, &mut queue.mark, Cause::Suspected);
                     }
                     Some(next) if queue.follow_up.is_none_or(|look| next < look) => {
                         self.follow_ups.set(id, &mut queue.follow_up, Some(next));
@@ -181,7 +156,7 @@ impl<C> Queues<C> {
 
     pub(super) fn mark_queue(&mut self, id: QueueId, cause: Cause) {
         if let Some(queue) = self.queues.get_mut(id.0) {
-            queue.mark = Some(self.marks.add(id, queue.mark, cause));
+            self.marks.add(id, &mut queue.mark, cause);
         }
     }
 
@@ -215,7 +190,7 @@ impl<C> Queues<C> {
             self.next = if self.next < self.queues.capacity() { self.next } else { 0 };
             if let Some(queue) = self.queues.get_mut(self.next) {
                 queue.ownership = Ownership::InDoubt;
-                queue.mark = Some(self.marks.add(QueueId(self.next), queue.mark, Cause::Doubted));
+                self.marks.add(QueueId(self.next), &mut queue.mark, Cause::Doubted);
                 left = left.saturating_sub(1);
             }
             self.next = self.next.saturating_add(1);
@@ -244,6 +219,6 @@ impl<C> Queues<C> {
 
     /// Whether any lock must be looked at because of something that has happened.
     pub fn has_marks(&self) -> bool {
-        !self.marks.is_empty() || self.rechecks.has_doubts(&self.queues)
+        self.marks.order.first().is_some() || self.rechecks.has_doubts(&self.queues)
     }
 }

@@ -18,11 +18,8 @@ type Keys = HashMap<Rc<[u8]>, QueueId, RandomState>;
 
 impl QueueNames {
     pub(super) fn get(&self, name: Name<'_>) -> Option<QueueId> {
-        self.keys(name.db)?.get(name.key).copied()
-    }
-
-    fn keys(&self, db: i32) -> Option<&Keys> {
-        self.dbs.iter().find(|(known, _)| *known == db).map(|(_, keys)| keys)
+        let (_, keys) = self.dbs.iter().find(|(known, _)| *known == name.db)?;
+        keys.get(name.key).copied()
     }
 
     pub(super) fn insert(&mut self, db: i32, key: Rc<[u8]>, id: QueueId) {
@@ -114,8 +111,8 @@ impl Sieve {
 
     /// By the length and both ends, where the names of locks differ.
     fn hole(&self, word: &[u8]) -> usize {
-        let head =
-            word.first_chunk().map_or_else(|| packed(word), |head| u64::from_le_bytes(*head));
+        let packed = || word.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        let head = word.first_chunk().map_or_else(packed, |head| u64::from_le_bytes(*head));
         let tail = word.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
         let length = u64::try_from(word.len()).unwrap_or(u64::MAX);
         // Fibonacci hashing: the product spreads any difference to the upper bits.
@@ -125,11 +122,6 @@ impl Sieve {
         let hole = mixed.checked_shr(u64::BITS.saturating_sub(bits)).unwrap_or(0);
         usize::try_from(hole).unwrap_or(0)
     }
-}
-
-/// Up to eight bytes as a number.
-fn packed(bytes: &[u8]) -> u64 {
-    bytes.iter().take(8).fold(0, |number, &byte| (number << 8) | u64::from(byte))
 }
 
 #[cfg(test)]

@@ -6,16 +6,14 @@ use crate::lock::hold::Hold;
 use crate::lock::holders::Holders;
 use crate::lock::lease::Deadline;
 use crate::lock::name::KeptName;
-use crate::lock::wait::KeptWait;
 
 #[derive(Debug)]
 #[must_use]
 pub enum Joined<C> {
     /// At the tail.
     Queued(WaiterId),
-    /// In the places of a former request of the same owner, which waits no more. With it comes how that request could be
-    /// answered.
-    InPlaceOf(WaiterId, KeptWait<C>),
+    /// In the places of a former request of the same owner, which waits no more.
+    InPlaceOf(WaiterId, Waiter<C>),
     /// At the tail. The owner's former requests named other locks, too; they wait no more.
     Anew(WaiterId, Vec<Departed<C>>),
 }
@@ -31,7 +29,6 @@ pub enum Renewed {
     No,
 }
 
-/// A waiter that has left.
 #[derive(Debug)]
 pub struct Departed<C> {
     /// The lock that it waited for; of several, the first.
@@ -39,7 +36,6 @@ pub struct Departed<C> {
     pub waiter: Waiter<C>,
 }
 
-/// The result of a look at a lock that somebody waits for.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Look {
@@ -52,7 +48,6 @@ pub enum Look {
     ToSettle,
 }
 
-/// The result of settling a lock that somebody waits for.
 #[derive(Debug)]
 #[must_use]
 pub struct Settled<'v> {
@@ -74,7 +69,6 @@ pub struct Turn<'v> {
     pub is_for_several: bool,
 }
 
-/// A hold that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     pub owner: Box<[u8]>,
@@ -92,10 +86,7 @@ impl Lost {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostBy {
-    /// Its lease ran out.
     RunningOut,
-    /// Somebody deleted the key.
     Deletion,
-    /// Somebody overwrote the key.
     Overwriting,
 }

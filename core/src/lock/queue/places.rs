@@ -1,6 +1,6 @@
 //! The places of a waiter: one in the queue of each lock that it asked for. And the waiters of a lock by their owners.
 
-use super::contended::{Index, Queue};
+use super::contended::Queue;
 use super::{PlaceId, QueueId, Queues, Waiter, WaiterId, Waiting};
 use crate::lock::name::{KeptName, Name, Names};
 use crate::lock::owner::KeptOwner;
@@ -95,7 +95,6 @@ impl<C> Queues<C> {
             .is_some_and(|other| other.touched.is_none())
     }
 
-    /// Whether nobody stands before this waiter in any of its queues.
     pub(super) fn is_first_everywhere(&self, waiting: &Waiting<C>) -> bool {
         let places = waiting.places.all().iter();
         places.filter_map(|place| self.places.get(place.0)).all(|place| place.before.is_none())
@@ -110,7 +109,6 @@ impl<C> Queues<C> {
             && (names.also.is_empty() || names.iter().all(is_at))
     }
 
-    /// The queues that the waiter stands in.
     pub(super) fn queues_of(&self, id: WaiterId) -> Vec<QueueId> {
         let Some(waiting) = self.waiters.get(id.0) else { return Vec::new() };
         let places = waiting.places.all().iter();
@@ -131,7 +129,6 @@ impl<C> Queues<C> {
         self.places.get(place.0).map(|place| place.waiter)
     }
 
-    /// The place of this owner in the queue.
     pub(super) fn place_of(&self, id: QueueId, owner: &[u8]) -> Option<PlaceId> {
         let queue = self.queues.get(id.0)?;
         match &queue.owners {
@@ -140,15 +137,18 @@ impl<C> Queues<C> {
                 let is_it = |(_, waiting): &(_, &Waiting<C>)| {
                     waiting.waiter.owner.as_owner().as_bytes() == owner
                 };
-                self.along(queue).find(is_it).map(|(place, _)| place)
+                self.along(queue.head).find(is_it).map(|(place, _)| place)
             }
         }
     }
 
-    /// The places in a queue, from head to tail, and the waiter of each.
-    pub(super) fn along(&self, queue: &Queue) -> impl Iterator<Item = (PlaceId, &Waiting<C>)> {
+    /// The places in a queue from this one to the tail, and the waiter of each.
+    pub(super) fn along(
+        &self,
+        from: Option<PlaceId>,
+    ) -> impl Iterator<Item = (PlaceId, &Waiting<C>)> {
         let behind = |id: &PlaceId| self.places.get(id.0)?.behind;
-        let places = std::iter::successors(queue.head, behind);
+        let places = std::iter::successors(from, behind);
         places.filter_map(|place| Some((place, self.waiting_at(place)?.1)))
     }
 
@@ -159,18 +159,11 @@ impl<C> Queues<C> {
         if queue.owners.is_none() && queue.length <= FEW {
             return;
         }
-        let Some(owner) = self.waiting_at(place).map(|(_, at)| at.waiter.owner.clone()) else {
-            return;
-        };
-        let Some(queue) = self.queues.get_mut(id.0) else { return };
-        if let Some(index) = &mut queue.owners {
-            index.insert(owner, place);
-            return;
-        }
-        let Some(queue) = self.queues.get(id.0) else { return };
-        let named = self.along(queue).map(|(place, at)| (at.waiter.owner.clone(), place));
-        let index: Index = named.collect();
-        self.with_queue(id, |queue| queue.owners = Some(Box::new(index)));
+        let (known, head) = (queue.owners.take(), queue.head);
+        let from = if known.is_some() { Some(place) } else { head };
+        let mut index = known.unwrap_or_default();
+        index.extend(self.along(from).map(|(place, at)| (at.waiter.owner.clone(), place)));
+        self.with_queue(id, |queue| queue.owners = Some(index));
     }
 }
 

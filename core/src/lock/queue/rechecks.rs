@@ -126,7 +126,6 @@ impl Rechecks {
         }
     }
 
-    /// Any slot may have gone.
     pub(super) fn doubt_slots(&mut self) {
         self.doubt(None);
         self.slots_doubted = self.steps;
@@ -146,12 +145,10 @@ impl Rechecks {
         self.dbs.iter().any(|db| db.first_in_doubt(queues).is_some())
     }
 
-    /// A lock in doubt.
     pub(super) fn next_in_doubt(&mut self, queues: &Slab<Queue>) -> Option<QueueId> {
         self.next_of(|db| db.first_in_doubt(queues))
     }
 
-    /// A lock to look at by routine.
     pub(super) fn next_by_routine(
         &mut self,
         queues: &Slab<Queue>,
@@ -176,7 +173,6 @@ impl Rechecks {
         self.left = 0;
     }
 
-    /// When the next routine look is due.
     pub(super) fn next_due(&self, queues: &Slab<Queue>) -> Option<Monotonic> {
         let oldest = self.dbs.iter().flat_map(Database::oldest);
         let oldest = oldest.filter_map(|id| due_at(queues, id));
@@ -195,7 +191,6 @@ impl Rechecks {
         Some(id)
     }
 
-    /// How many queues stand in line; for tests.
     #[cfg(test)]
     pub(super) fn len(&self, queues: &Slab<Queue>) -> usize {
         let later = |id: &QueueId| queues.get(id.0)?.recheck.later;
@@ -219,7 +214,6 @@ impl Database {
         }
     }
 
-    /// The oldest queue of each line.
     fn oldest(&self) -> impl Iterator<Item = QueueId> {
         [self.connections.oldest, self.tickets_only.oldest].into_iter().flatten()
     }

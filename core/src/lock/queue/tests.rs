@@ -151,22 +151,17 @@ fn what_a_touch_is_about_is_noticed_after_twice_the_time_that_it_took() {
 }
 
 #[test]
-fn a_held_lock_is_looked_at_when_its_lease_is_over_and_not_before() {
-    let (mut queues, _) = queue_of(&["a"]);
-    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
-    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(51)));
-    let _ = queues.wake(at(in_ms(50)), usize::MAX);
-    assert!(!queues.has_marks());
-    let _ = queues.wake(at(in_ms(51)), usize::MAX);
-    assert!(queues.is_marked(Name::new(0, KEY)));
-}
-
-#[test]
-fn a_held_lock_is_looked_at_every_second_at_the_latest() {
+fn a_held_lock_is_looked_at_when_its_lease_is_over_and_every_second_at_the_latest() {
     let (mut queues, _) = queue_of(&["a"]);
     for stored in [held_by("x", Some(in_ms(60_000))), held_by("x", None), Stored::OtherType] {
         assert_held(&mut queues, stored);
         assert_eq!(queues.next_due(at(NOW)), Some(in_ms(1_000)));
+    }
+    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(51)));
+    for (millis, is_marked) in [(50, false), (51, true)] {
+        let _ = queues.wake(at(in_ms(millis)), usize::MAX);
+        assert_eq!(queues.is_marked(Name::new(0, KEY)), is_marked);
     }
 }
 
@@ -219,22 +214,6 @@ fn how_a_hold_ended_that_nobody_released_is_told_once() {
             assert_eq!(lost(&mut queues, then, in_ms(at)), None, "told once");
         }
     }
-}
-
-#[test]
-fn what_a_key_held_when_last_looked_at_is_known_while_somebody_waits() {
-    let (mut queues, ids) = queue_of(&["a"]);
-    assert_eq!(queues.seen(Name::new(0, KEY)), None);
-    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
-    assert_held(&mut queues, held_by("x", Some(in_ms(60))));
-    let seen = queues.seen(Name::new(0, KEY)).unwrap();
-    assert_eq!(&*seen.value, b"x");
-    assert_eq!(seen.deadline, Some(Deadline::from_millis(in_ms(60).millis())));
-    assert_eq!(queues.seen(Name::new(1, KEY)), None);
-    assert_held(&mut queues, held_by("y", None));
-    assert_eq!(&*queues.seen(Name::new(0, KEY)).unwrap().value, b"y");
-    assert!(queues.leave(ids[0]).is_some());
-    assert_eq!(queues.seen(Name::new(0, KEY)), None);
 }
 
 /// As for a lock that a waiter for several locks waits for.

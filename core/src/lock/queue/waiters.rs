@@ -6,16 +6,15 @@ use super::{
     Cause, Departed, Joined, Place, PlaceId, QueueId, Queues, Renewed, Waiter, WaiterId, Waiting,
 };
 use crate::lock::decision::Wanted;
+use crate::lock::ephemeral::Ephemeral;
 use crate::lock::lease::Monotonic;
 use crate::lock::name::{KeptName, Name, Names};
 use crate::lock::owner::{KeptOwner, Owner};
-use crate::lock::wait::{KeptWait, TicketRequest, WaitKind};
+use crate::lock::wait::{KeptWait, Ticket, WaitKind};
 use std::mem;
 use std::rc::Rc;
 
 impl<C> Queues<C> {
-    /// Queues a waiter for these locks.
-    ///
     /// An owner waits once for a lock: a second request for the same locks takes over the places of the first, and a
     /// request for other locks ends the first. A client that lost its connection and asks again must neither queue up
     /// behind its own former request nor be granted the lock twice.
@@ -46,12 +45,9 @@ impl<C> Queues<C> {
         let Some(waiting) = self.waiters.get_mut(former.0) else { return Joined::Queued(former) };
         let since = waiting.waiter.since;
         let (kind, share) = (waiter.wait.kind(), waiter.share);
-        if let Some(asked_at) = waiting.asked_at.take_if(|_| waiting.waiter.wait.kind() != kind) {
-            self.patience.remove(&(waiting.waiter.wait.kind(), asked_at, former));
-        }
         let left = mem::replace(&mut waiting.waiter, Waiter { since, ..waiter });
-        self.channels.remove(former, &left.wait);
-        self.channels.add(former, &waiting.waiter.wait);
+        self.channels.remove(former, left.wait.channel());
+        self.channels.add(former, waiting.waiter.wait.channel());
         self.expect_patience(former);
         if kind != left.wait.kind() {
             self.count(former, left.wait.kind(), usize::saturating_sub);
@@ -66,7 +62,7 @@ impl<C> Queues<C> {
                 self.mark_queue(queue, Cause::Due);
             }
         }
-        Joined::InPlaceOf(former, left.wait)
+        Joined::InPlaceOf(former, left)
     }
 
     /// Keeps the places of an owner that asks again for its ticket, for the same locks and with the same share, until
@@ -75,7 +71,9 @@ impl<C> Queues<C> {
         &mut self,
         names: impl Into<Names<'n>>,
         wanted: &Wanted<'_>,
-        request: &TicketRequest<'_>,
+        ticket: Ticket<'_>,
+        client: u64,
+        bound_to: Option<Ephemeral>,
         now: Monotonic,
     ) -> Renewed {
         let names = names.into();
@@ -87,23 +85,15 @@ impl<C> Queues<C> {
             return Renewed::No;
         };
         match &mut waiting.waiter {
-            waiter @ Waiter { wait: KeptWait::Ticket(_), .. } if waiter.share == wanted.share => {
-                waiter.ttl = wanted.ttl;
-                waiter.gives_up = Some(request.ticket.ends(now));
-                waiter.ephemeral = request.ephemeral;
-                let channel = match &waiter.wait {
-                    KeptWait::Ticket(kept) => kept.channel.as_deref(),
-                    KeptWait::Blocked(_) => None,
-                };
-                let is_elsewhere = channel != request.ticket.channel;
-                if is_elsewhere {
-                    self.channels.remove(id, &waiter.wait);
-                }
-                if let KeptWait::Ticket(kept) = &mut waiter.wait {
-                    kept.renew(request.ticket, request.client);
-                }
-                if is_elsewhere {
-                    self.channels.add(id, &waiter.wait);
+            Waiter { wait: KeptWait::Ticket(kept), share, ttl, gives_up, ephemeral, .. }
+                if *share == wanted.share =>
+            {
+                (*ttl, *ephemeral, *gives_up) = (wanted.ttl, bound_to, Some(ticket.ends(now)));
+                (kept.lasts, kept.client) = (ticket.lasts, client);
+                if kept.channel.as_deref() != ticket.channel {
+                    self.channels.remove(id, kept.channel.as_ref());
+                    kept.channel = ticket.channel.map(Rc::from);
+                    self.channels.add(id, kept.channel.as_ref());
                 }
             }
             _ => return Renewed::No,
@@ -127,7 +117,7 @@ impl<C> Queues<C> {
         }
         self.newest = Some(id);
         if let Some(waiting) = self.waiters.get(id.0) {
-            self.channels.add(id, &waiting.waiter.wait);
+            self.channels.add(id, waiting.waiter.wait.channel());
         }
         self.latest_monotonic = self.latest_monotonic.max(since);
         let place = self.take_place(names.first, id);
@@ -158,7 +148,6 @@ impl<C> Queues<C> {
         }
     }
 
-    /// Takes the last place in the queue of this lock.
     fn take_place(&mut self, name: Name<'_>, waiter: WaiterId) -> PlaceId {
         let queue = self.id_of(name).unwrap_or_else(|| self.open(name));
         let tail = self.queues.get(queue.0).and_then(|queue| queue.tail);
@@ -203,7 +192,8 @@ impl<C> Queues<C> {
 
     /// Takes a waiter out, wherever it stands. `None` if it has left already.
     pub fn leave(&mut self, id: WaiterId) -> Option<Departed<C>> {
-        let Waiting { waiter, places, asked_at, earlier, later } = self.waiters.try_remove(id.0)?;
+        let Waiting { waiter, places, mut asked_at, earlier, later } =
+            self.waiters.try_remove(id.0)?;
         match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0)) {
             Some(neighbour) => neighbour.later = later,
             None => self.oldest = later,
@@ -212,10 +202,8 @@ impl<C> Queues<C> {
             Some(neighbour) => neighbour.earlier = earlier,
             None => self.newest = earlier,
         }
-        if let Some(asked_at) = asked_at {
-            self.patience.remove(&(waiter.wait.kind(), asked_at, id));
-        }
-        self.channels.remove(id, &waiter.wait);
+        self.patience.set(id, &mut asked_at, None);
+        self.channels.remove(id, waiter.wait.channel());
         let name = self.name_at(places.first()?)?.clone();
         let kind = waiter.wait.kind();
         if kind == WaitKind::Blocked {
@@ -266,7 +254,6 @@ impl<C> Queues<C> {
         self.leave(waiter)
     }
 
-    /// Takes every waiter out.
     pub fn leave_all(&mut self) -> Vec<Departed<C>> {
         let all = std::mem::replace(
             self,
@@ -283,7 +270,6 @@ impl<C> Queues<C> {
         all.waiters.into_iter().filter_map(|(_, waiting)| left(waiting)).collect()
     }
 
-    /// Takes out the waiter at the head of this queue.
     pub fn leave_first(&mut self, name: Name<'_>) -> Option<Departed<C>> {
         let (_, queue) = self.queue_named(name)?;
         let (first, _) = self.waiting_at(queue.head?)?;
@@ -293,41 +279,36 @@ impl<C> Queues<C> {
 
 /// When to check each waiter's patience. Blocked waiters come first: they get a reply, and a ticket's owner gets none.
 impl<C> Queues<C> {
-    /// The waiter of this kind whose patience must be checked first.
-    pub(super) fn first_patience(&self, kind: WaitKind) -> Option<(WaitKind, Monotonic, WaiterId)> {
-        let first = (kind, Monotonic::default(), WaiterId(0));
-        self.patience.range(first..).next().filter(|(of, ..)| *of == kind).copied()
+    pub(super) fn first_patience(&self, kind: WaitKind) -> Option<(Monotonic, WaiterId)> {
+        let first = ((kind, Monotonic::default()), WaiterId(0));
+        let ((of, end), id) = self.patience.first_from(first)?;
+        (of == kind).then_some((end, id))
     }
 
-    fn first_impatient(&self, now: Monotonic) -> Option<(WaitKind, Monotonic, WaiterId)> {
+    fn first_impatient(&self, now: Monotonic) -> Option<(Monotonic, WaiterId)> {
         let mut kinds = [WaitKind::Blocked, WaitKind::Ticket].into_iter();
-        kinds.find_map(|kind| self.first_patience(kind).filter(|(_, end, _)| *end <= now))
+        kinds.find_map(|kind| self.first_patience(kind).filter(|(end, _)| *end <= now))
     }
 
-    /// Whether the patience of any waiter must be checked now.
     pub fn is_patience_due(&self, now: Monotonic) -> bool {
         self.first_impatient(now).is_some()
     }
 
     /// Takes the first waiter whose patience may have ended by now.
     pub(super) fn take_impatient(&mut self, now: Monotonic) -> Option<(Monotonic, WaiterId)> {
-        let first = self.first_impatient(now)?;
-        self.patience.remove(&first);
-        Some((first.1, first.2))
+        let (asked_at, id) = self.first_impatient(now)?;
+        self.patience.set(id, &mut self.waiters.get_mut(id.0)?.asked_at, None);
+        Some((asked_at, id))
     }
 
     /// Makes sure that this waiter's patience is checked no later than it ends.
     pub(super) fn expect_patience(&mut self, id: WaiterId) {
-        let Some(waiting) = self.waiters.get_mut(id.0) else { return };
-        let (kind, end) = (waiting.waiter.wait.kind(), waiting.waiter.gives_up);
-        if let (Some(asked_at), Some(end)) = (waiting.asked_at, end)
-            && asked_at <= end
-        {
-            return;
+        let Some(Waiting { waiter, asked_at, .. }) = self.waiters.get_mut(id.0) else { return };
+        let kind = waiter.wait.kind();
+        let end = waiter.gives_up.map(|end| (kind, end));
+        let is_in_time = |at: (WaitKind, _)| at.0 == kind && end.is_some_and(|end| at <= end);
+        if !asked_at.is_some_and(is_in_time) {
+            self.patience.set(id, asked_at, end);
         }
-        if let Some(former) = std::mem::replace(&mut waiting.asked_at, end) {
-            self.patience.remove(&(kind, former, id));
-        }
-        self.patience.extend(end.map(|end| (kind, end, id)));
     }
 }

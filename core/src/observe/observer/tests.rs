@@ -23,20 +23,26 @@ fn in_ms(millis: u64) -> Deadline {
     Deadline::from_millis(at(millis).millis())
 }
 
+/// The first event that is published.
+fn note(observer: &mut Observer, outcome: Outcome<'_>, now: Moment) -> Option<Event> {
+    observer.note(LOCK, &outcome, Given::Asked, now)[0]
+}
+
 fn granted(
     observer: &mut Observer,
     owner: &str,
     fence: Fence,
     end: u64,
     now: Moment,
-) -> Option<Loss> {
+) -> Option<Event> {
     let owner = Owner::new(owner.as_bytes()).unwrap();
     let grant = Grant { owner, fence, deadline: in_ms(end), share: Share::EXCLUSIVE };
-    observer.granted(LOCK, &grant, Given::Asked, OtherHolders::None, now)
+    let outcome = Outcome::Granted { grant, former: None, others: OtherHolders::None };
+    note(observer, outcome, now)
 }
 
 /// A grant of `LOCK` that begins and ends this many milliseconds after `NOW`.
-fn grant(observer: &mut Observer, owner: &str, begin: u64, end: u64) -> Option<Loss> {
+fn grant(observer: &mut Observer, owner: &str, begin: u64, end: u64) -> Option<Event> {
     granted(observer, owner, fence(begin), end, at(begin))
 }
 
@@ -47,7 +53,7 @@ fn refused(
     owner: &str,
     is_held: bool,
     now: Moment,
-) -> Option<Loss> {
+) -> Option<Event> {
     let proof = Proof { owner: Owner::new(owner.as_bytes()).unwrap(), fence: None };
     observer.refusal(refused, LOCK, &NotHolder { proof, is_held }, now)
 }
@@ -65,7 +71,7 @@ fn restored(observer: &mut Observer, now: Moment) {
 
 /// Event, owner and milliseconds of every entry, newest first.
 fn noted(observer: &Observer) -> Vec<(Noted, &str, Option<u64>)> {
-    let entries = observer.latest(usize::MAX).map(|entry| {
+    let entries = observer.log.latest(usize::MAX).map(|entry| {
         assert!(entry.key.as_bytes() == LOCK.key && entry.db == LOCK.db);
         (entry.event, std::str::from_utf8(entry.owner.as_bytes()).unwrap(), entry.millis)
     });
@@ -84,9 +90,9 @@ fn a_grant_and_its_release_are_counted_and_timed() {
     assert_eq!(grant(&mut observer, "a", 0, 500), None);
     assert_eq!(rows(&observer, at(10)), [("held", 1), ("grants", 1)]);
     observer.released(OTHER, Some(fence(0)), at(80));
-    assert_eq!(observer.held(at(80)), 1, "that was another lock");
+    assert_eq!(observer.recent.held(at(80)), 1, "that was another lock");
     observer.released(LOCK, None, at(80));
-    observer.extended(LOCK, None, in_ms(90));
+    let _ = note(&mut observer, Outcome::Extended { fence: None, deadline: in_ms(90) }, at(80));
     assert_eq!(observer.holds.count(), 1, "a foreign lock is not timed");
     observer.released(LOCK, Some(fence(0)), at(80));
     let hold = |name| (name, 80_000);
@@ -121,25 +127,18 @@ fn a_hold_is_timed_if_its_fence_tells_the_time_of_its_grant() {
 }
 
 #[test]
-fn a_hand_off_is_a_grant_too() {
-    let mut observer = Observer::new();
-    let owner = Owner::new(b"a").unwrap();
-    let grant = Grant { owner, fence: fence(0), deadline: in_ms(9), share: Share::EXCLUSIVE };
-    let _ = observer.granted(LOCK, &grant, Given::HandedOff, OtherHolders::None, NOW);
-    assert_eq!(rows(&observer, NOW), [("held", 1), ("grants", 1), ("hand_offs", 1)]);
-}
-
-#[test]
 fn a_retry_or_an_extension_that_moves_the_end_keeps_the_lock_held() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 10);
-    observer.retried(LOCK, Some(fence(0)), None);
+    let (owner, fence_number) = (Owner::new(b"a").unwrap(), fence(0).number());
+    let again = |longer| Outcome::Again { owner, fence_number, longer, share: Share::EXCLUSIVE };
+    assert_eq!(note(&mut observer, again(None), NOW), None);
     assert_eq!(rows(&observer, at(11)), [("grants", 1), ("retries", 1)]);
-    observer.retried(LOCK, Some(fence(0)), Some(in_ms(20)));
-    assert_eq!(observer.held(at(20)), 1);
-    observer.extended(LOCK, Some(fence(0)), in_ms(30));
-    assert_eq!(observer.held(at(30)), 1);
-    assert_eq!((observer.counters.retries, observer.counters.extends), (2, 1));
+    assert_eq!(note(&mut observer, again(Some(in_ms(20))), NOW), Some(Event::Extended));
+    assert_eq!(observer.recent.held(at(20)), 1);
+    let extended = Outcome::Extended { fence: Some(fence(0)), deadline: in_ms(30) };
+    assert_eq!(note(&mut observer, extended, NOW), Some(Event::Extended));
+    assert_eq!(observer.recent.held(at(30)), 1);
 }
 
 #[test]
@@ -148,9 +147,9 @@ fn refused_tries_are_counted_for_the_server_and_for_the_lock() {
     observer.refused(LOCK);
     observer.refused(LOCK);
     assert_eq!(rows(&observer, NOW), [("tries_refused", 2)]);
-    assert_eq!(observer.top(1)[0].refused, 2);
-    observer.reset_top();
-    assert!(observer.top(1).is_empty());
+    assert_eq!(observer.contention.top(1)[0].refused, 2);
+    observer.contention.reset();
+    assert!(observer.contention.top(1).is_empty());
     assert_eq!(rows(&observer, NOW), [("tries_refused", 2)], "RESET empties the list alone");
 }
 
@@ -168,7 +167,7 @@ fn every_wait_ends_in_one_of_four_ways() {
     assert_eq!((counters.waits_started, counters.waiters_most), (1 + 2 + 3 + 4, 4));
     assert_eq!((counters.waits_granted, counters.waits_timed_out), (1, 2));
     assert_eq!((counters.waits_abandoned, counters.waits_refused), (3, 4));
-    let lock = observer.top(1)[0];
+    let lock = observer.contention.top(1)[0];
     assert_eq!((lock.waits, lock.refused), (10, 0));
     // Waits that ended with an error continue elsewhere.
     assert_eq!((observer.waits.count(), lock.total_wait_us), (6, 6 * 40_000));
@@ -208,11 +207,11 @@ fn what_comes_by_the_thousand_is_noted_once_a_second_and_counted_each_time() {
     assert_eq!(noted(&observer), [both, both].concat());
     let expected = [("queue_full", 5), ("evictions_restored", 5)];
     assert_eq!(rows(&observer, NOW), [&expected[..], &[("log_len", 4)]].concat());
-    assert_eq!(observer.top(1)[0].refused, 5);
+    assert_eq!(observer.contention.top(1)[0].refused, 5);
     // A clock that was set back does not suppress the note.
     observer.queue_full(LOCK, b"a", Moment::from_millis(NOW.millis() - 5_000));
     assert_eq!(noted(&observer).len(), 5);
-    observer.reset_log();
+    observer.log.reset();
     assert!(noted(&observer).is_empty());
 }
 
@@ -225,7 +224,7 @@ fn a_late_release_or_extension_is_noted_once_and_counted_each_time() {
         let mut observer = Observer::new();
         let _ = grant(&mut observer, "a", 0, 50);
         let late = refused(&mut observer, kind, "a", false, at(57));
-        assert_eq!(late, Some(Loss::RanOut { by_ms: 7 }));
+        assert_eq!(late, Some(Event::Lost));
         assert_eq!(refused(&mut observer, kind, "a", false, at(90)), None);
         assert_eq!(refused(&mut observer, kind, "b", false, at(90)), None, "a stranger");
         assert_eq!(noted(&observer), [(note, "a", Some(7))]);
@@ -236,14 +235,11 @@ fn a_late_release_or_extension_is_noted_once_and_counted_each_time() {
 
 #[test]
 fn a_holder_that_comes_back_tells_what_became_of_its_lock() {
-    for (is_held, loss, event) in [
-        (false, Loss::Deleted { left_ms: 30 }, Noted::Deleted),
-        (true, Loss::Overwritten { left_ms: 30 }, Noted::Overwritten),
-    ] {
+    for (is_held, event) in [(false, Noted::Deleted), (true, Noted::Overwritten)] {
         let mut observer = Observer::new();
         let _ = grant(&mut observer, "a", 0, 50);
-        assert_eq!(refused(&mut observer, Refused::Release, "a", is_held, at(20)), Some(loss));
-        assert_eq!(noted(&observer), [(event, "a", Some(30))]);
+        let lost = refused(&mut observer, Refused::Release, "a", is_held, at(20));
+        assert_eq!((lost, noted(&observer)), (Some(Event::Lost), vec![(event, "a", Some(30))]));
         assert_eq!(observer.counters.releases_late, 0);
     }
 }
@@ -252,7 +248,7 @@ fn a_holder_that_comes_back_tells_what_became_of_its_lock() {
 fn a_lock_that_is_free_before_its_time_was_deleted() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 50);
-    assert_eq!(grant(&mut observer, "b", 20, 90), Some(Loss::Deleted { left_ms: 30 }));
+    assert_eq!(grant(&mut observer, "b", 20, 90), Some(Event::Lost));
     let told = refused(&mut observer, Refused::Release, "a", true, at(21));
     assert_eq!(told, None, "once is enough");
     assert_eq!(noted(&observer), [(Noted::Deleted, "", Some(30))]);
@@ -290,7 +286,7 @@ fn that_a_holder_was_late_is_noted_although_a_waiter_saw_the_end_of_the_lease() 
     assert_eq!(observer.counters.releases_late, 2);
     // The end of an earlier grant does not affect the current one.
     let _ = lost(&mut observer, LostBy::RunningOut, at(60));
-    assert_eq!(observer.held(at(60)), 1);
+    assert_eq!(observer.recent.held(at(60)), 1);
 }
 
 #[test]
@@ -301,7 +297,7 @@ fn nothing_is_said_of_a_grant_that_was_taken_back_or_forgotten_with_the_role() {
         let mut observer = Observer::new();
         let _ = grant(&mut observer, "a", 0, 50);
         forget(&mut observer);
-        assert_eq!(observer.held(NOW), 0);
+        assert_eq!(observer.recent.held(NOW), 0);
         assert_eq!(grant(&mut observer, "b", 20, 90), None);
         assert_eq!(rows(&observer, at(20)), [("held", 1), ("grants", 2)]);
         assert_eq!(refused(&mut observer, Refused::Release, "a", false, at(60)), None);

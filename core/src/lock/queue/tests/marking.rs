@@ -69,7 +69,7 @@ fn locks_are_served_in_the_order_in_which_they_were_marked() {
 }
 
 #[test]
-fn what_is_due_is_not_behind_what_is_suspected() {
+fn what_is_due_comes_before_what_is_suspected_and_that_before_all_that_is_doubted() {
     let mut queues = three_locks();
     touch(&mut queues, b"a", Suspicion::Freed, NOW);
     touch(&mut queues, b"b", Suspicion::Freed, NOW);
@@ -79,17 +79,14 @@ fn what_is_due_is_not_behind_what_is_suspected() {
     assert_eq!(marked(&mut queues, Cause::Due), *b"bc");
     assert_eq!(marked(&mut queues, Cause::Suspected), *b"a");
     assert!(!queues.has_marks());
-}
-
-#[test]
-fn what_is_suspected_is_not_behind_all_that_is_doubted() {
-    let mut queues = three_locks();
     queues.mark_all(None);
     touch(&mut queues, b"c", Suspicion::Freed, NOW);
     queues.doubt_all_slots();
     queues.check();
     assert_eq!(marked(&mut queues, Cause::Suspected), *b"c");
-    assert_eq!(marked(&mut queues, Cause::Doubted), *b"ab");
+    let mut doubted = marked(&mut queues, Cause::Doubted);
+    doubted.sort_unstable();
+    assert_eq!(doubted, *b"ab");
     assert!(!queues.has_marks());
 }
 
@@ -119,13 +116,6 @@ fn looks_and_readings(
         }
     }
     (looks, readings.get())
-}
-
-#[test]
-fn a_lock_that_is_named_all_the_time_is_looked_at_once_in_a_while() {
-    let held = held_by("alice", Some(in_ms(60_000)));
-    let (looks, _) = looks_and_readings(Suspicion::Freed, held, 100, 100_000);
-    assert_eq!(looks, 100 / Suspicion::Freed.gap_millis(), "in 100 ms");
 }
 
 #[test]
@@ -162,7 +152,10 @@ fn a_lock_that_may_only_have_been_rewritten_is_looked_at_less_often() {
 }
 
 #[test]
-fn a_lock_that_is_rewritten_all_the_time_is_looked_at_once_in_a_while() {
+fn a_lock_that_is_named_all_the_time_is_looked_at_once_in_a_while() {
+    let held = held_by("alice", Some(in_ms(60_000)));
+    let (looks, _) = looks_and_readings(Suspicion::Freed, held, 100, 100_000);
+    assert_eq!(looks, 100 / Suspicion::Freed.gap_millis(), "in 100 ms");
     let held = held_by("alice", None);
     let (looks, readings) = looks_and_readings(Suspicion::Rewritten, held, 1_000, 1_000_000);
     assert_eq!(looks, 1_000 / Suspicion::Rewritten.gap_millis(), "in a second");
