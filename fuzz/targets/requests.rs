@@ -4,7 +4,7 @@
 #![no_main]
 
 use leasehold_core::command::guard::Described;
-use leasehold_core::command::{Also, Decide, Error, Reply};
+use leasehold_core::command::{Also, Decide, Error, MayWait, Reply};
 use leasehold_core::command::{
     acquire, check, extend, guard, help, holders, info, raise, release, waiters,
 };
@@ -76,12 +76,14 @@ fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
             let request = acquire::Request::parse(words, &LIMITS, || [b'7'; 36])?;
             let wanted = request.wanted()?;
             assert!(wanted.ttl <= LIMITS.max_ttl);
-            if let Some(Wait::Ticket(ticket)) = request.wait() {
-                assert!(ticket.lasts <= LIMITS.max_ttl);
-                assert!(ticket.channel.is_none_or(|channel| (1..=255).contains(&channel.len())));
-            }
             for also in [None, request.also()] {
                 let (decision, outcomes) = decided(&request, also, words, lock)?;
+                if let Decision::Wait(Wait::Ticket(ticket)) = decision {
+                    assert!(ticket.lasts <= LIMITS.max_ttl);
+                    assert!(
+                        ticket.channel.is_none_or(|channel| (1..=255).contains(&channel.len()))
+                    );
+                }
                 for (outcome, write) in outcomes {
                     assert_acquired(lock, wanted.owner, wanted.share, &outcome, write);
                 }
