@@ -66,6 +66,7 @@ lint: ## Check format, lints, API docs, crates, patches and dependencies
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --workspace --test ops -- -D warnings
+	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz -- -D warnings
 	cargo clippy --locked -p leasehold-client --all-features -- -D warnings
 	cargo clippy --locked -p leasehold-client --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items \
