@@ -163,11 +163,7 @@ export class Leasehold implements AsyncDisposable {
   }
 
   #lock(names: readonly Name[], share: Share): Lock {
-    const keys = () => new Set(names.map((name) => Buffer.from(name).toString('latin1')));
-    return new Lock(
-      (options, busy) => this.#acquire(names, share, options, busy),
-      (ask, work) => this.#reentries.run(keys(), share, ask, work),
-    );
+    return new Lock((options, busy) => this.#acquire(names, share, options, busy), names, share, this.#reentries);
   }
 
   #list<T>(at: Name, ...command: Word[]): Promise<T[]> {

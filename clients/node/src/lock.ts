@@ -1,7 +1,9 @@
 /** A lock by its name, which many may hold at a time or one; or several, which are held all or none. */
 import { BusyError, SettingError } from './errors.js';
 import type { Lease } from './lease.js';
-import { type AcquireOptions, checkFlag, checkFunction, type TryOptions } from './settings.js';
+import type { Share } from './questions.js';
+import type { Reentries } from './reentries.js';
+import { type AcquireOptions, checkFlag, checkFunction, type Name, type TryOptions } from './settings.js';
 
 /** Asks for the lock, and throws at once what makes no sense. What it comes to when others have the lock is up to `busy`. */
 type Ask = <T>(options: AcquireOptions, busy: (lock: string, waited: number) => T) => Promise<Lease | T>;
@@ -18,17 +20,18 @@ export interface WithOptions extends AcquireOptions {
   reentrant?: boolean | undefined;
 }
 
-/** Has work run with a lease that it is in already, or else with the one that is asked for. */
-type Enter = <T>(ask: () => Promise<Lease>, work: Work<T>) => Promise<T>;
-
 export class Lock {
   readonly #ask: Ask;
-  readonly #enter: Enter;
+  readonly #names: readonly Name[];
+  readonly #share: Share;
+  readonly #reentries: Reentries;
 
   /** @internal */
-  constructor(ask: Ask, enter: Enter) {
+  constructor(ask: Ask, names: readonly Name[], share: Share, reentries: Reentries) {
     this.#ask = ask;
-    this.#enter = enter;
+    this.#names = names;
+    this.#share = share;
+    this.#reentries = reentries;
   }
 
   /** Null if it is not to be had at once. */
@@ -56,7 +59,7 @@ export class Lock {
     checkFunction('work', work);
     const { reentrant = false, ...options }: WithOptions = all ?? {};
     checkFlag('reentrant', reentrant);
-    if (reentrant) return this.#enter(() => this.#ask(options, busy), work);
+    if (reentrant) return this.#reentries.run(this.#names, this.#share, () => this.#ask(options, busy), work);
     const lease = await this.#ask(options, busy);
     try {
       return await work(lease);

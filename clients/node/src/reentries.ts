@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { SettingError } from './errors.js';
 import type { Lease } from './lease.js';
 import { EXCLUSIVE, type Share } from './questions.js';
+import type { Name } from './settings.js';
 
 interface Block {
   readonly keys: ReadonlySet<string>;
@@ -19,7 +20,8 @@ export class Reentries {
   readonly #blocks = new AsyncLocalStorage<readonly Block[]>();
 
   /** Whoever leaves last gives the lock back: work that was begun inside may outlast what began it. */
-  async run<T>(keys: ReadonlySet<string>, share: Share, ask: () => Promise<Lease>, work: Work<T>): Promise<T> {
+  async run<T>(names: readonly Name[], share: Share, ask: () => Promise<Lease>, work: Work<T>): Promise<T> {
+    const keys = new Set(names.map((name) => Buffer.from(name).toString('latin1')));
     const outside = (this.#blocks.getStore() ?? []).filter(isOpen);
     for (const block of outside) {
       const common = [...keys].filter((key) => block.keys.has(key));
