@@ -15,6 +15,7 @@ import redis.asyncio
 
 import leasehold
 import leasehold.asyncio
+from leasehold.drop_in import redis_py
 from servers import Server
 
 _names = itertools.count()
@@ -47,6 +48,14 @@ def plain_server() -> Iterator[Server]:
     server = Server(module=False)
     yield server
     server.end()
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drop-in for redis-py is the class of all its locks."""
+    for module in (redis.client, redis.cluster, redis.asyncio.client, redis.asyncio.cluster):
+        monkeypatch.setattr(module, "Lock", module.Lock)
+    redis_py.install()
 
 
 @pytest.fixture

@@ -216,10 +216,8 @@ def test_without_the_module_it_is_the_lock_of_redis_py(plain_server: Server, nam
     style.end()
 
 
-def test_install_makes_it_the_class_of_all_locks(server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (redis.client, redis.cluster, redis.asyncio.client, redis.asyncio.cluster):
-        monkeypatch.setattr(module, "Lock", module.Lock)
-    redis_py.install()
+@pytest.mark.usefixtures("installed")
+def test_install_makes_it_the_class_of_all_locks(server: Server, name: str) -> None:
     with server.client() as client, client.lock(name, timeout=5) as lock:
         assert isinstance(lock, redis_py.Lock)
         assert lock.fence > 0

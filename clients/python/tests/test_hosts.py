@@ -14,15 +14,10 @@ import pytest
 import redis
 
 import leasehold
-from leasehold.drop_in import redis_py
 from servers import Server, eventually
 
-
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (redis.client, redis.cluster, redis.asyncio.client, redis.asyncio.cluster):
-        monkeypatch.setattr(module, "Lock", module.Lock)
-    redis_py.install()
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent / "src")}
+"""Of programs that use this package."""
 
 
 def hands_on(server: Server, key: str, first: Any, second: Any) -> None:
@@ -91,11 +86,10 @@ app.conf.beat_max_loop_interval = 30
 def beats(server: Server, tmp_path: Path) -> Iterator[Any]:
     (tmp_path / "beats.py").write_text(BEAT.format(url=server.url))
     running: list[subprocess.Popen[bytes]] = []
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent / "src")}
 
     def start() -> subprocess.Popen[bytes]:
         words = ["-m", "celery", "-A", "beats", "beat", "--scheduler", "redbeat.RedBeatScheduler", "--pidfile", ""]
-        running.append(subprocess.Popen([sys.executable, *words], cwd=tmp_path, env=environment))
+        running.append(subprocess.Popen([sys.executable, *words], cwd=tmp_path, env=ENVIRONMENT))
         return running[-1]
 
     yield start
@@ -153,17 +147,16 @@ def other():
 def test_a_task_of_celery_runs_under_its_lock(server: Server, tmp_path: Path) -> None:
     pytest.importorskip("celery")
     (tmp_path / "tasks.py").write_text(TASKS.format(url=server.url))
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent / "src")}
     celery = [sys.executable, "-m", "celery", "-A", "tasks"]
     worker = subprocess.Popen(
         [*celery, "worker", "--pool", "threads", "--concurrency", "4", "--without-gossip", "--without-mingle"],
         cwd=tmp_path,
-        env=environment,
+        env=ENVIRONMENT,
     )
 
     def send(task: str, *args: object) -> None:
         words = ["call", f"tasks.{task}", "--args", str(list(args))]
-        subprocess.run([*celery, *words], cwd=tmp_path, env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*celery, *words], cwd=tmp_path, env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
 
     try:
         with server.client() as client:

@@ -15,7 +15,6 @@ is that of redis-py. A value is what redis-py's scripts compare, too: they are a
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 import uuid
 import weakref
@@ -30,14 +29,14 @@ import redis.lock
 from redis import exceptions as errors
 
 from .. import Busy, Leasehold, LeaseholdError, NotPermitted, SettingError, Settings, Unreachable, WrongPassword
+from .._plain import parse, value
 from ..asyncio import Leasehold as AsyncLeasehold
+from ..settings import SHORTEST_TTL
 
 Number = Union[int, float]
 L = TypeVar("L", Leasehold, AsyncLeasehold)
 
-_VALUE = re.compile(rb"([1-9][0-9]{15}):(.+)", re.DOTALL)
 _LONGEST_TTL = 86_400.0  # seconds: servers take no longer leases, unless they are told to
-_SHORTEST_TTL = 0.003
 _FIRST_TTL = 60.0  # seconds: of a lock that is to last longer, or until it is released, until the server is told so
 _LONGEST_TOKEN = 200
 _BUSY_FOR = 1.0  # seconds: for how long no lock there is tried before it is waited for
@@ -64,7 +63,7 @@ class _Asked:
         unique = uuid.uuid4().hex.encode()
         self.owner = unique if token is None else _bytes(lock, token)[:_LONGEST_TOKEN] + b"/" + unique
         lasts = float(lock.timeout or 0)
-        self._ttl = max(lasts, _SHORTEST_TTL) if 0 < lasts <= _LONGEST_TTL else _FIRST_TTL
+        self._ttl = max(lasts, SHORTEST_TTL) if 0 < lasts <= _LONGEST_TTL else _FIRST_TTL
         # What the server is told then, by a command that runs only while the lock is held.
         self.rest: Optional[tuple[Any, ...]] = None
         if lasts <= 0:
@@ -75,6 +74,9 @@ class _Asked:
     @property
     def words(self) -> tuple[Any, ...]:
         return ("LOCK.ACQUIRE", self._lock.name, self.owner, int(self._ttl * 1000))
+
+    def guarded(self, fence: int) -> Optional[tuple[Any, ...]]:
+        return None if self.rest is None else ("LOCK.GUARD", self._lock.name, self.owner, fence, *self.rest)
 
     def is_of_redis_py(self) -> bool:
         """Whether the lock is that of redis-py, as far as is known."""
@@ -142,15 +144,23 @@ def _of_redis(error: LeaseholdError) -> errors.RedisError:
     return next((theirs for ours, theirs in kinds if isinstance(error, ours)), errors.ResponseError)(str(error))
 
 
-def _grant(lock: Any) -> Optional[tuple[bytes, int]]:
-    """The owner and the fence in the token of a lock; None if it is none of the module's."""
-    token = lock.local.token
-    found = None if token is None else _VALUE.fullmatch(_bytes(lock, token))
-    return (found[2], int(found[1])) if found else None
+def _grant(lock: Any, token: Any) -> Optional[tuple[int, bytes]]:
+    """The fence and the owner in the token of a lock; None if it is none of the module's."""
+    grant = parse(b"" if token is None else _bytes(lock, token))
+    return grant if grant[0] else None
 
 
-def _guarded(lock: Any, asked: _Asked, fence: int) -> Optional[tuple[Any, ...]]:
-    return None if asked.rest is None else ("LOCK.GUARD", lock.name, asked.owner, fence, *asked.rest)
+def _extension(lock: Any, token: Any, left: int, duration: Any) -> Optional[tuple[Any, ...]]:
+    """What the module is told so that the lease lasts so much longer; None if that is not for it to say."""
+    grant, millis = _grant(lock, token), left + int(duration * 1000)
+    if grant is None or left < 0 or not 0 < millis <= _LONGEST_TTL * 1000:
+        return None
+    return ("LOCK.EXTEND", lock.name, grant[1], millis, grant[0])
+
+
+def _release(lock: Any, token: Any) -> Optional[tuple[Any, ...]]:
+    grant = _grant(lock, token)
+    return ("LOCK.RELEASE", lock.name, grant[1], grant[0]) if grant else None
 
 
 def _is_ours(kind: type, of: type) -> bool:
@@ -158,14 +168,18 @@ def _is_ours(kind: type, of: type) -> bool:
     return kind.do_acquire is of.do_acquire  # type: ignore[attr-defined]
 
 
-class Lock(redis.lock.Lock):
-    """See :class:`redis.lock.Lock`."""
+class _Fenced:
+    local: Any
 
     @property
     def fence(self) -> int:
         """The number of this grant: larger than that of every earlier grant. 0 without the module."""
-        grant = _grant(self)
-        return grant[1] if grant else 0
+        grant = _grant(self, self.local.token)
+        return grant[0] if grant else 0
+
+
+class Lock(_Fenced, redis.lock.Lock):
+    """See :class:`redis.lock.Lock`."""
 
     def acquire(
         self,
@@ -190,13 +204,13 @@ class Lock(redis.lock.Lock):
         if fence is None:
             return False
         try:
-            words = _guarded(self, asked, fence)
+            words = asked.guarded(fence)
             if words is not None:
                 self.redis.execute_command(*words)
         except BaseException:
             self.redis.execute_command("LOCK.RELEASE", self.name, asked.owner, fence)
             raise
-        self.local.token = b"%d:%b" % (fence, asked.owner)
+        self.local.token = value(asked.owner, fence)
         return True
 
     def _wait(self, asked: _Asked, pause: float) -> Optional[int]:
@@ -217,46 +231,33 @@ class Lock(redis.lock.Lock):
         return int(lease.fence)
 
     def do_release(self, expected_token: Any) -> None:
-        found = _VALUE.fullmatch(_bytes(self, expected_token))
-        if found is None or not self._said("LOCK.RELEASE", found[2], int(found[1])):
+        if not self._said(_release(self, expected_token)):
             super().do_release(expected_token)
 
     def do_extend(self, additional_time: Number, replace_ttl: bool) -> bool:
         # celery-redbeat sets a script of its own.
-        grant = None if "lua_extend" in vars(self) else _grant(self)
-        if grant is not None:
+        if "lua_extend" not in vars(self) and self.fence:
             left = 0 if replace_ttl else self.redis.pttl(self.name)
-            if self._lasts(grant, left, additional_time):
+            if self._said(_extension(self, self.local.token, left, additional_time)):
                 return True
         return bool(super().do_extend(additional_time, replace_ttl))
 
     def do_reacquire(self) -> bool:
-        grant = _grant(self)
-        return (grant is not None and self._lasts(grant, 0, self.timeout)) or bool(super().do_reacquire())
+        is_said = self._said(_extension(self, self.local.token, 0, self.timeout))
+        return is_said or bool(super().do_reacquire())
 
-    def _lasts(self, grant: tuple[bytes, int], left: int, duration: Any) -> bool:
-        millis = left + int(duration * 1000)
-        may_be_said = left >= 0 and 0 < millis <= _LONGEST_TTL * 1000
-        return may_be_said and self._said("LOCK.EXTEND", grant[0], millis, grant[1])
-
-    def _said(self, *words: Any) -> bool:
+    def _said(self, words: Optional[tuple[Any, ...]]) -> bool:
         """Whether the module says so. If not, the script is asked, which looks at the value."""
         try:
-            return bool(self.redis.execute_command(words[0], self.name, *words[1:]))
+            return words is not None and bool(self.redis.execute_command(*words))
         except errors.ConnectionError:
             raise
         except errors.RedisError:
             return False
 
 
-class AsyncLock(redis.asyncio.lock.Lock):
+class AsyncLock(_Fenced, redis.asyncio.lock.Lock):
     """See :class:`redis.asyncio.lock.Lock`."""
-
-    @property
-    def fence(self) -> int:
-        """The number of this grant: larger than that of every earlier grant. 0 without the module."""
-        grant = _grant(self)
-        return grant[1] if grant else 0
 
     async def acquire(
         self, blocking: Optional[bool] = None, blocking_timeout: Optional[Number] = None, token: Any = None
@@ -277,13 +278,13 @@ class AsyncLock(redis.asyncio.lock.Lock):
         if fence is None:
             return False
         try:
-            words = _guarded(self, asked, fence)
+            words = asked.guarded(fence)
             if words is not None:
                 await self.redis.execute_command(*words)
         except BaseException:
             await self.redis.execute_command("LOCK.RELEASE", self.name, asked.owner, fence)
             raise
-        self.local.token = b"%d:%b" % (fence, asked.owner)
+        self.local.token = value(asked.owner, fence)
         return True
 
     async def _wait(self, asked: _Asked, pause: float) -> Optional[int]:
@@ -303,31 +304,25 @@ class AsyncLock(redis.asyncio.lock.Lock):
         return int(lease.fence)
 
     async def do_release(self, expected_token: Any) -> None:
-        found = _VALUE.fullmatch(_bytes(self, expected_token))
-        if found is None or not await self._said("LOCK.RELEASE", found[2], int(found[1])):
+        if not await self._said(_release(self, expected_token)):
             await super().do_release(expected_token)
 
     async def do_extend(self, additional_time: Number, replace_ttl: bool) -> bool:
-        grant = None if "lua_extend" in vars(self) else _grant(self)
-        if grant is not None:
+        # celery-redbeat sets a script of its own.
+        if "lua_extend" not in vars(self) and self.fence:
             left = 0 if replace_ttl else await self.redis.pttl(self.name)
-            if await self._lasts(grant, left, additional_time):
+            if await self._said(_extension(self, self.local.token, left, additional_time)):
                 return True
         return bool(await super().do_extend(additional_time, replace_ttl))
 
     async def do_reacquire(self) -> bool:
-        grant = _grant(self)
-        return (grant is not None and await self._lasts(grant, 0, self.timeout)) or bool(await super().do_reacquire())
+        is_said = await self._said(_extension(self, self.local.token, 0, self.timeout))
+        return is_said or bool(await super().do_reacquire())
 
-    async def _lasts(self, grant: tuple[bytes, int], left: int, duration: Any) -> bool:
-        millis = left + int(duration * 1000)
-        may_be_said = left >= 0 and 0 < millis <= _LONGEST_TTL * 1000
-        return may_be_said and await self._said("LOCK.EXTEND", grant[0], millis, grant[1])
-
-    async def _said(self, *words: Any) -> bool:
+    async def _said(self, words: Optional[tuple[Any, ...]]) -> bool:
         """Whether the module says so. If not, the script is asked, which looks at the value."""
         try:
-            return bool(await self.redis.execute_command(words[0], self.name, *words[1:]))
+            return words is not None and bool(await self.redis.execute_command(*words))
         except errors.ConnectionError:
             raise
         except errors.RedisError:
