@@ -3,7 +3,6 @@
  * a method hold a lock, whose name the arguments make up.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { setTimeout as pause } from 'node:timers/promises';
 import { type DynamicModule, Inject, Module } from '@nestjs/common';
 import type { Client } from './adapters/shapes.js';
 import { SettingError } from './errors.js';
@@ -11,6 +10,7 @@ import type { Lease } from './lease.js';
 import { Leasehold } from './leasehold.js';
 import type { WithOptions } from './lock.js';
 import type { Settings } from './settings.js';
+import { Steps } from './steps.js';
 
 export interface LeaseholdModuleOptions {
   /** It stays the program's. */
@@ -35,10 +35,8 @@ class Owner {
   constructor(readonly locks: Leasehold) {}
 
   async onApplicationShutdown(): Promise<void> {
-    const over = new AbortController();
-    const late = pause(LAST_STEPS, undefined, { ref: false, signal: over.signal }).catch(() => {});
-    await Promise.race([late, Promise.allSettled(atWork.get(this.locks) ?? [])]);
-    over.abort();
+    const working = Promise.allSettled(atWork.get(this.locks) ?? []);
+    await new Steps(false).within(LAST_STEPS, working).catch(() => {});
     await this.locks.close();
   }
 }

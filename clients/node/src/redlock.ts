@@ -70,8 +70,6 @@ export class Lock {
     readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
   ) {
     this.expiration = Date.now() + lease.validFor();
-    // One that the program drops stays held until its end. So this refers to the lease until then.
-    void lease.lost;
   }
 
   /** As whom it is held. */
@@ -170,6 +168,7 @@ export default class Redlock extends EventEmitter {
       const lease = await this.#ask(resources, options);
       if (!renew) {
         this.#acquired.add(lease);
+        // One that the program drops stays held until its end: the lease is referred to until then.
         void lease.lost.then(() => this.#acquired.delete(lease));
       }
       return new Lock(this, resources, lease, [this.#stats()]);

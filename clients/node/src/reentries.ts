@@ -2,6 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { SettingError } from './errors.js';
 import type { Lease } from './lease.js';
+import type { Work } from './lock.js';
 import { EXCLUSIVE, type Share } from './questions.js';
 import type { Name } from './settings.js';
 
@@ -12,8 +13,6 @@ interface Block {
   /** How many are in it. */
   users: number;
 }
-
-type Work<T> = (lease: Lease) => T | PromiseLike<T>;
 
 export class Reentries {
   /** Those outside, the last one first. */
