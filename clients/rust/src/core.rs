@@ -74,18 +74,19 @@ impl Core {
     ) -> Result<Option<Arc<Lease>>, Error> {
         self.home.enter()?;
         let begun = Moment::now();
-        story::begun(&asked);
+        let wait = story::begun(&asked);
         // Boxed, because each caller up the stack would reserve room for this future.
         let granting = Box::pin(self.granted(&asked));
         let closed = &self.home.closed;
         let came = closed.run_until_cancelled(granting).await.unwrap_or(Err(Error::Closed));
-        story::asked(&asked, begun, &came);
+        story::asked(&asked, begun, &came, &wait);
         // The ledger entry lives until the keeper has the lease, so `close` finds the lock in one of the two.
         let Some((held, _entry)) = came? else { return Ok(None) };
         let (granted, ..) = held;
         let Asked { name, wanted, terms, correlation, .. } = *asked;
         let lease = Lease::new(name, held, wanted.ttl, terms, correlation);
-        story::acquired(&lease, begun);
+        story::acquired(&lease, begun, &wait);
+        drop(wait);
         let lease = Arc::new(lease);
         self.keep(&lease, lease.next(granted.asked, granted.lasts));
         if self.home.closed.is_cancelled() {

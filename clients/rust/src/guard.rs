@@ -8,7 +8,7 @@ use crate::detached::Detached;
 use crate::error::{Error, unanswered};
 use crate::lease::Lease;
 use crate::outcome::{Fence, Loss, Released};
-use crate::question::{Claim, EXCLUSIVE, READERS};
+use crate::question::{Claim, EXCLUSIVE, READERS, Share};
 use crate::verdict::{Verdict, told, verdict};
 use redis::{Arg, Cmd, FromRedisValue, cmd};
 use std::borrow::Cow;
@@ -33,7 +33,28 @@ pub struct Guard {
     is_open: bool,
 }
 
+/// What a guard is to a request by the work under it.
+pub(crate) enum Serves {
+    /// It holds all that the request names, and in a way that includes the request's.
+    Fully,
+    /// It holds some of it, or in another way: a request would wait for it.
+    Partly,
+    Nothing,
+}
+
 impl Guard {
+    pub(crate) fn serves(&self, core: &Arc<Core>, keys: &[Vec<u8>], share: Share) -> Serves {
+        let held = keys.iter().filter(|key| self.lease.claim.keys.contains(key)).count();
+        let mine = self.lease.share();
+        if !Arc::ptr_eq(core, &self.core) || held == 0 || self.loss().is_some() {
+            Serves::Nothing
+        } else if held == keys.len() && (mine == EXCLUSIVE || mine == share) {
+            Serves::Fully
+        } else {
+            Serves::Partly
+        }
+    }
+
     pub(crate) fn new(core: &Arc<Core>, lease: Arc<Lease>) -> Self {
         if let Some(grace) = lease.claim.grace {
             let (weak, bound) = (Arc::downgrade(core), Arc::clone(&lease));

@@ -11,10 +11,12 @@ use crate::remote::{Answer, Trail};
 use crate::settings::Renew;
 use crate::story;
 use crate::validity::{renew_at, valid_until};
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 pub(crate) struct Lease {
     pub(crate) id: u64,
@@ -48,6 +50,7 @@ struct State {
     failure: Option<String>,
     /// The time of its entry in the keeper's book.
     due: Option<Moment>,
+    hold: Span,
 }
 
 /// The keeper's next step for a lease.
@@ -68,6 +71,7 @@ impl Lease {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Granted { fence, asked, lasts, is_unclaimed } = granted;
         let (begun, share) = (Moment::now(), claim.share);
+        let hold = story::hold(&name, &claim.owner, fence, &correlation);
         Self {
             id: NEXT.fetch_add(1, Relaxed),
             name,
@@ -94,6 +98,7 @@ impl Lease {
                 extensions: Extensions::default(),
                 failure: None,
                 due: None,
+                hold,
             }),
         }
     }
@@ -171,7 +176,9 @@ impl Lease {
 
     fn end_in(&self, state: &mut State, loss: Loss) {
         state.loss = Some(loss);
-        story::ended(self, loss, state.failure.as_deref());
+        // Its end is that of the hold, whoever still has the guard.
+        let hold = mem::replace(&mut state.hold, Span::none());
+        story::ended(self, loss, state.failure.as_deref(), &hold);
         self.over.cancel();
     }
 

@@ -68,6 +68,11 @@
 //! (`unreachable`), at once and every ten seconds, until it answers again (`reachable again`). A runtime that ends while
 //! locks are held is a warning that names them.
 //!
+//! It also has two spans of each lock, `leasehold.wait` and `leasehold.hold`, with `leasehold.lock`, `leasehold.owner`,
+//! `leasehold.correlation`, `leasehold.fence` and `leasehold.outcome`: `acquired`, `refused` or `failed`, and `released`,
+//! `expired` or `taken`. The crate `tracing-opentelemetry` sends them to a collector of OpenTelemetry, as children of the
+//! span that asked; what failed or was lost has the status of an error.
+//!
 //! # What is measured
 //!
 //! With the feature `metrics`, the crate sends these to the recorder of the [`metrics`](https://docs.rs/metrics) crate,

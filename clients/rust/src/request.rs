@@ -4,7 +4,7 @@ use crate::asked::{Asked, Terms, Wanted};
 use crate::copies::Copies;
 use crate::core::Core;
 use crate::error::Error;
-use crate::guard::Guard;
+use crate::guard::{Guard, Serves};
 use crate::question::{Claim, Share};
 use crate::settings::Renew;
 use std::fmt;
@@ -14,6 +14,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
+
+tokio::task_local! {
+    /// The guards of the works of [`Request::run_reentrant`] that this task is in, the innermost first.
+    static AROUND: Vec<Arc<Guard>>;
+}
 
 /// A shorter lease would end before its answer arrives.
 const LEAST_TTL: Duration = Duration::from_millis(3);
@@ -182,25 +187,65 @@ impl Request {
     /// If the request failed, the work did not begin. [`Error::Lost`] if it began and was stopped.
     pub async fn run<T>(self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
         let guard = self.await?;
-        let came = {
-            let (mut work, mut lost) = (pin!(work(&guard)), pin!(guard.lost()));
-            poll_fn(|context| match lost.as_mut().poll(context) {
-                Poll::Ready(loss) => Poll::Ready(Err(loss)),
-                // After a suspend, the clock shows the end of the lease before any timer does.
-                Poll::Pending => match guard.loss() {
-                    Some(loss) => Poll::Ready(Err(loss)),
-                    None => work.as_mut().poll(context).map(Ok),
-                },
-            })
-            .await
+        let done = until_lost(&guard, work).await?;
+        let _ = guard.release().await;
+        Ok(done)
+    }
+
+    /// As [`run`](Self::run). Inside the work of another `run_reentrant` for the same lock, in the same task and by the same
+    /// client, it does its work with the guard of that one, and asks no server. The last one to end releases the lock.
+    ///
+    /// The guard of a writer serves a reader, and that of several locks a request for some of them.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # fn main() { example(async |locks| {
+    /// let outer = locks.lock("printer").run_reentrant(async |outer| {
+    ///     let inner = locks.lock("printer").run_reentrant(async |inner| inner.fence());
+    ///     assert_eq!(inner.await?, outer.fence());
+    ///     Ok::<_, leasehold_client::Error>(())
+    /// });
+    /// outer.await??;
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`Error::Setting`] if the work around holds the lock in a way that does not serve: as a
+    /// reader, or only some of the locks. The request would wait for its own task.
+    pub async fn run_reentrant<T>(self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+        let mut around = AROUND.try_with(Clone::clone).unwrap_or_default();
+        let guard = if let Some(guard) = self.served_by(&around)? {
+            guard
+        } else {
+            let guard = Arc::new(self.await?);
+            around.insert(0, Arc::clone(&guard));
+            guard
         };
-        match came {
-            Ok(done) => {
-                let _ = guard.release().await;
-                Ok(done)
-            }
-            Err(loss) => Err(Error::Lost { lock: guard.name().into_owned(), loss }),
+        let done = AROUND.scope(around, until_lost(&guard, work)).await?;
+        if let Some(guard) = Arc::into_inner(guard) {
+            let _ = guard.release().await;
         }
+        Ok(done)
+    }
+
+    fn served_by(&self, around: &[Arc<Guard>]) -> Result<Option<Arc<Guard>>, Error> {
+        let keys = self.keys();
+        for guard in around {
+            match guard.serves(&self.core, &keys, self.share) {
+                Serves::Fully => return Ok(Some(Arc::clone(guard))),
+                Serves::Nothing => {}
+                Serves::Partly => {
+                    let reason = "the work around holds the lock in another way, so this would wait for itself";
+                    return Err(Error::setting("run_reentrant", reason));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn keys(&self) -> Vec<Vec<u8>> {
+        self.names.iter().map(|name| self.core.home.key(name)).collect()
     }
 
     fn name(&self) -> String {
@@ -209,7 +254,7 @@ impl Request {
     }
 
     fn checked(self) -> Result<Box<Asked>, Error> {
-        let name = self.name();
+        let (name, keys) = (self.name(), self.keys());
         let is_too_long =
             |duration: Option<Duration>| duration.is_some_and(|duration| duration > LONGEST);
         let confirm = self.confirm || self.owner.is_some();
@@ -252,7 +297,7 @@ impl Request {
         Ok(Box::new(Asked {
             name: name.into(),
             claim: Arc::new(Claim {
-                keys: self.names.iter().map(|name| self.core.home.key(name)).collect(),
+                keys,
                 owner: owner.into(),
                 share: self.share,
                 grace: self.ephemeral,
@@ -263,6 +308,20 @@ impl Request {
             correlation: self.correlation,
         }))
     }
+}
+
+/// Does the work, and drops its future if the guard loses the lock.
+async fn until_lost<T>(guard: &Guard, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+    let (mut work, mut lost) = (pin!(work(guard)), pin!(guard.lost()));
+    let came = poll_fn(|context| match lost.as_mut().poll(context) {
+        Poll::Ready(loss) => Poll::Ready(Err(loss)),
+        // After a suspend, the clock shows the end of the lease before any timer does.
+        Poll::Pending => match guard.loss() {
+            Some(loss) => Poll::Ready(Err(loss)),
+            None => work.as_mut().poll(context).map(Ok),
+        },
+    });
+    came.await.map_err(|loss| Error::Lost { lock: guard.name().into_owned(), loss })
 }
 
 impl IntoFuture for Request {

@@ -19,6 +19,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 #[derive(Default)]
 struct Ear {
     heard: Mutex<HashMap<String, Vec<Line>>>,
+    spans: Mutex<Vec<Span>>,
     /// What is done as soon as the lock is acquired.
     then: Mutex<HashMap<String, Box<dyn FnOnce() + Send>>>,
 }
@@ -28,6 +29,14 @@ struct Line {
     level: Level,
     name: String,
     fields: BTreeMap<&'static str, String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Span {
+    name: &'static str,
+    level: Level,
+    fields: BTreeMap<&'static str, String>,
+    is_closed: bool,
 }
 
 /// What is traced of one lock, or of one server.
@@ -53,6 +62,12 @@ impl Traced {
     /// Does this where it is traced that the lock is acquired, and before anything else goes on.
     fn when_acquired(&self, then: impl FnOnce() + Send + 'static) {
         self.ear.then.lock().unwrap().insert(self.lock.clone(), Box::new(then));
+    }
+
+    /// The spans of this lock, in the order in which they began.
+    fn spans(&self) -> Vec<Span> {
+        let spans = self.ear.spans.lock().unwrap();
+        spans.iter().filter(|span| span.fields["leasehold.lock"] == self.lock).cloned().collect()
     }
 
     /// The events of this name.
@@ -102,8 +117,33 @@ impl Subscriber for Ear {
         true
     }
 
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let metadata = attributes.metadata();
+        if metadata.target() != "leasehold" {
+            return Id::from_u64(u64::MAX);
+        }
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        let (name, level) = (metadata.name(), *metadata.level());
+        let mut spans = self.spans.lock().unwrap();
+        spans.push(Span { name, level, fields: fields.0, is_closed: false });
+        Id::from_u64(spans.len() as u64)
+    }
+
+    fn record(&self, id: &Id, values: &Record<'_>) {
+        let mut fields = Fields::default();
+        values.record(&mut fields);
+        if let Some(span) = self.spans.lock().unwrap().get_mut(id.into_u64() as usize - 1) {
+            span.fields.extend(fields.0);
+        }
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        let mut spans = self.spans.lock().unwrap();
+        spans.get_mut(id.into_u64() as usize - 1).is_some_and(|span| {
+            span.is_closed = true;
+            true
+        })
     }
 
     fn event(&self, event: &Event<'_>) {
@@ -112,7 +152,6 @@ impl Subscriber for Ear {
         self.note(event.metadata(), fields);
     }
 
-    fn record(&self, _: &Id, _: &Record<'_>) {}
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
@@ -155,6 +194,48 @@ async fn each_step_of_a_lock_is_traced_with_its_name_its_fence_and_its_caller() 
         assert!(line.fields.contains_key("fence") && line.fields.contains_key("owner"));
     }
     assert_eq!(lost[0].fields["why"], "its lease could have ended");
+}
+
+#[tokio::test]
+async fn each_wait_and_each_hold_is_a_span_that_ends_with_it() {
+    let traced = Traced::of("spanned-printer");
+    let server = server();
+    let locks = locks(&server);
+    let asked = || locks.lock("spanned-printer").ttl(LONG).owner("bob").correlation("request 20");
+    let span = |name, fence: Option<&str>, outcome: &str, is_closed| {
+        let mut fields = BTreeMap::from([
+            ("leasehold.lock", "spanned-printer".to_owned()),
+            ("leasehold.owner", "bob".to_owned()),
+            ("leasehold.correlation", "request 20".to_owned()),
+        ]);
+        fields.extend(fence.map(|fence| ("leasehold.fence", fence.to_owned())));
+        if !outcome.is_empty() {
+            fields.insert("leasehold.outcome", outcome.to_owned());
+        }
+        if ["failed", "taken"].contains(&outcome) {
+            fields.insert("otel.status_code", "ERROR".to_owned());
+        }
+        Span { name, level: Level::INFO, fields, is_closed }
+    };
+    let guard = asked().await.unwrap();
+    let fence = &*guard.fence().to_string();
+    let waited = span("leasehold.wait", Some(fence), "acquired", true);
+    let held = span("leasehold.hold", Some(fence), "", false);
+    assert_eq!(traced.spans(), [waited.clone(), held]);
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    let held = span("leasehold.hold", Some(fence), "released", true);
+    assert_eq!(traced.spans(), [waited, held]);
+
+    let guard = asked().ttl(millis(300)).await.unwrap();
+    server.cmd("DEL spanned-printer");
+    soon(guard.lost()).await;
+    let fence = &*guard.fence().to_string();
+    let lost = span("leasehold.hold", Some(fence), "taken", true);
+    assert_eq!(traced.spans()[3..], [lost], "the guard still lives");
+
+    server.client().grant("spanned-printer", "alice", 60_000);
+    assert!(asked().try_now().await.unwrap().is_none());
+    assert_eq!(traced.spans()[4..], [span("leasehold.wait", None, "refused", true)]);
 }
 
 #[tokio::test]

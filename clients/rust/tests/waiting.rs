@@ -5,9 +5,11 @@ use crate::scene::{
     held, is_held_by, locks, locks_with, millis, poll_times, quorum, server, soon, ttl_of, waiters,
 };
 use leasehold_client::{Error, Guard, Locks, Loss, Released, Renew, Request, Settings};
+use std::cell::RefCell;
 use std::pin::Pin;
 use std::time::Duration;
 use testkit::{Proxy, Seed, Server, short_or_long};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 type Asking = Pin<Box<dyn Future<Output = Result<Option<Guard>, Error>> + Send>>;
@@ -293,4 +295,74 @@ async fn an_owner_that_stops_and_asks_again_holds_what_it_is_granted() {
             assert_eq!(guard.release().await.unwrap(), Released::InTime);
         }
     }
+}
+
+#[tokio::test]
+async fn work_inside_the_work_under_a_lock_has_its_guard_and_asks_no_server() {
+    for server in both_kinds() {
+        let locks = locks(&server);
+        let mut client = server.client();
+        let mut asked = || {
+            let mut executed = client.executed();
+            executed.retain(|command, _| command.starts_with("lock") || command.starts_with("eval"));
+            executed
+        };
+        let tray = || locks.lock("tray").run_reentrant(async |guard| guard.fence());
+        let refused = |came: Result<(), Error>| matches!(came, Err(Error::Setting { .. }));
+        let both = locks.all(["printer", "tray"]).run_reentrant(async |outer| {
+            let before = asked();
+            assert_eq!(tray().await.unwrap(), outer.fence());
+            let read = locks.read("tray").run_reentrant(async |guard| {
+                assert_eq!(guard.fence(), outer.fence());
+                assert_eq!(tray().await.unwrap(), outer.fence(), "it is a writer's");
+            });
+            read.await.unwrap();
+            let more = locks.all(["tray", "shelf"]).run_reentrant(async |_| ());
+            assert!(refused(more.await), "it would wait for the tray");
+            assert_eq!(asked(), before);
+
+            // Another client, and another task, are others.
+            let other = locks_with(&server, Settings::default());
+            for stranger in [other.lock("tray"), locks.lock("tray")] {
+                let stranger = stranger.wait(Duration::ZERO).run_reentrant(async |_| ());
+                let came = tokio::spawn(stranger).await.unwrap();
+                assert!(matches!(came, Err(Error::Busy { .. })), "{came:?}");
+            }
+            outer.fence()
+        });
+        let fence = soon(both).await.unwrap();
+        assert_eq!(held(&server, "tray"), None);
+        assert!(tray().await.unwrap() > fence);
+
+        // What began inside goes on when the work around has ended: the last one releases.
+        let (begun, goes_on) = (Notify::new(), Notify::new());
+        let inside = RefCell::new(None);
+        let around = locks.lock("tray").run_reentrant(async |_| {
+            let mut inner = Box::pin(locks.lock("tray").run_reentrant(async |_| {
+                begun.notify_one();
+                goes_on.notified().await;
+            }));
+            tokio::select! {
+                _ = &mut inner => unreachable!(),
+                () = begun.notified() => {}
+            }
+            inside.replace(Some(inner));
+        });
+        soon(around).await.unwrap();
+        assert!(held(&server, "tray").is_some());
+        goes_on.notify_one();
+        soon(inside.take().unwrap()).await.unwrap();
+        assert_eq!(held(&server, "tray"), None);
+    }
+}
+
+#[tokio::test]
+async fn work_inside_the_work_of_a_reader_does_not_wait_for_itself_as_a_writer() {
+    let server = server();
+    let locks = locks(&server);
+    let read = locks.read("tray").run_reentrant(async |_| {
+        let write = locks.lock("tray").run_reentrant(async |_| ());
+        assert!(matches!(write.await, Err(Error::Setting { .. })));
+    });
+    soon(read).await.unwrap();
 }
