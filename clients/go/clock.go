@@ -2,7 +2,6 @@ package leasehold
 
 import (
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -16,37 +15,6 @@ const (
 	never  = moment(1<<63 - 1)
 	always = moment(-1 << 62)
 )
-
-var (
-	started = time.Now()
-	// clock is when it was looked at the clock that goes on, how far the wall was ahead then, and how far that clock.
-	clock struct {
-		sync.Mutex
-		lookedAt, wallAhead, ahead atomic.Int64
-	}
-)
-
-const (
-	// lookedEvery is how often that clock is read, which costs more than all others; and wallJump is by how much the clock on the
-	// wall has to have jumped for that to happen at once: as after the machine was suspended.
-	lookedEvery = 100 * time.Millisecond
-	wallJump    = 2 * time.Millisecond
-)
-
-func now() moment {
-	here := time.Now()
-	fine := here.Sub(started)
-	wallAhead := time.Duration(here.UnixNano()-started.UnixNano()) - fine
-	since := fine - time.Duration(clock.lookedAt.Load())
-	if moved := wallAhead - time.Duration(clock.wallAhead.Load()); since > lookedEvery || moved.Abs() > wallJump || clock.ahead.Load() == 0 {
-		clock.Lock()
-		clock.lookedAt.Store(int64(fine))
-		clock.wallAhead.Store(int64(wallAhead))
-		clock.ahead.Store(max(clock.ahead.Load(), int64(gap(time.Since(started), wallAhead))))
-		clock.Unlock()
-	}
-	return moment(int64(fine) + clock.ahead.Load())
-}
 
 func (m moment) add(d time.Duration) moment {
 	if m == never || d >= time.Duration(never)-time.Duration(m) {

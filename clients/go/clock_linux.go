@@ -8,12 +8,13 @@ import (
 
 const bootTime = 7
 
-// gap is how far the clock that goes on while the machine is suspended is ahead of this time since the start.
-// CLOCK_BOOTTIME is such a clock; the monotonic clock of package time is not.
-func gap(fine, _ time.Duration) time.Duration {
+var started = time.Now()
+
+// CLOCK_BOOTTIME goes on while the machine is suspended; the monotonic clock of package time does not.
+func now() moment {
 	var ts syscall.Timespec
 	if _, _, failed := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, bootTime, uintptr(unsafe.Pointer(&ts)), 0); failed != 0 {
-		return 0
+		return moment(time.Since(started))
 	}
-	return time.Duration(ts.Nano()) - fine
+	return moment(ts.Nano())
 }

@@ -2,18 +2,29 @@
 
 package leasehold
 
-import "time"
-
-// asleep is how much longer the machine has been suspended than it takes to be noticed.
-var asleep time.Duration
+import (
+	"sync"
+	"time"
+)
 
 // jump is how much the clock on the wall may run ahead of the monotonic one before it is taken for a suspended machine.
 // It may also be that somebody has set it: then leases are taken to end earlier than they do, which harms nobody.
 const jump = 2 * time.Second
 
-func gap(_, ahead time.Duration) time.Duration {
-	if ahead-asleep > jump {
+var (
+	started = time.Now()
+	clock   sync.Mutex
+	// asleep is for how long the machine has been suspended, as far as was noticed.
+	asleep time.Duration
+)
+
+func now() moment {
+	clock.Lock()
+	defer clock.Unlock()
+	here := time.Now()
+	fine := here.Sub(started)
+	if ahead := time.Duration(here.UnixNano()-started.UnixNano()) - fine; ahead-asleep > jump {
 		asleep = ahead
 	}
-	return asleep
+	return moment(fine + asleep)
 }
