@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -52,8 +51,11 @@ func (h halt) err() error {
 
 // wait waits until something is done. Otherwise the error is errSilent at that moment, or that of the halt.
 func (h halt) wait(done <-chan struct{}, limit moment) error {
-	t := newTimer(limit.left())
-	defer t.free()
+	if isDone(done) {
+		return nil
+	}
+	t := time.NewTimer(limit.left())
+	defer t.Stop()
 	select {
 	case <-done:
 		return nil
@@ -62,7 +64,19 @@ func (h halt) wait(done <-chan struct{}, limit moment) error {
 	case <-h.ctx.Done():
 	case <-h.closed:
 	}
+	if isDone(done) {
+		return nil
+	}
 	return h.err()
+}
+
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (h halt) sleep(d time.Duration) error {
@@ -72,44 +86,37 @@ func (h halt) sleep(d time.Duration) error {
 	return nil
 }
 
-// timers are used many times: to make one costs more than all the rest of a request.
-var timers = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return &timer{t}
-}}
-
-type timer struct{ *time.Timer }
-
-func newTimer(d time.Duration) *timer {
-	t, _ := timers.Get().(*timer)
-	t.Reset(d)
-	return t
+// A later is what a function comes to that does not end with the halt of those who wait for it.
+type later[T any] struct {
+	done  chan struct{}
+	value T
+	err   error
 }
 
-func (t *timer) free() {
-	t.Stop()
-	timers.Put(t)
+func begin[T any](do func() (T, error)) *later[T] {
+	l := &later[T]{done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		l.value, l.err = do()
+	}()
+	return l
 }
 
-// A fate is told what became of questions that were not answered in time.
+func (l *later[T]) wait(h halt, limit moment) (T, error) {
+	if err := h.wait(l.done, limit); err != nil {
+		var none T
+		return none, err
+	}
+	return l.value, l.err
+}
+
+// A fate is told what became of questions that were not answered in time. It may be nil.
 type fate interface {
-	// unknown: nobody knows whether it was heard.
-	unknown()
+	// left: it was asked on this line, if that is known, and nobody knows whether it was heard.
+	left(on *line)
 	// late: a server's answer came when nobody waited for it any more.
 	late(reply Reply, err error)
-	// left: it was asked on this line, and not answered.
-	left(on *line)
-	// bound: it was answered on this line, which the hold is bound to.
-	bound(to *line)
 }
-
-type noMatter struct{}
-
-func (noMatter) unknown()          {}
-func (noMatter) late(Reply, error) {}
-func (noMatter) left(*line)        {}
-func (noMatter) bound(*line)       {}
 
 // A call is a question on a line.
 type call struct {
@@ -132,7 +139,7 @@ func (c *call) arrive(reply Reply, err error) {
 	if c.state.CompareAndSwap(isOpen, isAnswered) {
 		c.reply, c.err = reply, err
 		close(c.done)
-	} else if err == nil || codeOf(err) != "" {
+	} else if c.fate != nil && (err == nil || codeOf(err) != "") {
 		c.fate.late(reply, err)
 	}
 }
@@ -140,14 +147,20 @@ func (c *call) arrive(reply Reply, err error) {
 // wait waits for the answer until then. What was not answered is the matter of the fate.
 func (c *call) wait(h halt, limit moment, on *line) (Reply, error) {
 	if err := h.wait(c.done, limit); err != nil && c.state.CompareAndSwap(isOpen, isGivenUp) {
-		c.fate.left(on)
+		c.left(on)
 		return nil, err
 	}
 	<-c.done
 	if c.err != nil && codeOf(c.err) == "" {
-		c.fate.left(on)
+		c.left(on)
 	}
 	return c.reply, c.err
+}
+
+func (c *call) left(on *line) {
+	if c.fate != nil {
+		c.fate.left(on)
+	}
 }
 
 // limits are how long to wait for each answer, and until when to ask.
@@ -161,8 +174,8 @@ func (l limits) next(asked moment) moment { return min(asked.add(l.each), l.unti
 
 // A server answers questions about locks. There is one for a Backend, and one for a quorum of them.
 type server interface {
-	// once asks one time.
-	once(h halt, asked moment, lim limits, c *claim, q question, f fate) (Reply, error)
+	// once asks one time, and says on which line, if there was one.
+	once(h halt, asked moment, lim limits, c *claim, q question, f fate) (Reply, *line, error)
 	// acquire gets a lock, in a queue or by asking again and again. nil: others have it, and patience has ended.
 	acquire(a *attempt) (*grant, error)
 	isPlain() bool
@@ -174,11 +187,13 @@ type server interface {
 	close()
 }
 
-// An answer is a number, or nil, and when the try was made that was answered.
+// An answer is a number, or nil.
 type answer struct {
 	number int64
 	isNil  bool
-	asked  moment
+	// asked is when the try was made that was answered, and on where.
+	asked moment
+	on    *line
 	// isRepeated: an earlier try may have been heard too.
 	isRepeated bool
 }
@@ -195,33 +210,30 @@ func ask(s server, h halt, lim limits, c *claim, q question, f fate) (answer, er
 			return answer{}, err
 		}
 		asked := now()
-		reply, err := s.once(h, asked, lim, c, q, f)
+		reply, on, err := s.once(h, asked, lim, c, q, f)
 		if err == nil {
-			var came int64
-			var isNil bool
-			if came, isNil, err = number(reply); err == nil {
-				return answer{came, isNil, asked, isRepeated}, nil
+			came := answer{asked: asked, on: on, isRepeated: isRepeated}
+			if came.number, came.isNil, err = number(reply); err == nil {
+				return came, nil
+			}
+			if f != nil {
+				f.left(on)
 			}
 		}
-		means := judge(err)
-		isStopped := errors.Is(err, errStopped)
-		wasSent := !isUnsent(err)
-		if wasSent && (isStopped || means == broken || errors.Is(err, errSurprise)) {
-			f.unknown()
-		}
-		if isStopped {
+		if errors.Is(err, errStopped) {
 			return answer{}, err
 		}
 		if s.learns(err) && tries < mostWords {
 			continue
 		}
+		means := judge(err)
 		if means == refused {
 			return answer{}, s.told(err)
 		}
 		if means == elsewhere {
 			s.moved()
 		}
-		isRepeated = isRepeated || means == broken && wasSent
+		isRepeated = isRepeated || means == broken && !isUnsent(err)
 		resting := retry.after(tries)
 		if lim.until.left() <= resting {
 			return answer{}, s.told(err)

@@ -12,6 +12,8 @@ type grant struct {
 	// asked is before the server was asked, and lasts is for how long it is held from then.
 	asked moment
 	lasts time.Duration
+	// on is the line that a hold is bound to, if it is to one.
+	on *line
 	// isUnclaimed: a message has told it, and the server does not know that somebody has heard it.
 	isUnclaimed bool
 }
@@ -48,7 +50,6 @@ type attempt struct {
 	wasQueued bool
 	// unheard are the lines on which something was asked and not answered.
 	unheard []*line
-	bond    *line
 }
 
 func (a *attempt) tell(event Event) {
@@ -57,8 +58,12 @@ func (a *attempt) tell(event Event) {
 		return
 	}
 	a.mu.Lock()
+	here := now()
 	event.Context = a.halt.ctx
-	event.Name, event.Owner, event.After = a.name, a.claim.owner, now().sub(a.since)
+	event.Name, event.Owner, event.After = a.name, a.claim.owner, here.sub(a.since)
+	if event.Step == StepGranted {
+		a.since = here
+	}
 	a.mu.Unlock()
 	tell(event)
 }
@@ -115,7 +120,7 @@ func (a *attempt) lastWords() (areSaid bool) {
 		}
 		words, err := a.locks.remote.wording(claim, question{asks: asksRelease})
 		if err == nil {
-			err = l.lastWord(sinkFunc(answered), words...)
+			err = l.lastWord(sinkFunc(answered), words)
 		}
 		if err != nil {
 			areSaid = false
@@ -125,10 +130,17 @@ func (a *attempt) lastWords() (areSaid bool) {
 	return areSaid
 }
 
-// unknown: it may have been heard, or was. Then it is granted, or has a place.
+// unknown: it is granted, or has a place.
 func (a *attempt) unknown() {
 	a.mu.Lock()
 	a.mayHold = true
+	a.mu.Unlock()
+}
+
+// cut says whether a connection was closed on which a request waits.
+func (a *attempt) cut(wasCut bool) {
+	a.mu.Lock()
+	a.wasCut = wasCut
 	a.mu.Unlock()
 }
 
@@ -142,18 +154,14 @@ func (a *attempt) late(Reply, error) {
 	}
 }
 
+// left: it may have been heard.
 func (a *attempt) left(on *line) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !slices.Contains(a.unheard, on) {
+	a.mayHold = true
+	if on != nil && !slices.Contains(a.unheard, on) {
 		a.unheard = append(a.unheard, on)
 	}
-}
-
-func (a *attempt) bound(to *line) {
-	a.mu.Lock()
-	a.bond = to
-	a.mu.Unlock()
 }
 
 func (a *attempt) ask(lim limits) (*grant, error) {
@@ -162,7 +170,7 @@ func (a *attempt) ask(lim limits) (*grant, error) {
 		return nil, err
 	}
 	a.unknown()
-	return &grant{fence: came.number, asked: came.asked, lasts: a.ttl}, nil
+	return &grant{fence: came.number, asked: came.asked, lasts: a.ttl, on: came.on}, nil
 }
 
 // acquire gets a lock in the server's queue, and where there is no queue, by asking again and again.

@@ -93,7 +93,7 @@ func (e *Election) Observe(ctx context.Context, tell func(*Leader) bool) error {
 		if err := h.err(); err != nil {
 			return err
 		}
-		if events != nil && events.isClosed() {
+		if events != nil && events.open.Err() != nil {
 			events, mayListen = nil, true
 		}
 		if events == nil && mayListen {
@@ -162,18 +162,11 @@ func (r *remote) keyEvents(h halt, key string, hear func()) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := r.dial(place, func(*line, []Reply) { hear() }, true)
-	if err != nil {
-		return nil, err
-	}
-	l.whenEnded(hear)
-	c := newCall(noMatter{})
-	if err = l.send(c, "SUBSCRIBE", "__keyspace@"+db[1]+"__:"+key); err == nil {
-		_, err = c.wait(h, limit, l)
-	}
-	if err != nil {
-		l.close(errHungUp)
-		return nil, err
-	}
-	return l, nil
+	return r.connect(h, limit, func() (*line, error) {
+		l, err := r.subscribe(place, "__keyspace@"+db[1]+"__:"+key, func(*line, []Reply) { hear() })
+		if err == nil {
+			context.AfterFunc(l.usable, hear)
+		}
+		return l, err
+	})
 }

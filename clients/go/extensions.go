@@ -33,7 +33,7 @@ type extension struct {
 // longestWay is how long a request may be on its way after it was given up.
 const longestWay = time.Minute
 
-// It is called with the lock of the hold, as all that follow.
+// It is called with the lock of the hold, as the next one.
 func (all *extensions) begin(h *hold, q question) *extension {
 	here := now()
 	all.open = slices.DeleteFunc(all.open, func(e *extension) bool { return e.underWay <= 0 || here.sub(e.since) > longestWay })
@@ -42,8 +42,6 @@ func (all *extensions) begin(h *hold, q question) *extension {
 	all.open = append(all.open, e)
 	return e
 }
-
-func (all *extensions) end(e *extension) { e.underWay-- }
 
 // counted is for how much of its ttl it counts from when it was asked for, if no later one was answered.
 func (all *extensions) counted(e *extension) (counted time.Duration, counts bool) {
@@ -60,31 +58,21 @@ func (all *extensions) counted(e *extension) (counted time.Duration, counts bool
 	return counted, true
 }
 
-func (e *extension) acquires() bool { return e.asks == asksAcquire }
-
-func (e *extension) unknown() {
-	if e.acquires() {
-		e.hold.at.unknown()
-	}
-}
-
-func (e *extension) bound(to *line) { e.hold.at.bound(to) }
-
 func (e *extension) left(on *line) {
 	e.hold.mu.Lock()
 	e.underWay++
 	e.hold.mu.Unlock()
-	if e.acquires() {
+	if e.asks == asksAcquire {
 		e.hold.at.left(on)
 	}
 }
 
 func (e *extension) late(reply Reply, err error) {
-	h := e.hold
+	h, acquires := e.hold, e.asks == asksAcquire
 	h.mu.Lock()
 	e.underWay--
 	h.mu.Unlock()
-	if e.acquires() {
+	if acquires {
 		h.at.late(reply, err)
 	}
 	found, isNil, other := number(reply)
@@ -98,7 +86,7 @@ func (e *extension) late(reply Reply, err error) {
 		}
 		_, err := h.extended(e, answer{number: found, isNil: isNil, asked: e.since})
 		// It is bound to the connection that this was asked on, which is of no use any more.
-		if err == nil && e.acquires() {
+		if err == nil && acquires {
 			h.bindAgain(longest)
 		}
 	}()

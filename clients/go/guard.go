@@ -44,7 +44,7 @@ func (l *Lease) Guard(ctx context.Context, command ...any) (Reply, error) {
 		if _, err := r.lineFor(halt, asked.add(response), claim.key); err != nil {
 			return nil, r.told(err)
 		}
-		reply, on, err := r.do(halt, asked, limits{response, never}, claim.key, noMatter{}, words...)
+		reply, on, err := r.do(halt, asked, limits{response, never}, claim.key, nil, words...)
 		if err == nil {
 			return reply, nil
 		}
@@ -114,8 +114,8 @@ func (r *remote) acknowledged(a *attempt, g *grant, by *replicas) (*grant, error
 	if err != nil {
 		return nil, err
 	}
-	extended, waited := newCall(noMatter{}), newCall(noMatter{})
-	if err := l.sendBoth(extended, extend, waited, wait); err != nil {
+	extended, waited := newCall(nil), newCall(nil)
+	if err := l.send(message{extended, extend}, message{waited, wait}); err != nil {
 		return nil, r.told(err)
 	}
 	reply, err := extended.wait(a.halt, limit, l)
@@ -140,5 +140,5 @@ func (r *remote) acknowledged(a *attempt, g *grant, by *replicas) (*grant, error
 	if count < int64(by.count) || local == 0 {
 		return nil, &TooFewReplicasError{a.name, int(count), by.count}
 	}
-	return &grant{fence: g.fence, asked: asked, lasts: a.ttl}, nil
+	return &grant{fence: g.fence, asked: asked, lasts: a.ttl, on: g.on}, nil
 }

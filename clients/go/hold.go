@@ -22,8 +22,8 @@ const (
 	OutcomeLater Outcome = "later"
 )
 
-// settlesWithin: most are released before, and cost less for it.
-const settlesWithin = time.Second
+// longestRest: no timer is longer. One that was set before the machine went to sleep is late by as long as it slept.
+const longestRest = time.Second
 
 type terms struct{ renewUntil, holdUntil moment }
 
@@ -33,14 +33,13 @@ type hold struct {
 	locks *Locks
 	at    *attempt
 	terms terms
-	// next is that of deadlines.
-	next due
 
 	mu          sync.Mutex
 	fence       int64
 	ttl, agreed time.Duration
 	validUntil  moment
 	renewAt     moment
+	timer       *time.Timer
 	// isUnclaimed: the server does not know yet that somebody has heard of the grant.
 	isUnclaimed bool
 	// isUnbound: it is bound to a connection that has ended.
@@ -52,9 +51,9 @@ type hold struct {
 	failure    error
 	loss       Loss
 	reason     error
-	tells      []func(Loss, error)
-	unbind     func()
-	// young is the lease, until it has been held for a while.
+	tells      []context.CancelCauseFunc
+	unbind     func() bool
+	// young is the lease, until the timer has run: most are released before, and need not be watched.
 	young *Lease
 
 	isReleased atomic.Bool
@@ -67,21 +66,18 @@ type hold struct {
 // newLease returns the lease of a new hold. Its context has the values of this one.
 func newLease(ctx context.Context, a *attempt, g *grant, t terms) *Lease {
 	h := &hold{
-		locks: a.locks, at: a, terms: t, fence: g.fence, ttl: a.ttl, agreed: a.ttl, renewAt: never,
+		locks: a.locks, at: a, terms: t, fence: g.fence, ttl: a.ttl, agreed: a.ttl,
 		validUntil: validUntil(g.asked, g.lasts), isUnclaimed: g.isUnclaimed, released: make(chan struct{}),
-	}
-	if h.locks.settings.OnEvent != nil {
-		a.mu.Lock()
-		a.since = now()
-		a.mu.Unlock()
 	}
 	lease := &Lease{hold: h, shared: a.claim.share, values: ctx}
 	if lease.shared == exclusive || lease.shared == unknown {
 		lease.shared = anyNumber
 	}
-	h.young = lease
-	h.bind()
+	h.bind(g.on)
 	h.locks.keep(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.young = lease
 	// Who does not renew it claims it all the same, to have it for its ttl.
 	if g.isUnclaimed && t.renewUntil < g.asked.add(h.ttl) {
 		h.schedule(now())
@@ -91,7 +87,6 @@ func newLease(ctx context.Context, a *attempt, g *grant, t terms) *Lease {
 	return lease
 }
 
-func (h *hold) when() *due    { return &h.next }
 func (h *hold) name() string  { return h.at.name }
 func (h *hold) owner() string { return h.claim().owner }
 
@@ -109,17 +104,17 @@ func (h *hold) fenceNow() int64 {
 }
 
 // whenOver is told once when it is held no more; with the reason, unless the program has given it up itself.
-func (h *hold) whenOver(tell func(Loss, error)) {
-	h.look()
+func (h *hold) whenOver(tell context.CancelCauseFunc) {
+	isHeld := h.look()
 	h.mu.Lock()
-	if h.loss == "" {
+	if isHeld = isHeld && h.loss == ""; isHeld {
 		h.tells = append(h.tells, tell)
-		h.mu.Unlock()
-		return
 	}
-	loss, reason := h.loss, h.reason
+	reason := h.reason
 	h.mu.Unlock()
-	tell(loss, reason)
+	if !isHeld {
+		tell(reason)
+	}
 }
 
 // look says whether it is held: it looks at the clock.
@@ -152,12 +147,6 @@ func (h *hold) lostError() error {
 	return &LostError{h.name(), h.loss, h.failure}
 }
 
-func (h *hold) reasonNow() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.reason
-}
-
 func (h *hold) extend(halt halt, ttl time.Duration) error {
 	if err := checkDuration("ttl", ttl, time.Millisecond); err != nil {
 		return err
@@ -168,8 +157,8 @@ func (h *hold) extend(halt halt, ttl time.Duration) error {
 	h.mu.Lock()
 	h.ttl = ttl
 	until := min(h.validUntil, now().add(h.locks.settings.Within))
+	h.schedule(never)
 	h.mu.Unlock()
-	h.watch()
 	err := h.doExtend(halt, ttl, until, asksExtend)
 	if err == nil || errors.Is(err, ErrLost) {
 		return err
@@ -197,15 +186,15 @@ func (h *hold) doExtend(halt halt, ttl time.Duration, until moment, how asks) er
 	}
 	e := h.extensions.begin(h, q)
 	h.asking++
-	h.mu.Unlock()
 	h.expect(validUntil(now(), ttl))
+	h.mu.Unlock()
 	came, err := ask(h.locks.server, halt, h.locks.limits(ttl, until), h.claim(), q, e)
 	h.mu.Lock()
 	h.asking--
-	h.extensions.end(e)
+	e.underWay--
 	h.mu.Unlock()
 	if !h.look() {
-		return h.lostError()
+		return h.tooLate(how, came, err)
 	}
 	if err != nil {
 		return err
@@ -215,6 +204,14 @@ func (h *hold) doExtend(halt halt, ttl time.Duration, until moment, how asks) er
 		return h.doExtend(halt, ttl, until, asksExtend)
 	}
 	return err
+}
+
+// tooLate: it was over before the answer came. What was granted anew is nobody's.
+func (h *hold) tooLate(how asks, came answer, err error) error {
+	if how == asksAcquire && err == nil && !came.isNil {
+		h.at.late(nil, nil)
+	}
+	return h.lostError()
 }
 
 // extended: a server has answered. isOther: it has another fence by now, or may have.
@@ -232,11 +229,10 @@ func (h *hold) extended(e *extension, came answer) (isOther bool, err error) {
 			return true, nil
 		}
 		h.lose(LossTaken)
-		// A later grant of the same owner is nobody's.
-		if acquires {
-			h.at.late(nil, nil)
-		}
-		return false, h.lostError()
+		return false, h.tooLate(e.asks, came, nil)
+	}
+	if acquires {
+		h.bind(came.on)
 	}
 	h.mu.Lock()
 	h.isUnclaimed, h.failure = false, nil
@@ -246,12 +242,11 @@ func (h *hold) extended(e *extension, came answer) (isOther bool, err error) {
 		h.agreed, h.validUntil = e.ttl, max(h.validUntil, validUntil(came.asked, counted))
 	}
 	// It may count for less than its ttl, and is renewed in time for that.
-	next := min(renewAt(came.asked, h.ttl), renewAt(now(), h.validUntil.left()))
+	h.schedule(min(renewAt(came.asked, h.ttl), renewAt(now(), h.validUntil.left())))
 	h.mu.Unlock()
 	if !h.look() {
 		return false, h.lostError()
 	}
-	h.schedule(next)
 	if counts {
 		h.tell(Event{Step: StepRenewed})
 	}
@@ -259,7 +254,7 @@ func (h *hold) extended(e *extension, came answer) (isOther bool, err error) {
 }
 
 // background goes on until the hold is over.
-func (h *hold) background() halt { return halt{ctx: h.locks.background, closed: nil} }
+func (h *hold) background() halt { return halt{ctx: h.locks.background} }
 
 // renew asks until it is answered. Who is bound to no connection asks for that, too; and if that is refused, the lock is held on
 // without, and the next renewal asks for it again.
@@ -269,20 +264,16 @@ func (h *hold) renew(ttl time.Duration) {
 	h.mu.Unlock()
 	for tries := 0; h.look(); tries++ {
 		h.mu.Lock()
-		isOther, until, isUnbound := was != h.ttl, h.validUntil, h.isUnbound
+		isOther, until, how := was != h.ttl, h.validUntil, asksExtend
+		if h.isUnbound {
+			how = asksAcquire
+		}
 		h.mu.Unlock()
 		if isOther {
 			return
 		}
-		how := asksExtend
-		if isUnbound {
-			how = asksAcquire
-		}
 		err := h.doExtend(h.background(), ttl, until, how)
-		if err == nil && isUnbound {
-			h.bind()
-		}
-		if isUnbound && errors.Is(err, ErrRefused) {
+		if how == asksAcquire && errors.Is(err, ErrRefused) {
 			h.warn("leasehold: a lock is not bound to another connection yet", err)
 			err = h.doExtend(h.background(), ttl, until, asksExtend)
 		}
@@ -301,90 +292,67 @@ func (h *hold) renew(ttl time.Duration) {
 	}
 }
 
-// expect: the server may have it end as early as that from now on, whether or not that is heard of.
+// expect: the server may have it end as early as that from now on, whether or not that is heard of. It is called with the
+// lock, as the two that follow.
 func (h *hold) expect(end moment) {
-	h.mu.Lock()
-	isEarlier := end < h.validUntil
-	if isEarlier {
+	if end < h.validUntil {
 		h.validUntil = end
-	}
-	h.mu.Unlock()
-	if isEarlier {
-		h.watch()
-	}
-}
-
-// watch waits for the end of the lease.
-func (h *hold) watch() {
-	h.mu.Lock()
-	h.renewAt = never
-	until, isHeld := h.validUntil, h.loss == ""
-	if h.young != nil {
-		until = min(until, now().add(settlesWithin))
-	}
-	h.mu.Unlock()
-	if isHeld {
-		h.locks.deadlines.set(h, until)
+		h.schedule(never)
 	}
 }
 
 func (h *hold) schedule(renewal moment) {
-	h.mu.Lock()
 	if !h.isUnclaimed && renewal >= h.terms.renewUntil {
-		h.mu.Unlock()
-		h.watch()
-		return
+		renewal = never
 	}
 	h.renewAt = renewal
-	if h.young != nil {
-		renewal = min(renewal, now().add(settlesWithin))
-	}
-	isHeld := h.loss == ""
-	h.mu.Unlock()
-	if isHeld {
-		h.locks.deadlines.set(h, renewal)
+	h.rest()
+}
+
+func (h *hold) rest() {
+	resting := min(min(h.renewAt, h.validUntil).left(), longestRest)
+	switch {
+	case h.loss != "":
+	case h.timer == nil:
+		h.timer = time.AfterFunc(resting, h.due)
+	default:
+		h.timer.Reset(resting)
 	}
 }
 
 func (h *hold) due() {
-	h.mu.Lock()
-	if h.loss != "" || now() >= h.validUntil {
-		h.mu.Unlock()
-		// Whoever is told of it may take long, and others are due.
-		go h.look()
+	if !h.look() {
 		return
 	}
-	lease := h.young
+	h.mu.Lock()
+	lease, isDue, ttl := h.young, now() >= h.renewAt, h.ttl
 	h.young = nil
-	isDue, ttl := now() >= h.renewAt, h.ttl
-	next := min(h.renewAt, h.validUntil)
+	if isDue {
+		h.renewAt = never
+	}
+	h.rest()
 	h.mu.Unlock()
-	// To watch each of them costs more than all the rest of a lease that is released in a moment.
 	if lease != nil {
 		runtime.AddCleanup(lease, (*hold).forgotten, h)
 	}
 	if isDue {
-		h.watch()
-		go h.renew(ttl)
-	} else {
-		h.locks.deadlines.set(h, next)
+		h.renew(ttl)
 	}
 }
 
 // lose: it is not held any more, and nobody has given it up.
 func (h *hold) lose(loss Loss) {
 	h.mu.Lock()
-	failure := h.failure
+	failure, isUnclaimed := h.failure, h.isUnclaimed
 	// It may be under way, and nobody has answered.
-	if failure == nil && h.asking > 0 && loss == LossExpired {
+	if failure == nil && h.asking > 0 {
 		failure = h.locks.server.told(errSilent)
 	}
-	if loss != LossExpired {
-		failure = nil
-	}
-	isUnclaimed := h.isUnclaimed
 	h.mu.Unlock()
-	err := &LostError{h.name(), loss, failure}
+	err := &LostError{Lock: h.name(), Loss: loss}
+	if loss == LossExpired {
+		err.Err = failure
+	}
 	if !h.end(loss, err) {
 		return
 	}
@@ -392,7 +360,6 @@ func (h *hold) lose(loss Loss) {
 	if isUnclaimed {
 		h.at.giveUp()
 	} else {
-		h.at.over()
 		h.at.lastWords()
 	}
 	h.tell(Event{Step: StepLost, Outcome: string(loss), Err: err})
@@ -406,78 +373,75 @@ func (h *hold) end(loss Loss, reason error) bool {
 		return false
 	}
 	h.loss, h.reason, h.young = loss, reason, nil
+	if h.wasLost() {
+		h.at.over()
+	}
 	tells, unbind := h.tells, h.unbind
 	h.tells, h.unbind = nil, nil
+	if h.timer != nil {
+		h.timer.Stop()
+	}
 	h.mu.Unlock()
-	h.locks.deadlines.cancel(h)
 	if unbind != nil {
 		unbind()
 	}
 	for _, tell := range tells {
-		tell(loss, reason)
+		tell(reason)
 	}
 	return true
 }
 
+func (h *hold) wasLost() bool { return h.loss == LossExpired || h.loss == LossTaken }
+
 // leave stops the renewal, and leaves the lock to its lease.
 func (h *hold) leave() {
-	if !h.look() {
+	if !h.look() || !h.isReleased.CompareAndSwap(false, true) {
 		return
 	}
-	if h.isReleased.CompareAndSwap(false, true) {
-		h.outcome = OutcomeLater
-		close(h.released)
-	}
-	h.tell(Event{Step: StepReleased, Outcome: string(OutcomeLater)})
 	h.mu.Lock()
 	isUnclaimed, ttl, end, fence := h.isUnclaimed, h.ttl, h.validUntil, h.fence
 	h.mu.Unlock()
 	h.end(LossReleased, nil)
 	h.locks.drop(h)
-	if !isUnclaimed {
-		return
+	if isUnclaimed {
+		// Otherwise it would not stay for its ttl.
+		h.locks.await(h.name(), end, func() error {
+			lim := h.locks.limits(ttl, now().add(h.locks.settings.Within))
+			q := question{asks: asksExtend, ttl: ttl, fence: fence}
+			_, err := ask(h.locks.server, h.background(), lim, h.claim(), q, nil)
+			return err
+		})
 	}
-	// Otherwise it would not stay for its ttl.
-	h.locks.await(h.name(), end, func() error {
-		lim := h.locks.limits(ttl, now().add(h.locks.settings.Within))
-		q := question{asks: asksExtend, ttl: ttl, fence: fence}
-		_, err := ask(h.locks.server, h.background(), lim, h.claim(), q, noMatter{})
-		return err
-	})
+	h.settle(OutcomeLater, nil)
 }
 
 // giveBack releases it once. Others who ask are told the same, and wait no longer than they want to.
-func (h *hold) giveBack(halt halt) (Outcome, error) {
+func (h *hold) giveBack(caller halt) (Outcome, error) {
 	if h.isReleased.CompareAndSwap(false, true) {
-		if err := h.doRelease(halt); err != nil {
+		if err := h.release(caller); err != nil {
 			return "", err
 		}
 	}
-	select {
-	case <-h.released:
-	default:
-		if err := halt.wait(h.released, never); err != nil {
-			return "", err
-		}
+	if err := caller.wait(h.released, never); err != nil {
+		return "", err
 	}
 	return h.outcome, h.err
 }
 
-// doRelease returns an error only if it was stopped: then it goes on in the background.
-func (h *hold) doRelease(caller halt) error {
-	begun := now()
-	h.look()
-	h.mu.Lock()
-	end, fence := h.validUntil, h.fence
-	// A message may have been forged: then the owner has a place in the queue, which only this gives back.
-	if h.isUnclaimed || h.upgrading > 0 {
-		fence = 0
+// release returns an error only if it was stopped: then it goes on in the background.
+func (h *hold) release(caller halt) error {
+	stays := h.look() && h.terms.holdUntil > now()
+	if !stays {
+		h.at.over()
 	}
-	ttl := h.ttl
-	h.mu.Unlock()
 	h.end(LossReleased, nil)
 	h.mu.Lock()
-	loss := h.loss
+	loss, wasLost, end, ttl := h.loss, h.wasLost(), h.validUntil, h.ttl
+	q := question{asks: asksRelease, fence: h.fence}
+	// A message may have been forged: then the owner has a place in the queue, which only this gives back.
+	if h.isUnclaimed || h.upgrading > 0 {
+		q.fence = 0
+	}
 	h.mu.Unlock()
 	claim := h.claim()
 	// The server has said so: of one of them, if there are several.
@@ -485,55 +449,46 @@ func (h *hold) doRelease(caller halt) error {
 		h.settle(OutcomeLate, nil)
 		return nil
 	}
-	wasLost := loss == LossExpired || loss == LossTaken
-	if wasLost {
-		h.locks.keep(h)
-	}
+	h.locks.keep(h)
 	defer h.locks.drop(h)
-	all, outcome, q := int64(len(claim.also)+1), OutcomeReleased, question{asks: asksRelease, fence: fence}
-	if h.terms.holdUntil > begun && !wasLost {
+	all, outcome := int64(len(claim.also)+1), OutcomeReleased
+	if stays && !wasLost {
 		all, outcome, q.asks = 1, OutcomeLater, asksExtend
-	} else {
-		h.at.over()
 	}
-	try := func(by halt, from moment) (answer, error) {
+	try := func(by halt, isAgain bool) error {
 		if outcome == OutcomeLater {
 			q.ttl = max(time.Millisecond, h.terms.holdUntil.left())
 		}
-		came, err := ask(h.locks.server, by, h.locks.limits(ttl, from.add(h.locks.settings.Within)), claim, q, noMatter{})
+		came, err := ask(h.locks.server, by, h.locks.limits(ttl, now().add(h.locks.settings.Within)), claim, q, nil)
 		if outcome == OutcomeReleased {
 			h.at.lastWords()
 		}
-		return came, err
-	}
-	ends := func(came answer, err error) {
-		// An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock.
-		isInTime := came.number == all || came.isRepeated && came.asked < end
-		switch {
-		case err != nil:
-			defer h.settle("", err)
+		isStopped := errors.Is(err, errStopped)
+		if isStopped && !isAgain {
+			return err
+		}
+		if err != nil {
 			h.locks.stays(h.name(), end)
-			if !errors.Is(err, errStopped) {
+			if !isStopped {
 				h.warn("leasehold: a release failed, and the lock stays until its lease ends", err)
 			}
-		case wasLost || !isInTime:
-			h.settle(OutcomeLate, nil)
-		default:
-			h.settle(outcome, nil)
+			h.settle("", err)
+			return err
 		}
+		// An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock.
+		isInTime := came.number == all || (came.isRepeated || isAgain) && came.asked < end
+		if wasLost || !isInTime {
+			outcome = OutcomeLate
+		}
+		h.settle(outcome, nil)
+		return nil
 	}
-	came, err := try(caller, begun)
+	err := try(caller, false)
 	if !errors.Is(err, errStopped) {
-		ends(came, err)
 		return nil
 	}
 	// Whoever asked for it does not wait for it. It is given back all the same, and others may wait for that.
-	h.locks.returns(claim, h.at.wanted, func() error {
-		came, err := try(h.background(), now())
-		came.isRepeated = true
-		ends(came, err)
-		return err
-	})
+	h.locks.returns(claim, h.at.wanted, func() error { return try(h.background(), true) })
 	return err
 }
 
@@ -553,44 +508,44 @@ func (h *hold) shut() {
 }
 
 func (h *hold) forgotten() {
-	if !h.look() {
-		return
-	}
-	h.warn("leasehold: a lease was dropped, and not released before", nil)
-	go func() { _, _ = h.giveBack(h.background()) }()
+	go func() {
+		if h.look() {
+			h.warn("leasehold: a lease was dropped, and not released before", nil)
+			_, _ = h.giveBack(h.background())
+		}
+	}()
 }
 
-func (h *hold) bind() {
+// bind has it bound anew when this line ends.
+func (h *hold) bind(to *line) {
 	claim := h.claim()
-	h.at.mu.Lock()
-	bond := h.at.bond
-	h.at.mu.Unlock()
-	if bond == nil || !claim.isBound {
+	if to == nil || !claim.isBound {
 		return
 	}
 	h.mu.Lock()
-	h.isUnbound = false
-	h.mu.Unlock()
-	unbind := bond.whenEnded(func() { go h.bindAgain(claim.grace) })
-	h.mu.Lock()
-	former := h.unbind
-	h.unbind = unbind
-	h.mu.Unlock()
-	if former != nil {
-		former()
+	defer h.mu.Unlock()
+	if h.unbind != nil {
+		h.unbind()
+	}
+	if h.loss == "" {
+		h.isUnbound = false
+		h.unbind = context.AfterFunc(to.usable, func() { h.bindAgain(claim.grace) })
 	}
 }
 
 // bindAgain asks for it within the grace, which binds it to another connection. One that is not renewed lasts no longer for that.
 func (h *hold) bindAgain(grace time.Duration) {
+	if !h.look() {
+		return
+	}
 	h.mu.Lock()
 	h.isUnbound = true
-	ttl, end := h.ttl, h.validUntil
-	h.mu.Unlock()
-	h.expect(validUntil(now(), grace))
+	ttl := h.ttl
 	if now() >= h.terms.renewUntil {
-		ttl = max(time.Millisecond, end.left())
+		ttl = max(time.Millisecond, h.validUntil.left())
 	}
+	h.expect(validUntil(now(), grace))
+	h.mu.Unlock()
 	h.renew(ttl)
 }
 

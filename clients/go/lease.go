@@ -48,7 +48,7 @@ func (l *Lease) Context() context.Context {
 // under returns a context that ends with another one, and with the lock.
 func (l *Lease) under(ctx context.Context) (context.Context, context.CancelFunc) {
 	child, cancel := context.WithCancelCause(ctx)
-	l.hold.whenOver(func(_ Loss, reason error) { cancel(reason) })
+	l.hold.whenOver(cancel)
 	return &leaseContext{child, l, cancel}, func() { cancel(nil) }
 }
 
@@ -62,8 +62,8 @@ type leaseContext struct {
 
 // look ends the context if the lock is held no more: whoever has found that out may not have come to tell it.
 func (c *leaseContext) look() {
-	if !c.lease.hold.look() {
-		c.cancel(c.lease.hold.reasonNow())
+	if h := c.lease.hold; !h.look() {
+		h.whenOver(c.cancel)
 	}
 }
 

@@ -18,11 +18,10 @@ import (
 
 // Locks are locks on the servers of one client. They may be used by many goroutines at a time. Close them last.
 type Locks struct {
-	settings  Settings
-	server    server
-	remote    *remote // nil for a quorum
-	deadlines deadlines
-	closed    chan struct{}
+	settings Settings
+	server   server
+	remote   *remote // nil for a quorum
+	closed   chan struct{}
 	// background is for what is not the matter of a caller.
 	background context.Context
 	end        context.CancelFunc
@@ -72,7 +71,7 @@ func newLocks(settings *Settings) (*Locks, error) {
 	}
 	l := &Locks{
 		settings: all, closed: make(chan struct{}), holds: map[*hold]struct{}{},
-		givingBack: map[string]int{}, returning: map[placeName]int{}, staying: map[string]moment{}, deadlines: deadlines{armed: never},
+		givingBack: map[string]int{}, returning: map[placeName]int{}, staying: map[string]moment{},
 	}
 	l.background, l.end = context.WithCancel(context.Background())
 	return l, nil
@@ -258,7 +257,7 @@ func (l *Locks) Adopt(ctx context.Context, text string) (*Lease, error) {
 	}
 	w := &wanted{name: strings.Join(held.Keys, ", "), ttl: l.settings.TTL}
 	begun := now()
-	came, err := ask(l.server, h, l.limits(w.ttl, begun.add(l.settings.Within)), c, question{asks: asksExtend, ttl: w.ttl, fence: held.Fence}, noMatter{})
+	came, err := ask(l.server, h, l.limits(w.ttl, begun.add(l.settings.Within)), c, question{asks: asksExtend, ttl: w.ttl, fence: held.Fence}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +330,6 @@ func (l *Locks) close(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	l.end()
-	l.deadlines.close()
 	l.server.close()
 	if len(names) == 0 {
 		return nil
@@ -411,7 +409,7 @@ func (l *Locks) giveBack(c *claim, w *wanted, after time.Duration) {
 				return err
 			}
 		}
-		_, err := ask(l.server, h, l.limits(w.ttl, now().add(l.settings.Within)), c, question{asks: asksRelease}, noMatter{})
+		_, err := ask(l.server, h, l.limits(w.ttl, now().add(l.settings.Within)), c, question{asks: asksRelease}, nil)
 		if err != nil && !errors.Is(err, errStopped) {
 			l.warn("leasehold: a release failed, and the lock stays until its lease ends", w.name, c.owner, err)
 		}

@@ -1,6 +1,7 @@
 package leasehold
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -52,9 +53,9 @@ type placeName struct{ key, owner string }
 type ear struct {
 	of, line *line
 	isUp     atomic.Bool
-	opened   chan struct{}
-	begun    moment
-	err      error
+	// opening is that of a line of its own.
+	opening *later[*line]
+	begun   moment
 }
 
 const (
@@ -143,14 +144,6 @@ func (ps *places) leave(p *place) {
 	}
 }
 
-func (ps *places) close() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.look != nil {
-		ps.look.Stop()
-	}
-}
-
 // earOf returns what tells of the grants that are asked for on this line. nil: there is no such thing at the moment.
 func (ps *places) earOf(l *line) *ear {
 	if ps.mute.isOn() {
@@ -169,7 +162,7 @@ func (ps *places) earOf(l *line) *ear {
 	l.ear = e
 	ps.mu.Unlock()
 	e.isUp.Store(true)
-	l.whenEnded(func() { ps.cut(e) })
+	context.AfterFunc(l.usable, func() { ps.cut(e) })
 	// What is asked behind that is told of.
 	subscribed := func(_ Reply, err error) {
 		if codeOf(err) != "" {
@@ -177,7 +170,7 @@ func (ps *places) earOf(l *line) *ear {
 			ps.cut(e)
 		}
 	}
-	if l.send(sinkFunc(subscribed), "SUBSCRIBE", ps.channel) != nil {
+	if l.send(message{sinkFunc(subscribed), []string{"SUBSCRIBE", ps.channel}}) != nil {
 		return nil
 	}
 	return e
@@ -188,44 +181,31 @@ func (ps *places) listen(h halt, limit time.Duration, l *line) error {
 	ps.mu.Lock()
 	e := l.ear
 	if e == nil {
-		e = &ear{of: l, opened: make(chan struct{}), begun: now()}
+		e = &ear{of: l, begun: now()}
+		e.opening = begin(func() (*line, error) { return ps.openEar(e) })
 		l.ear = e
-		go ps.openEar(e)
 	}
 	ps.mu.Unlock()
 	// Where nobody answers, those who come later do not wait for it again.
-	if err := h.wait(e.opened, e.begun.add(limit)); err != nil {
-		return err
-	}
-	return e.err
+	_, err := e.opening.wait(h, e.begun.add(limit))
+	return err
 }
 
-func (ps *places) openEar(e *ear) {
-	e.line, e.err = ps.r.dial(e.of.place, ps.hear, true)
-	if e.err == nil {
-		ps.mu.Lock()
-		e.line.ear = e
-		ps.mu.Unlock()
-		c := newCall(noMatter{})
-		if e.err = e.line.send(c, "SUBSCRIBE", ps.channel); e.err == nil {
-			_, e.err = c.wait(halt{ctx: ps.r.ctx}, now().add(dialsWithin), e.line)
-		}
-	}
-	if e.err == nil {
-		e.isUp.Store(true)
-		e.line.whenEnded(func() { ps.cut(e) })
-		e.of.whenEnded(func() { e.line.close(errHungUp) })
-	} else {
-		if e.line != nil {
-			e.line.close(errHungUp)
-		}
-		if judge(e.err) != refused {
+func (ps *places) openEar(e *ear) (*line, error) {
+	l, err := ps.r.subscribe(e.of.place, ps.channel, func(_ *line, push []Reply) { ps.hear(e, push) })
+	if err != nil {
+		if judge(err) != refused {
 			// While the server is down this fails each time: not as fast as it is asked for.
-			time.Sleep(retry.first)
+			_ = halt{ctx: ps.r.ctx}.sleep(retry.first)
 		}
 		ps.cut(e)
+		return nil, err
 	}
-	close(e.opened)
+	e.line = l
+	e.isUp.Store(true)
+	context.AfterFunc(l.usable, func() { ps.cut(e) })
+	context.AfterFunc(e.of.usable, func() { l.close(errHungUp) })
+	return l, nil
 }
 
 // cut: nobody tells of grants on this any more.
@@ -248,8 +228,17 @@ func (ps *places) refused() {
 	ps.mute.begin(refusedFor)
 }
 
-// hear is told of everything that comes unasked.
-func (ps *places) hear(l *line, push []Reply) {
+// hearOn is told of everything that comes unasked on the line that is asked on.
+func (ps *places) hearOn(l *line, push []Reply) {
+	ps.mu.Lock()
+	e := l.ear
+	ps.mu.Unlock()
+	if e != nil {
+		ps.hear(e, push)
+	}
+}
+
+func (ps *places) hear(e *ear, push []Reply) {
 	if len(push) != 3 || push[0] != "message" || push[1] != ps.channel {
 		return
 	}
@@ -259,9 +248,9 @@ func (ps *places) hear(l *line, push []Reply) {
 		return
 	}
 	ps.mu.Lock()
-	p, e := ps.all[name], l.ear
+	p := ps.all[name]
 	ps.mu.Unlock()
-	if p != nil && e != nil {
+	if p != nil {
 		p.hear(fence, e)
 	}
 }
@@ -305,11 +294,10 @@ func (ps *places) lookAfter() {
 	}
 	for l, places := range due {
 		var asked []*ticket
-		l.together(func() {
-			for _, p := range places {
-				asked = append(asked, p.renew(l))
-			}
-		})
+		for _, p := range places {
+			t, _ := p.request(now(), l, true)
+			asked = append(asked, t)
+		}
 		time.AfterFunc(ps.r.settings.Response, func() {
 			for _, t := range asked {
 				t.missed()

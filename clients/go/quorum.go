@@ -125,10 +125,10 @@ func (m *majority) close() {
 }
 
 // once answers 1 if most did it, and 0 if too many said that it is not held.
-func (m *majority) once(h halt, _ moment, _ limits, c *claim, q question, f fate) (Reply, error) {
+func (m *majority) once(h halt, _ moment, _ limits, c *claim, q question, f fate) (Reply, *line, error) {
 	isRelease := q.asks == asksRelease
 	if !isRelease && q.asks != asksExtend {
-		return nil, &SettingError{"share", "a quorum has exclusive locks"}
+		return nil, nil, &SettingError{"share", "a quorum has exclusive locks"}
 	}
 	// Each server has granted it by a fence of its own, before that was raised.
 	if isRelease {
@@ -140,18 +140,20 @@ func (m *majority) once(h halt, _ moment, _ limits, c *claim, q question, f fate
 	isHeldByMost := len(m.peers)-count(answers, func(s said) bool { return s.is(0) }) >= m.most()
 	switch {
 	case agreed >= m.most() || isRelease && isHeldByMost && agreed > 0:
-		return int64(1), nil
+		return int64(1), nil, nil
 	case !isHeldByMost:
-		return int64(0), nil
+		return int64(0), nil, nil
 	}
-	f.left(nil)
+	if f != nil {
+		f.left(nil)
+	}
 	if err := h.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := m.tooFew(answers); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return nil, errors.New("most servers have not answered in time")
+	return nil, nil, errors.New("most servers have not answered in time")
 }
 
 // acquire: where there is no queue that all servers share, whoever waits asks again.
@@ -289,8 +291,8 @@ func (m *majority) askAll(h halt, whom []*remote, c *claim, q question, agrees f
 		}()
 	}
 	end := asked.add(each)
-	t := newTimer(end.left())
-	defer t.free()
+	t := time.NewTimer(end.left())
+	defer t.Stop()
 	for isWaiting := true; isWaiting; {
 		select {
 		case <-news:
@@ -321,23 +323,21 @@ func (m *majority) askAll(h halt, whom []*remote, c *claim, q question, agrees f
 }
 
 // peerFate gives back what a server grants when nobody waits for it any more.
-type peerFate struct {
-	noMatter
-	release func()
-}
+type peerFate func()
 
-func (f peerFate) late(Reply, error) { go f.release() }
+func (f peerFate) left(*line)        {}
+func (f peerFate) late(Reply, error) { go f() }
 
 func (m *majority) askOne(peer *remote, c *claim, q question, asked moment, each time.Duration) said {
 	h := halt{ctx: peer.ctx}
 	until := asked.add(each)
-	f := fate(noMatter{})
+	var f fate
 	switch q.asks {
 	case asksRelease:
 		// It is asked for until somebody hears it.
 		until = asked.add(m.settings.UnreachableAfter)
 	case asksAcquire:
-		f = peerFate{release: func() { m.askOne(peer, c, question{asks: asksRelease}, now(), each) }}
+		f = peerFate(func() { m.askOne(peer, c, question{asks: asksRelease}, now(), each) })
 		if err := m.learn(peer, h, until, c.key); err != nil {
 			return said{peer: peer, err: err}
 		}
@@ -365,7 +365,7 @@ func (m *majority) learn(peer *remote, h halt, until moment, key string) error {
 	if isKnown {
 		return nil
 	}
-	reply, _, err := peer.do(h, now(), limits{until.left(), until}, key, noMatter{}, "INFO", "server")
+	reply, _, err := peer.do(h, now(), limits{until.left(), until}, key, nil, "INFO", "server")
 	if err != nil {
 		return peer.told(err)
 	}

@@ -36,23 +36,17 @@ func (s single) Moved(context.Context) {}
 type cluster struct{ *redis.ClusterClient }
 
 func (c cluster) Place(ctx context.Context, key string) (string, error) {
-	type found struct {
-		place string
-		err   error
-	}
 	// The library does not look at the context while it asks which nodes there are.
-	looks := make(chan found, 1)
-	go func() {
+	looks := begin(func() (string, error) {
 		node, err := c.MasterForKey(ctx, key)
 		if err != nil {
-			looks <- found{"", err}
-			return
+			return "", err
 		}
-		looks <- found{node.Options().Addr, nil}
-	}()
+		return node.Options().Addr, nil
+	})
 	select {
-	case f := <-looks:
-		return f.place, f.err
+	case <-looks.done:
+		return looks.value, looks.err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,33 +28,22 @@ type remote struct {
 	isSingle bool
 	settings *Settings
 	places   *places
+	// ctx ends when this is closed.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 
-	mu       sync.Mutex
-	spots    map[string]*spot
-	open     map[*line]struct{}
-	moves    map[uint16]move
-	failure  error
-	isClosed bool
-	ctx      context.Context
-	cancel   context.CancelFunc
+	mu    sync.Mutex
+	lines map[string]*later[*line]
+	// lingering are silent lines that are open still.
+	lingering map[string][]*line
+	moves     map[uint16]move
+	// failure is what the last connection came to.
+	failure error
 
 	// plain: no module, as far as is known; bare: no scripts for this user either.
 	plain, bare spell
 	// known are the scripts that the server has run.
 	known sync.Map
-}
-
-// A spot is a server, with the line to it.
-type spot struct {
-	line      *line
-	opening   *opening
-	lingering []*line
-}
-
-type opening struct {
-	done chan struct{}
-	line *line
-	err  error
 }
 
 type move struct {
@@ -66,15 +54,16 @@ type move struct {
 func newRemote(backend Backend, settings *Settings) *remote {
 	r := &remote{
 		backend: backend, settings: settings,
-		spots: map[string]*spot{}, open: map[*line]struct{}{}, moves: map[uint16]move{},
+		lines: map[string]*later[*line]{}, lingering: map[string][]*line{}, moves: map[uint16]move{},
 	}
 	_, r.isSingle = backend.(single)
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.places = newPlaces(r)
 	return r
 }
 
 func (r *remote) isPlain() bool { return r.plain.isOn() }
+func (r *remote) close()        { r.cancel(errHungUp) }
 
 func (r *remote) learns(err error) bool {
 	switch judge(err) {
@@ -97,19 +86,13 @@ func (r *remote) told(err error) error {
 	return told(err, failure)
 }
 
-// moved has the primary looked for: all lines are opened anew.
+// moved has the primary looked for: it is connected to anew.
 func (r *remote) moved() {
 	r.mu.Lock()
-	var lines []*line
-	for _, spot := range r.spots {
-		if spot.line != nil && r.isSingle {
-			lines = append(lines, spot.line)
-			spot.line = nil
-		}
-	}
+	opens := r.lines[""]
 	r.mu.Unlock()
-	for _, l := range lines {
-		l.close(errHungUp)
+	if r.isSingle && opens != nil && isDone(opens.done) && opens.err == nil {
+		opens.value.close(errHungUp)
 	}
 	r.backend.Moved(r.ctx)
 }
@@ -140,53 +123,34 @@ func (r *remote) place(h halt, limit moment, key string) (string, error) {
 // lineTo returns the line to a place, and opens it if there is none.
 func (r *remote) lineTo(h halt, limit moment, place string) (*line, error) {
 	r.mu.Lock()
-	if r.isClosed {
-		r.mu.Unlock()
-		return nil, ErrClosed
-	}
-	at := r.spots[place]
-	if at == nil {
-		at = &spot{}
-		r.spots[place] = at
-	}
-	if at.line != nil && at.line.isUsable() {
-		defer r.mu.Unlock()
-		return at.line, nil
-	}
-	opens := at.opening
-	if opens == nil {
-		opens = &opening{done: make(chan struct{})}
-		at.opening = opens
-		go r.dialLine(place, at, opens)
+	opens := r.lines[place]
+	if opens == nil || isDone(opens.done) && (opens.err != nil || opens.value.usable.Err() != nil) {
+		opens = begin(func() (*line, error) { return r.dialLine(place) })
+		r.lines[place] = opens
 	}
 	r.mu.Unlock()
-	if err := h.wait(opens.done, limit); err != nil {
-		return nil, err
-	}
-	return opens.line, opens.err
+	return opens.wait(h, limit)
 }
 
-func (r *remote) dialLine(place string, at *spot, opens *opening) {
-	opens.line, opens.err = r.dial(place, r.places.hear, false)
+func (r *remote) dialLine(place string) (*line, error) {
+	l, err := r.dial(place, r.places.hearOn, false)
 	r.mu.Lock()
-	at.line, at.opening = opens.line, nil
-	r.failure = opens.err
-	if opens.err != nil {
-		for slot, to := range r.moves {
-			if to.to == place {
-				delete(r.moves, slot)
-			}
-		}
+	r.failure = err
+	if err != nil {
+		maps.DeleteFunc(r.moves, func(_ uint16, to move) bool { return to.to == place })
 	}
 	r.mu.Unlock()
-	if opens.err != nil {
+	if err != nil {
 		r.backend.Moved(r.ctx)
 	}
-	close(opens.done)
+	return l, err
 }
 
 // dial opens a connection that ends with this client.
 func (r *remote) dial(place string, tells func(*line, []Reply), isEar bool) (*line, error) {
+	if r.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
 	ctx, cancel := context.WithTimeout(r.ctx, dialsWithin)
 	defer cancel()
 	at, err := r.backend.Endpoint(ctx, place)
@@ -196,40 +160,63 @@ func (r *remote) dial(place string, tells func(*line, []Reply), isEar bool) (*li
 	if isEar {
 		at.Protocol = 2
 	}
-	l, err := dial(ctx, place, at, tells, isEar)
+	return dial(ctx, r.ctx, place, at, tells, isEar)
+}
+
+// subscribe opens a connection on which nothing but messages come.
+func (r *remote) subscribe(place, channel string, tells func(*line, []Reply)) (*line, error) {
+	l, err := r.dial(place, tells, true)
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	if r.isClosed {
-		r.mu.Unlock()
-		l.close(errHungUp)
-		return nil, ErrClosed
+	c := newCall(nil)
+	if err = l.send(message{c, []string{"SUBSCRIBE", channel}}); err == nil {
+		_, err = c.wait(halt{ctx: r.ctx}, now().add(dialsWithin), l)
 	}
-	r.open[l] = struct{}{}
-	r.mu.Unlock()
-	l.onClose(func() {
-		r.mu.Lock()
-		delete(r.open, l)
-		r.mu.Unlock()
-	})
+	if err != nil {
+		l.close(errHungUp)
+		return nil, err
+	}
 	return l, nil
+}
+
+// connect waits for a connection, and has it closed if it comes when nobody waits any more.
+func (r *remote) connect(h halt, limit moment, opens func() (*line, error)) (*line, error) {
+	opening := begin(opens)
+	l, err := opening.wait(h, limit)
+	if err != nil {
+		go func() {
+			if <-opening.done; opening.err == nil {
+				opening.value.close(errHungUp)
+			}
+		}()
+	}
+	return l, err
+}
+
+// dedicated opens a connection of its own to the server of a key.
+func (r *remote) dedicated(h halt, limit moment, key string) (*line, error) {
+	place, err := r.place(h, limit, key)
+	if err != nil {
+		return nil, err
+	}
+	return r.connect(h, limit, func() (*line, error) { return r.dial(place, nil, false) })
 }
 
 // silent is told of a line on which an answer is overdue.
 func (r *remote) silent(l *line) {
 	r.mu.Lock()
-	at := r.spots[l.place]
-	if at == nil || at.line != l {
+	if l.usable.Err() != nil {
 		r.mu.Unlock()
 		return
 	}
-	at.line = nil
-	at.lingering = append(at.lingering, l)
+	l.retired(errRetired)
+	lingering := append(r.lingering[l.place], l)
 	var oldest *line
-	if len(at.lingering) > mostLingering {
-		oldest, at.lingering = at.lingering[0], at.lingering[1:]
+	if len(lingering) > mostLingering {
+		oldest, lingering = lingering[0], lingering[1:]
 	}
+	r.lingering[l.place] = lingering
 	r.mu.Unlock()
 	l.retire()
 	if oldest != nil {
@@ -306,22 +293,19 @@ func (r *remote) redirected(key, place string, err error) (to string, isAsking b
 	return to, false
 }
 
-func (r *remote) once(h halt, asked moment, lim limits, c *claim, q question, f fate) (Reply, error) {
+func (r *remote) once(h halt, asked moment, lim limits, c *claim, q question, f fate) (Reply, *line, error) {
 	if r.isPlain() {
-		return r.askPlainly(h, asked, lim, c, q, f)
+		reply, err := r.askPlainly(h, asked, lim, c, q, f)
+		return reply, nil, err
 	}
-	reply, l, err := r.do(h, asked, lim, c.key, f, c.words(q)...)
-	if err == nil && c.binds(q) {
-		f.bound(l)
-	}
-	return reply, err
+	return r.do(h, asked, lim, c.key, f, c.words(q)...)
 }
 
 // read asks for what changes nothing.
 func (r *remote) read(h halt, key string, words ...string) (Reply, error) {
 	until := now().add(r.settings.Within)
 	for tries := 0; ; tries++ {
-		reply, _, err := r.do(h, now(), limits{r.settings.Response, until}, key, noMatter{}, words...)
+		reply, _, err := r.do(h, now(), limits{r.settings.Response, until}, key, nil, words...)
 		resting := retry.after(tries)
 		if means := judge(err); err == nil || means == refused || means == unknownCommand || until.left() <= resting {
 			return reply, err
@@ -329,40 +313,6 @@ func (r *remote) read(h halt, key string, words ...string) (Reply, error) {
 		if err := h.sleep(resting); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// dedicated opens a connection of its own to the server of a key.
-func (r *remote) dedicated(h halt, limit moment, key string) (*line, error) {
-	place, err := r.place(h, limit, key)
-	if err != nil {
-		return nil, err
-	}
-	opens := opening{done: make(chan struct{})}
-	go func() {
-		opens.line, opens.err = r.dial(place, nil, false)
-		close(opens.done)
-	}()
-	if err = h.wait(opens.done, limit); err == nil {
-		return opens.line, opens.err
-	}
-	go func() {
-		if <-opens.done; opens.line != nil {
-			opens.line.close(errHungUp)
-		}
-	}()
-	return nil, err
-}
-
-func (r *remote) close() {
-	r.mu.Lock()
-	r.isClosed = true
-	lines := slices.Collect(maps.Keys(r.open))
-	r.mu.Unlock()
-	r.cancel()
-	r.places.close()
-	for _, l := range lines {
-		l.close(errHungUp)
 	}
 }
 

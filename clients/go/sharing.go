@@ -6,24 +6,21 @@ func (h *hold) share(halt halt, to share) (isHeld bool, err error) {
 		return false, h.lostError()
 	}
 	as := *h.claim()
-	h.mu.Lock()
-	isUpgrade := to == exclusive
-	if isUpgrade {
-		h.upgrading++
-	}
 	as.share = to
+	h.mu.Lock()
 	ttl, until := h.ttl, min(h.validUntil, now().add(h.locks.settings.Within))
 	h.mu.Unlock()
-	f, u := fate(h.at), &upgrade{attempt: h.at, hold: h}
+	isUpgrade, f, u := to == exclusive, fate(h.at), &upgrade{attempt: h.at, hold: h}
 	if isUpgrade {
 		f = u
+		u.count(1)
 	}
 	came, err := ask(h.locks.server, halt, h.locks.limits(ttl, until), &as, question{asks: asksAcquire, ttl: ttl}, f)
 	if isUpgrade {
 		u.count(-1)
 	}
 	if !h.look() {
-		return false, h.lostError()
+		return false, h.tooLate(asksAcquire, came, err)
 	}
 	if err != nil {
 		return false, err
@@ -39,12 +36,12 @@ func (h *hold) share(halt halt, to share) (isHeld bool, err error) {
 	h.mu.Unlock()
 	if isOther {
 		h.lose(LossTaken)
-		h.at.late(nil, nil)
-		return false, h.lostError()
+		return false, h.tooLate(asksAcquire, came, nil)
 	}
 	h.at.mu.Lock()
 	h.at.claim = &as
 	h.at.mu.Unlock()
+	h.bind(came.on)
 	return true, nil
 }
 

@@ -147,8 +147,8 @@ func TestAShortExtensionThatMayStillComeLimitsALongerOne(t *testing.T) {
 	begin := func(ttl time.Duration) *extension { return all.begin(&hold{}, question{asks: asksExtend, ttl: ttl}) }
 	short, long := begin(time.Second), begin(time.Minute)
 	short.left(nil)
-	all.end(short)
-	all.end(long)
+	short.underWay--
+	long.underWay--
 	if counted, counts := all.counted(long); counted != time.Second || !counts {
 		t.Fatal(counted, counts)
 	}
@@ -157,7 +157,7 @@ func TestAShortExtensionThatMayStillComeLimitsALongerOne(t *testing.T) {
 		t.Fatal("an earlier one counts")
 	}
 	next := begin(time.Minute)
-	all.end(next)
+	next.underWay--
 	if counted, _ := all.counted(next); counted != time.Minute {
 		t.Fatal(counted)
 	}
@@ -189,31 +189,6 @@ func TestVerdicts(t *testing.T) {
 	if judge(errors.New("EOF")) != broken || judge(&BusyError{}) != refused {
 		t.Error("errors that no server has said")
 	}
-}
-
-type alarm struct {
-	next due
-	rang chan moment
-}
-
-func (a *alarm) when() *due { return &a.next }
-func (a *alarm) due()       { a.rang <- now() }
-
-func TestDeadlinesAreMetAndCancelled(t *testing.T) {
-	d := &deadlines{armed: never}
-	begun := now()
-	early, late, never := &alarm{rang: make(chan moment, 1)}, &alarm{rang: make(chan moment, 1)}, &alarm{rang: make(chan moment, 1)}
-	d.set(late, begun.add(60*time.Millisecond))
-	d.set(never, begun.add(30*time.Millisecond))
-	d.set(early, begun.add(20*time.Millisecond))
-	d.cancel(never)
-	if rang := <-early.rang; rang < begun.add(20*time.Millisecond) {
-		t.Fatal(rang.sub(begun))
-	}
-	if rang := <-late.rang; rang < begun.add(60*time.Millisecond) || len(never.rang) > 0 {
-		t.Fatal(rang.sub(begun))
-	}
-	d.close()
 }
 
 func TestAContextEndsWithTheHoldThoughNobodyHasToldIt(t *testing.T) {
@@ -320,7 +295,7 @@ func TestAGuardedCommandThatWasSentMayHaveBeenRun(t *testing.T) {
 	go func() {
 		<-sent
 		locks.remote.mu.Lock()
-		l := locks.remote.spots["node:1"].line
+		l := locks.remote.lines["node:1"].value
 		locks.remote.mu.Unlock()
 		locks.remote.silent(l)
 	}()

@@ -110,11 +110,7 @@ func (p *place) wait() (granted *grant, isQueued bool, err error) {
 			p.at.queued()
 			p.failures, p.silentSince, p.refusal, p.isQueued = 0, never, nil, true
 		} else {
-			isStopped := errors.Is(err, errStopped)
-			if !isUnsent(err) && (isStopped || judge(err) == broken || errors.Is(err, errSurprise)) {
-				p.at.unknown()
-			}
-			if isStopped {
+			if errors.Is(err, errStopped) {
 				return nil, true, err
 			}
 			isNews := r.learns(err) || q.asks == asksTicket && ps.learns(err)
@@ -122,8 +118,7 @@ func (p *place) wait() (granted *grant, isQueued bool, err error) {
 				return nil, false, nil
 			}
 			if !isNews {
-				mayAsk, err := p.mayAskAgain(err, asked)
-				if !mayAsk {
+				if mayAsk, err := p.mayAskAgain(err, asked); !mayAsk {
 					return nil, true, err
 				}
 			}
@@ -247,7 +242,7 @@ func (t *ticket) arrive(reply Reply, err error) {
 	p.current = nil
 	if err != nil {
 		p.mu.Unlock()
-		if !isHeard {
+		if !isHeard && !isUnsent(err) {
 			p.at.left(t.on)
 		}
 		if t.isRenewal {
@@ -260,9 +255,6 @@ func (t *ticket) arrive(reply Reply, err error) {
 	came, isTold, deaf := p.answered(reply, t)
 	p.mu.Unlock()
 	p.at.unknown()
-	if p.at.claim.isBound {
-		p.at.bound(t.on)
-	}
 	if deaf != nil {
 		deaf.close(errSilent)
 	}
@@ -287,7 +279,7 @@ func (p *place) answered(reply Reply, t *ticket) (came news, isTold bool, deaf *
 		if p.heard == 0 && t.heardBy != nil && t.heardBy.line != t.on {
 			deaf = t.heardBy.line
 		}
-		return news{grant: &grant{fence: fence, asked: t.asked, lasts: ttl}}, true, deaf
+		return news{grant: &grant{fence: fence, asked: t.asked, lasts: ttl, on: t.on}}, true, deaf
 	}
 	lasts := min(ttl, p.kept)
 	// A grant that nobody has heard of would still be there.
@@ -319,7 +311,7 @@ func (p *place) look() {
 		return
 	}
 	lasts := min(p.at.ttl, p.kept)
-	came := news{grant: &grant{fence: p.heard, asked: p.since, lasts: lasts, isUnclaimed: true}}
+	came := news{grant: &grant{fence: p.heard, asked: p.since, lasts: lasts, on: p.line, isUnclaimed: true}}
 	// A server that was not heard when it was asked does not leave much time.
 	isLate := validUntil(p.since, lasts).left() < lasts/4
 	if p.at.confirm || p.isUnsure || p.heardBy != p.ear || isLate {
@@ -354,8 +346,8 @@ func (p *place) wake(came news) {
 
 // await waits until it is told something. With neither news nor an error patience has ended.
 func (p *place) await(limit moment) (news, error) {
-	t := newTimer(limit.left())
-	defer t.free()
+	t := time.NewTimer(limit.left())
+	defer t.Stop()
 	for {
 		var err error
 		select {
@@ -418,7 +410,7 @@ func (p *place) dueOn(here moment) *line {
 	isDue := p.dueAt <= here
 	isOver := here >= p.limits.until
 	p.mu.Unlock()
-	if isOver || isDue && !l.isUsable() {
+	if isOver || isDue && l.usable.Err() != nil {
 		p.wake(news{asks: true})
 		return nil
 	}
@@ -426,12 +418,6 @@ func (p *place) dueOn(here moment) *line {
 		return l
 	}
 	return nil
-}
-
-// renew keeps the place, while somebody sleeps.
-func (p *place) renew(l *line) *ticket {
-	t, _ := p.request(now(), l, true)
-	return t
 }
 
 // missed: what was asked was to be answered by now.
@@ -507,7 +493,7 @@ func (p *place) listens() bool {
 	p.mu.Lock()
 	l := p.line
 	p.mu.Unlock()
-	if ps.mute.isOn() || l == nil || !l.isUsable() {
+	if ps.mute.isOn() || l == nil || l.usable.Err() != nil {
 		return false
 	}
 	if l.protocol != 2 {
@@ -543,10 +529,10 @@ func (p *place) waitsOnConnection() (bool, error) {
 		return false, p.at.halt.err()
 	}
 	p.blocked = l
-	p.setCut(true)
+	p.at.cut(true)
 	patience := 3*r.settings.Slice + lim.each
-	c := newCall(noMatter{})
-	if err := l.send(c, p.at.claim.words(question{asks: asksWait, ttl: p.at.ttl, kept: patience})...); err != nil {
+	c := newCall(nil)
+	if l.send(message{c, p.at.claim.words(question{asks: asksWait, ttl: p.at.ttl, kept: patience})}) != nil {
 		return false, nil
 	}
 	// A module without tickets hands the place from one connection to the next.
@@ -558,14 +544,8 @@ func (p *place) waitsOnConnection() (bool, error) {
 	case errors.Is(err, errStopped):
 		return false, err
 	case err == nil:
-		p.setCut(false)
+		p.at.cut(false)
 		return true, nil
 	}
 	return err == errSilent && end.left() == 0, nil
-}
-
-func (p *place) setCut(wasCut bool) {
-	p.at.mu.Lock()
-	p.at.wasCut = wasCut
-	p.at.mu.Unlock()
 }
