@@ -18,13 +18,6 @@ type grant struct {
 	isUnclaimed bool
 }
 
-type wanted struct {
-	name      string
-	ttl, wait time.Duration
-	// confirm: a grant is claimed before the work begins.
-	confirm bool
-}
-
 // stray is how long after it was closed here a connection may be read by the server.
 const stray = 250 * time.Millisecond
 
@@ -33,13 +26,14 @@ const stray = 250 * time.Millisecond
 // Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no place in
 // the queue and no lock stays behind.
 type attempt struct {
-	*wanted
-	locks *Locks
-	claim *claim
+	*options
+	name  string
+	locks *client
 	halt  halt
 	begun moment
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	claim *claim
 	// since is from when events are counted: the request, and later the grant.
 	since moment
 	// mayHold: the server may have granted the lock, or may keep a place in its queue.
@@ -50,6 +44,11 @@ type attempt struct {
 	wasQueued bool
 	// unheard are the lines on which something was asked and not answered.
 	unheard []*line
+}
+
+func newAttempt(l *client, h halt, name string, o *options, c *claim) *attempt {
+	begun := now()
+	return &attempt{options: o, name: name, locks: l, halt: h, begun: begun, claim: c, since: begun}
 }
 
 func (a *attempt) tell(event Event) {
@@ -88,10 +87,10 @@ func (a *attempt) giveUp() {
 	}
 	// Where a server has not read the request yet, the release comes behind it.
 	areSaid := a.lastWords()
-	a.locks.giveBack(claim, a.wanted, 0)
+	a.locks.giveBack(claim, a, 0)
 	// The server may read what was said on another connection after it has read this, and grant the lock in between.
 	if wasCut || !areSaid || claim.isBound {
-		a.locks.giveBack(claim, a.wanted, stray)
+		a.locks.giveBack(claim, a, stray)
 	}
 }
 
@@ -150,7 +149,7 @@ func (a *attempt) late(Reply, error) {
 	isOver, claim := a.isOver, a.claim
 	a.mu.Unlock()
 	if isOver {
-		a.locks.giveBack(claim, a.wanted, 0)
+		a.locks.giveBack(claim, a, 0)
 	}
 }
 

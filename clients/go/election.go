@@ -104,7 +104,7 @@ func (e *Election) Observe(ctx context.Context, tell func(*Leader) bool) error {
 				l.settings.Logger.Info("leasehold: an election is observed by looking every second", "election", e.name, "error", err)
 			}
 		}
-		info, err := l.info(h, key)
+		info, err := l.remote.info(h, key)
 		switch {
 		case isFinal(err):
 			return err

@@ -25,14 +25,12 @@ const (
 // longestRest: no timer is longer. One that was set before the machine went to sleep is late by as long as it slept.
 const longestRest = time.Second
 
-type terms struct{ renewUntil, holdUntil moment }
-
 // A hold is a lock that is held, from its grant until it is released, detached or lost. Programs have a Lease, which refers
 // to this; it does not refer to the lease, so that the garbage collector tells when the program has none any more.
 type hold struct {
-	locks *Locks
-	at    *attempt
-	terms terms
+	locks                 *client
+	at                    *attempt
+	renewUntil, holdUntil moment
 
 	mu          sync.Mutex
 	fence       int64
@@ -64,10 +62,16 @@ type hold struct {
 }
 
 // newLease returns the lease of a new hold. Its context has the values of this one.
-func newLease(ctx context.Context, a *attempt, g *grant, t terms) *Lease {
+func newLease(ctx context.Context, a *attempt, g *grant) (*Lease, error) {
 	h := &hold{
-		locks: a.locks, at: a, terms: t, fence: g.fence, ttl: a.ttl, agreed: a.ttl,
+		locks: a.locks, at: a, renewUntil: never, holdUntil: always, fence: g.fence, ttl: a.ttl, agreed: a.ttl,
 		validUntil: validUntil(g.asked, g.lasts), isUnclaimed: g.isUnclaimed, released: make(chan struct{}),
+	}
+	if a.renewFor >= 0 {
+		h.renewUntil = g.asked.add(a.renewFor)
+	}
+	if a.holdAtLeast > 0 {
+		h.holdUntil = now().add(a.holdAtLeast)
 	}
 	lease := &Lease{hold: h, shared: a.claim.share, values: ctx}
 	if lease.shared == exclusive || lease.shared == unknown {
@@ -76,15 +80,20 @@ func newLease(ctx context.Context, a *attempt, g *grant, t terms) *Lease {
 	h.bind(g.on)
 	h.locks.keep(h)
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.young = lease
 	// Who does not renew it claims it all the same, to have it for its ttl.
-	if g.isUnclaimed && t.renewUntil < g.asked.add(h.ttl) {
+	if g.isUnclaimed && h.renewUntil < g.asked.add(h.ttl) {
 		h.schedule(now())
 	} else {
 		h.schedule(renewAt(g.asked, g.lasts))
 	}
-	return lease
+	h.mu.Unlock()
+	if isDone(h.locks.closed) {
+		// Close has looked at what is held, and may not have seen it.
+		h.shut()
+		return nil, &stopped{ErrClosed}
+	}
+	return lease, nil
 }
 
 func (h *hold) name() string  { return h.at.name }
@@ -171,7 +180,7 @@ func (h *hold) extend(halt halt, ttl time.Duration) error {
 	ttlNow := h.ttl
 	h.mu.Unlock()
 	// It is held on, and may have little time left.
-	if now() < h.terms.renewUntil {
+	if now() < h.renewUntil {
 		go h.renew(ttlNow)
 	}
 	return err
@@ -302,7 +311,7 @@ func (h *hold) expect(end moment) {
 }
 
 func (h *hold) schedule(renewal moment) {
-	if !h.isUnclaimed && renewal >= h.terms.renewUntil {
+	if !h.isUnclaimed && renewal >= h.renewUntil {
 		renewal = never
 	}
 	h.renewAt = renewal
@@ -430,7 +439,7 @@ func (h *hold) giveBack(caller halt) (Outcome, error) {
 
 // release returns an error only if it was stopped: then it goes on in the background.
 func (h *hold) release(caller halt) error {
-	stays := h.look() && h.terms.holdUntil > now()
+	stays := h.look() && h.holdUntil > now()
 	if !stays {
 		h.at.over()
 	}
@@ -457,7 +466,7 @@ func (h *hold) release(caller halt) error {
 	}
 	try := func(by halt, isAgain bool) error {
 		if outcome == OutcomeLater {
-			q.ttl = max(time.Millisecond, h.terms.holdUntil.left())
+			q.ttl = max(time.Millisecond, h.holdUntil.left())
 		}
 		came, err := ask(h.locks.server, by, h.locks.limits(ttl, now().add(h.locks.settings.Within)), claim, q, nil)
 		if outcome == OutcomeReleased {
@@ -488,7 +497,7 @@ func (h *hold) release(caller halt) error {
 		return nil
 	}
 	// Whoever asked for it does not wait for it. It is given back all the same, and others may wait for that.
-	h.locks.returns(claim, h.at.wanted, func() error { return try(h.background(), true) })
+	h.locks.returns(claim, h.at, func() error { return try(h.background(), true) })
 	return err
 }
 
@@ -541,7 +550,7 @@ func (h *hold) bindAgain(grace time.Duration) {
 	h.mu.Lock()
 	h.isUnbound = true
 	ttl := h.ttl
-	if now() >= h.terms.renewUntil {
+	if now() >= h.renewUntil {
 		ttl = max(time.Millisecond, h.validUntil.left())
 	}
 	h.expect(validUntil(now(), grace))
@@ -560,7 +569,7 @@ func (h *hold) warn(what string, err error) {
 	h.locks.warn(what, h.name(), h.owner(), err)
 }
 
-func (l *Locks) warn(what, name, owner string, err error) {
+func (l *client) warn(what, name, owner string, err error) {
 	attrs := []any{slog.String("lock", name), slog.String("owner", owner)}
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))

@@ -67,11 +67,10 @@ type LogEntry struct {
 
 // Info returns who holds the lock at this moment, and how many wait for it: nil if it is free.
 func (l *Locks) Info(ctx context.Context, name string) (*Info, error) {
-	return l.info(halt{ctx, l.closed}, l.settings.Prefix+name)
+	return l.remote.info(halt{ctx, l.closed}, l.settings.Prefix+name)
 }
 
-func (l *Locks) info(h halt, key string) (*Info, error) {
-	r := l.remote
+func (r *remote) info(h halt, key string) (*Info, error) {
 	if !r.isPlain() {
 		reply, err := r.read(h, key, "LOCK.INFO", key)
 		if err == nil && reply == nil {

@@ -17,7 +17,10 @@ import (
 )
 
 // Locks are locks on the servers of one client. They may be used by many goroutines at a time. Close them last.
-type Locks struct {
+type Locks struct{ *client }
+
+// A client is what Locks and a Quorum have in common.
+type client struct {
 	settings Settings
 	server   server
 	remote   *remote // nil for a quorum
@@ -55,21 +58,21 @@ func New(client redis.UniversalClient, settings *Settings) (*Locks, error) {
 
 // NewOn returns locks on the servers of another library.
 func NewOn(backend Backend, settings *Settings) (*Locks, error) {
-	l, err := newLocks(settings)
+	l, err := newClient(settings)
 	if err != nil {
 		return nil, err
 	}
 	l.remote = newRemote(backend, &l.settings)
 	l.server = l.remote
-	return l, nil
+	return &Locks{l}, nil
 }
 
-func newLocks(settings *Settings) (*Locks, error) {
+func newClient(settings *Settings) (*client, error) {
 	all, err := settings.checked()
 	if err != nil {
 		return nil, err
 	}
-	l := &Locks{
+	l := &client{
 		settings: all, closed: make(chan struct{}), holds: map[*hold]struct{}{},
 		givingBack: map[string]int{}, returning: map[placeName]int{}, staying: map[string]moment{},
 	}
@@ -78,35 +81,35 @@ func newLocks(settings *Settings) (*Locks, error) {
 }
 
 // Acquire waits for the lock, in the order of coming, until it is held, the [Wait] is over ([ErrBusy]), or the context ends.
-func (l *Locks) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+func (l *client) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return l.Write(name).Acquire(ctx, opts...)
 }
 
 // TryAcquire does not wait: the error is [ErrBusy] if the lock is not to be had at once.
-func (l *Locks) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+func (l *client) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return l.Write(name).TryAcquire(ctx, opts...)
 }
 
 // Do waits for the lock, does the work, and releases the lock however the work ends: see [Lock.Do].
-func (l *Locks) Do(ctx context.Context, name string, work func(ctx context.Context) error, opts ...Option) error {
+func (l *client) Do(ctx context.Context, name string, work func(ctx context.Context) error, opts ...Option) error {
 	return l.Write(name).Do(ctx, work, opts...)
 }
 
 // Read returns a lock to be held beside any number of other readers. It needs the module.
-func (l *Locks) Read(name string) Lock { return Lock{l, []string{name}, anyNumber, nil} }
+func (l *Locks) Read(name string) Lock { return Lock{l.client, []string{name}, anyNumber, nil} }
 
 // Write returns a lock to be held alone.
-func (l *Locks) Write(name string) Lock { return Lock{l, []string{name}, exclusive, nil} }
+func (l *client) Write(name string) Lock { return Lock{l, []string{name}, exclusive, nil} }
 
 // Semaphore returns a lock to be held by so many at a time. It needs the module.
 func (l *Locks) Semaphore(name string, permits int) Lock {
-	return Lock{l, []string{name}, share(permits), checkCount("permits", permits)}
+	return Lock{l.client, []string{name}, share(permits), checkCount("permits", permits)}
 }
 
 // Several returns all of these locks or none, with one fence; in a cluster they are in one slot. Whoever waits holds none of
 // them.
 func (l *Locks) Several(names ...string) Lock {
-	return Lock{l, slices.Clone(names), exclusive, checkSeveral(names)}
+	return Lock{l.client, slices.Clone(names), exclusive, checkSeveral(names)}
 }
 
 func checkSeveral(names []string) error {
@@ -125,7 +128,7 @@ func checkSeveral(names []string) error {
 
 // A Lock is a lock by its name, which many may hold at a time or one; or several, which are held all or none.
 type Lock struct {
-	locks *Locks
+	locks *client
 	names []string
 	share share
 	err   error
@@ -174,66 +177,50 @@ func (k Lock) ask(ctx context.Context, o *options, opts []Option) (*Lease, error
 	if l.remote == nil && o.single != "" {
 		return nil, &SettingError{o.single, "a quorum does not have this option"}
 	}
-	h := halt{ctx, l.closed}
-	l.mu.Lock()
-	l.asking++
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		l.asking--
-		l.changed()
-		l.mu.Unlock()
-	}()
+	h, leave := l.enter(ctx)
+	defer leave()
 	if err := h.err(); err != nil {
 		return nil, err
 	}
 	if o.owner == "" {
 		o.owner = newOwner()
 	}
-	c := &claim{key: l.settings.Prefix + k.names[0], owner: o.owner, share: k.share, isBound: o.isBound, grace: o.grace}
-	for _, name := range k.names[1:] {
-		c.also = append(c.also, l.settings.Prefix+name)
+	keys := make([]string, len(k.names))
+	for at, name := range k.names {
+		keys[at] = l.settings.Prefix + name
 	}
-	name := k.names[0]
-	if len(k.names) > 1 {
-		name = strings.Join(k.names, ", ")
-	}
-	begun := now()
-	if err := l.settle(h, begun.add(cmp.Or(o.wait, l.settings.Within)), placeName{c.key, c.owner}); err != nil {
+	c := &claim{key: keys[0], also: keys[1:], owner: o.owner, share: k.share, isBound: o.isBound, grace: o.grace}
+	a := newAttempt(l, h, strings.Join(k.names, ", "), o, c)
+	if err := l.settle(h, a.begun.add(cmp.Or(o.wait, l.settings.Within)), placeName{c.key, c.owner}); err != nil {
 		return nil, err
 	}
-	a := &attempt{
-		wanted: &wanted{name, o.ttl, o.wait, o.confirm},
-		locks:  l, claim: c, halt: h, begun: begun, since: begun,
-	}
+	isHeld := false
+	defer func() {
+		// Also if an observer panics.
+		if !isHeld {
+			a.giveUp()
+		}
+	}()
 	a.tell(Event{Step: StepAsked})
 	granted, err := l.server.acquire(a)
-	if err == nil && granted != nil && o.replicas != nil {
+	if err == nil && granted == nil {
+		a.tell(Event{Step: StepRefused})
+		return nil, &BusyError{a.name, now().sub(a.begun)}
+	}
+	if err == nil && o.replicas != nil {
 		granted, err = l.remote.acknowledged(a, granted, o.replicas)
 	}
-	if err == nil && granted != nil {
+	if err == nil {
 		// It may have been stopped in the same moment as it was granted.
 		err = h.err()
 	}
-	if err == nil && granted == nil {
-		a.giveUp()
-		a.tell(Event{Step: StepRefused})
-		return nil, &BusyError{a.name, now().sub(begun)}
-	}
 	if err != nil {
-		a.giveUp()
 		a.tell(Event{Step: StepRefused, Err: err})
 		return nil, err
 	}
-	t := terms{renewUntil: never, holdUntil: always}
-	if o.renewFor >= 0 {
-		t.renewUntil = granted.asked.add(o.renewFor)
-	}
-	if o.holdAtLeast > 0 {
-		t.holdUntil = now().add(o.holdAtLeast)
-	}
 	a.tell(Event{Step: StepGranted, Fence: granted.fence})
-	return l.lease(ctx, a, granted, t)
+	isHeld = true
+	return newLease(ctx, a, granted)
 }
 
 var process = strconv.Itoa(os.Getpid()) + ":"
@@ -242,43 +229,39 @@ func newOwner() string { return process + randomName() }
 
 // Adopt goes on with a lock that was left held, by the text of [Lease.Detach]: it renews it by the TTL of the settings. An
 // [ErrLost] says that it is not held any more.
-func (l *Locks) Adopt(ctx context.Context, text string) (*Lease, error) {
+func (l *client) Adopt(ctx context.Context, text string) (*Lease, error) {
 	held, err := ParseDetached(text)
 	if err != nil {
 		return nil, err
 	}
-	h := halt{ctx, l.closed}
-	if err := h.err(); err != nil {
-		return nil, err
-	}
+	h, leave := l.enter(ctx)
+	defer leave()
 	c := &claim{key: held.Keys[0], also: held.Keys[1:], owner: held.Owner, share: unknown}
 	if l.remote == nil {
 		c.share = exclusive
 	}
-	w := &wanted{name: strings.Join(held.Keys, ", "), ttl: l.settings.TTL}
-	begun := now()
-	came, err := ask(l.server, h, l.limits(w.ttl, begun.add(l.settings.Within)), c, question{asks: asksExtend, ttl: w.ttl, fence: held.Fence}, nil)
+	a := newAttempt(l, h, strings.Join(held.Keys, ", "), &options{ttl: l.settings.TTL, renewFor: -1}, c)
+	came, err := ask(l.server, h, l.limits(a.ttl, a.begun.add(l.settings.Within)), c, question{asks: asksExtend, ttl: a.ttl, fence: held.Fence}, nil)
 	if err != nil {
 		return nil, err
 	}
 	if came.number != 1 {
-		return nil, &LostError{Lock: w.name, Loss: LossTaken}
+		return nil, &LostError{Lock: a.name, Loss: LossTaken}
 	}
-	a := &attempt{wanted: w, locks: l, claim: c, halt: h, begun: begun, since: begun}
 	a.tell(Event{Step: StepGranted, Fence: held.Fence})
-	granted := &grant{fence: held.Fence, asked: came.asked, lasts: w.ttl}
-	return l.lease(ctx, a, granted, terms{renewUntil: never, holdUntil: always})
+	return newLease(ctx, a, &grant{fence: held.Fence, asked: came.asked, lasts: a.ttl})
 }
 
-func (l *Locks) lease(ctx context.Context, a *attempt, g *grant, t terms) (*Lease, error) {
-	lease := newLease(ctx, a, g, t)
-	select {
-	case <-l.closed:
-		// Close has looked at what is held, and may not have seen it.
-		lease.hold.shut()
-		return nil, &stopped{ErrClosed}
-	default:
-		return lease, nil
+// enter begins a request that Close waits for, until leave is called.
+func (l *client) enter(ctx context.Context) (h halt, leave func()) {
+	l.mu.Lock()
+	l.asking++
+	l.mu.Unlock()
+	return halt{ctx, l.closed}, func() {
+		l.mu.Lock()
+		l.asking--
+		l.changed()
+		l.mu.Unlock()
 	}
 }
 
@@ -294,12 +277,12 @@ const closesWithin = 5 * time.Second
 
 // Close ends all waits, releases what is held, and closes the connections. The client stays open. It takes as long as the
 // context lasts, or 5 s without a deadline, and returns a [HeldError] if locks stay until their leases end.
-func (l *Locks) Close(ctx context.Context) error {
+func (l *client) Close(ctx context.Context) error {
 	l.closing.Do(func() { l.left = l.close(ctx) })
 	return l.left
 }
 
-func (l *Locks) close(ctx context.Context) error {
+func (l *client) close(ctx context.Context) error {
 	if _, hasEnd := ctx.Deadline(); !hasEnd {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, closesWithin)
@@ -338,7 +321,7 @@ func (l *Locks) close(ctx context.Context) error {
 }
 
 // isIdle waits until nothing is under way, or something has changed.
-func (l *Locks) isIdle(ctx context.Context) bool {
+func (l *client) isIdle(ctx context.Context) bool {
 	l.mu.Lock()
 	if len(l.holds) == 0 && len(l.givingBack) == 0 && l.asking == 0 {
 		l.mu.Unlock()
@@ -351,7 +334,7 @@ func (l *Locks) isIdle(ctx context.Context) bool {
 }
 
 // settle waits until what an owner may have had before was given back: that would take the next grant, too.
-func (l *Locks) settle(h halt, until moment, of placeName) error {
+func (l *client) settle(h halt, until moment, of placeName) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.returning[of] > 0 && until.left() > 0 {
@@ -367,7 +350,7 @@ func (l *Locks) settle(h halt, until moment, of placeName) error {
 }
 
 // change returns what is closed by changed. It is called with the lock.
-func (l *Locks) change() <-chan struct{} {
+func (l *client) change() <-chan struct{} {
 	if l.isQuiet == nil {
 		l.isQuiet = make(chan struct{})
 	}
@@ -375,24 +358,24 @@ func (l *Locks) change() <-chan struct{} {
 }
 
 // changed is called with the lock.
-func (l *Locks) changed() {
+func (l *client) changed() {
 	if l.isQuiet != nil {
 		close(l.isQuiet)
 		l.isQuiet = nil
 	}
 }
 
-func (l *Locks) limits(ttl time.Duration, until moment) limits {
+func (l *client) limits(ttl time.Duration, until moment) limits {
 	return limits{patienceForAnswer(l.settings.Response, ttl), until}
 }
 
-func (l *Locks) keep(h *hold) {
+func (l *client) keep(h *hold) {
 	l.mu.Lock()
 	l.holds[h] = struct{}{}
 	l.mu.Unlock()
 }
 
-func (l *Locks) drop(h *hold) {
+func (l *client) drop(h *hold) {
 	l.mu.Lock()
 	delete(l.holds, h)
 	l.changed()
@@ -401,29 +384,29 @@ func (l *Locks) drop(h *hold) {
 
 // giveBack releases whatever the owner has, after so long, in the background: whoever gave up does not wait for it. Close
 // does.
-func (l *Locks) giveBack(c *claim, w *wanted, after time.Duration) {
-	l.returns(c, w, func() error {
+func (l *client) giveBack(c *claim, a *attempt, after time.Duration) {
+	l.returns(c, a, func() error {
 		h := halt{ctx: l.background}
 		if after > 0 {
 			if err := h.sleep(after); err != nil {
 				return err
 			}
 		}
-		_, err := ask(l.server, h, l.limits(w.ttl, now().add(l.settings.Within)), c, question{asks: asksRelease}, nil)
+		_, err := ask(l.server, h, l.limits(a.ttl, now().add(l.settings.Within)), c, question{asks: asksRelease}, nil)
 		if err != nil && !errors.Is(err, errStopped) {
-			l.warn("leasehold: a release failed, and the lock stays until its lease ends", w.name, c.owner, err)
+			l.warn("leasehold: a release failed, and the lock stays until its lease ends", a.name, c.owner, err)
 		}
 		return err
 	})
 }
 
 // returns has Close wait for a release, and the next request of the same owner.
-func (l *Locks) returns(c *claim, w *wanted, request func() error) {
+func (l *client) returns(c *claim, a *attempt, request func() error) {
 	of := placeName{c.key, c.owner}
 	l.mu.Lock()
 	l.returning[of]++
 	l.mu.Unlock()
-	l.await(w.name, now().add(w.ttl), func() error {
+	l.await(a.name, now().add(a.ttl), func() error {
 		defer func() {
 			l.mu.Lock()
 			if l.returning[of]--; l.returning[of] == 0 {
@@ -437,13 +420,13 @@ func (l *Locks) returns(c *claim, w *wanted, request func() error) {
 }
 
 // await has Close wait for a request about a lock.
-func (l *Locks) await(name string, end moment, request func() error) {
+func (l *client) await(name string, end moment, request func() error) {
 	done := l.expects(name, end)
 	go func() { done(request()) }()
 }
 
 // expects has Close wait until a request about a lock is done, and name the lock if that takes too long, or has failed.
-func (l *Locks) expects(name string, end moment) (done func(err error)) {
+func (l *client) expects(name string, end moment) (done func(err error)) {
 	l.mu.Lock()
 	l.givingBack[name]++
 	l.mu.Unlock()
@@ -461,7 +444,7 @@ func (l *Locks) expects(name string, end moment) (done func(err error)) {
 }
 
 // stays: a release has failed, and the lock is there until then.
-func (l *Locks) stays(name string, end moment) {
+func (l *client) stays(name string, end moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for other, until := range l.staying {

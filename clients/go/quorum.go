@@ -1,7 +1,6 @@
 package leasehold
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -18,14 +17,16 @@ import (
 //	a  ACQUIRE ► 17   RAISE 18 ► 18        The lock is held once most servers have granted it, and the fence is the
 //	b  ACQUIRE ► 18   RAISE 18 ► 18        largest of theirs. Most are raised to it: any later majority has one of
 //	c  ACQUIRE ┈ no answer                 these among it, so its fence is larger.
-type Quorum struct{ locks *Locks }
+//
+// The options Owner, Confirm, Ephemeral and Replicas are of one server.
+type Quorum struct{ *client }
 
 // NewQuorum returns locks on most of the servers of these clients.
 func NewQuorum(clients []redis.UniversalClient, settings *Settings) (*Quorum, error) {
 	if len(clients) == 0 {
 		return nil, &SettingError{"clients", "there must be at least one"}
 	}
-	l, err := newLocks(settings)
+	l, err := newClient(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -40,29 +41,6 @@ func NewQuorum(clients []redis.UniversalClient, settings *Settings) (*Quorum, er
 	l.server = m
 	return &Quorum{l}, nil
 }
-
-// Acquire waits for the lock: see [Locks.Acquire]. The options Owner, Confirm, Ephemeral and Replicas are of one server.
-func (q *Quorum) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return q.locks.Acquire(ctx, name, opts...)
-}
-
-// TryAcquire does not wait: see [Locks.TryAcquire].
-func (q *Quorum) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return q.locks.TryAcquire(ctx, name, opts...)
-}
-
-// Do waits for the lock, does the work, and releases the lock however the work ends: see [Lock.Do].
-func (q *Quorum) Do(ctx context.Context, name string, work func(ctx context.Context) error, opts ...Option) error {
-	return q.locks.Do(ctx, name, work, opts...)
-}
-
-// Adopt goes on with a lock that was left held: see [Locks.Adopt].
-func (q *Quorum) Adopt(ctx context.Context, text string) (*Lease, error) {
-	return q.locks.Adopt(ctx, text)
-}
-
-// Close ends all waits and releases what is held: see [Locks.Close].
-func (q *Quorum) Close(ctx context.Context) error { return q.locks.Close(ctx) }
 
 // longestLimit is how long one server may take to answer at the most, and leastGrace is for how long those are waited for who
 // are a little slower than most.

@@ -90,7 +90,7 @@ func (h *hold) hasOther(halt halt, fence int64) (bool, error) {
 	if isOther || !isUnsure {
 		return isOther, nil
 	}
-	info, err := h.locks.info(halt, h.claim().key)
+	info, err := h.locks.remote.info(halt, h.claim().key)
 	if err != nil || info == nil || info.Owner != h.owner() || info.Fence <= fence {
 		return false, err
 	}

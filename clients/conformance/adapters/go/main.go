@@ -80,30 +80,6 @@ type settings struct {
 	Prefix           string `json:"prefix"`
 }
 
-// A taker is a way to ask for a lock.
-type taker interface {
-	Acquire(ctx context.Context, opts ...leasehold.Option) (*leasehold.Lease, error)
-	TryAcquire(ctx context.Context, opts ...leasehold.Option) (*leasehold.Lease, error)
-	Do(ctx context.Context, work func(ctx context.Context) error, opts ...leasehold.Option) error
-}
-
-type ofQuorum struct {
-	quorum *leasehold.Quorum
-	name   string
-}
-
-func (q ofQuorum) Acquire(ctx context.Context, opts ...leasehold.Option) (*leasehold.Lease, error) {
-	return q.quorum.Acquire(ctx, q.name, opts...)
-}
-
-func (q ofQuorum) TryAcquire(ctx context.Context, opts ...leasehold.Option) (*leasehold.Lease, error) {
-	return q.quorum.TryAcquire(ctx, q.name, opts...)
-}
-
-func (q ofQuorum) Do(ctx context.Context, work func(ctx context.Context) error, opts ...leasehold.Option) error {
-	return q.quorum.Do(ctx, q.name, work, opts...)
-}
-
 type program struct {
 	locks  *leasehold.Locks
 	quorum *leasehold.Quorum
@@ -186,9 +162,9 @@ func (p *program) answer(r request) (any, error) {
 	case "open":
 		return object{}, p.open(r)
 	case "acquire":
-		return p.held(r.Lease)(p.asked(r, taker.Acquire))
+		return p.held(r.Lease)(p.asked(r, leasehold.Lock.Acquire))
 	case "try":
-		lease, err := p.asked(r, taker.TryAcquire)
+		lease, err := p.asked(r, leasehold.Lock.TryAcquire)
 		if errors.Is(err, leasehold.ErrBusy) {
 			return object{"held": false}, nil
 		}
@@ -382,7 +358,7 @@ func (p *program) client(r request) (redis.UniversalClient, error) {
 }
 
 // lockOf is the lock that a request names, in its way.
-func (p *program) lockOf(r request) taker {
+func (p *program) lockOf(r request) leasehold.Lock {
 	name := r.Name
 	if r.NameHex != "" {
 		bytes, _ := hex.DecodeString(r.NameHex)
@@ -390,7 +366,7 @@ func (p *program) lockOf(r request) taker {
 	}
 	switch {
 	case p.quorum != nil:
-		return ofQuorum{p.quorum, name}
+		return p.quorum.Write(name)
 	case len(r.Also) > 0:
 		return p.locks.Several(append([]string{name}, r.Also...)...)
 	case r.Mode == "read":
@@ -439,7 +415,7 @@ func (p *program) begin(r request) (context.Context, []leasehold.Option, func())
 	}
 }
 
-func (p *program) asked(r request, ask func(taker, context.Context, ...leasehold.Option) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
+func (p *program) asked(r request, ask func(leasehold.Lock, context.Context, ...leasehold.Option) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
 	ctx, opts, end := p.begin(r)
 	defer end()
 	return ask(p.lockOf(r), ctx, opts...)
