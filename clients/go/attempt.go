@@ -67,6 +67,13 @@ func (a *attempt) tell(event Event) {
 	tell(event)
 }
 
+// isToQueue: somebody is to be told that it is queued.
+func (a *attempt) isToQueue() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.locks.settings.OnEvent != nil && !a.wasQueued
+}
+
 func (a *attempt) queued() {
 	a.mu.Lock()
 	isFirst := !a.wasQueued

@@ -312,6 +312,36 @@ func TestAnObserverSaysWhatItMayNotDo(t *testing.T) {
 	}
 }
 
+func TestAnObserverEndsWhileNobodyAnswers(t *testing.T) {
+	s := newScene(t, "--notify-keyspace-events", "KA")
+	locks, wire := s.wired(nil)
+	_, err := locks.Info(s.ctx, "chair")
+	s.must(err)
+	connections := func() int {
+		wire.mu.Lock()
+		defer wire.mu.Unlock()
+		// New ones, and not the one that there is.
+		wire.isMute = true
+		return len(wire.dials)
+	}
+	known := connections()
+	ctx, cancel := context.WithCancel(s.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- locks.Election("chair", "").Observe(ctx, func(*leasehold.Leader) bool { return true })
+	}()
+	s.eventually("it connects", func() bool { return connections() > known })
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	case <-time.After(2 * time.Second):
+		t.Fatal("it goes on")
+	}
+}
+
 func TestCloseEndsConnectionsThatKnowNoDeadlines(t *testing.T) {
 	s := newScene(t)
 	locks, wire := s.wired(nil)

@@ -1,14 +1,19 @@
 package leasehold_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"runtime"
+	"runtime/pprof"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -192,6 +197,18 @@ func TestWorkUnderALock(t *testing.T) {
 	if s.isHeld("x") {
 		t.Fatal("it is not released")
 	}
+	exits := make(chan bool)
+	go func() {
+		defer close(exits)
+		_ = locks.Do(s.ctx, "x", func(context.Context) error {
+			runtime.Goexit()
+			return nil
+		})
+	}()
+	<-exits
+	if s.isHeld("x") {
+		t.Fatal("it is not released")
+	}
 	err := locks.Do(s.ctx, "x", func(ctx context.Context) error {
 		s.must(s.redis.Del(s.ctx, "x").Err())
 		<-ctx.Done()
@@ -318,6 +335,85 @@ func TestAnObserverThatPanicsDoesNotHoldUpARelease(t *testing.T) {
 	released(s, lease)
 }
 
+func TestAWaitIsToldOfBeforeItsGrant(t *testing.T) {
+	s := newScene(t)
+	steps := make(chan leasehold.Step, 10)
+	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) { steps <- event.Step }})
+	s.must(s.redis.Do(s.ctx, "LOCK.ACQUIRE", "x", "somebody", "60000").Err())
+	got := make(chan error, 1)
+	go func() {
+		_, err := locks.Acquire(s.ctx, "x")
+		got <- err
+	}()
+	for _, want := range []leasehold.Step{leasehold.StepAsked, leasehold.StepQueued, leasehold.StepGranted} {
+		select {
+		case step := <-steps:
+			if step != want {
+				t.Fatal(step)
+			}
+		case <-time.After(patience):
+			t.Fatal("it is not told: " + want)
+		}
+		if want == leasehold.StepQueued {
+			s.must(s.redis.Do(s.ctx, "LOCK.RELEASE", "x", "somebody").Err())
+		}
+	}
+	s.must(<-got)
+}
+
+func TestWhatIsAskedForIsGivenBackThoughAnObserverPanics(t *testing.T) {
+	for _, step := range []leasehold.Step{leasehold.StepQueued, leasehold.StepGranted} {
+		t.Run(string(step), func(t *testing.T) {
+			s := newScene(t)
+			locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
+				if event.Step == step {
+					panic("observer")
+				}
+			}})
+			if step == leasehold.StepQueued {
+				s.must(s.redis.Do(s.ctx, "LOCK.ACQUIRE", "x", "somebody", "60000").Err())
+			}
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = locks.Acquire(s.ctx, "x")
+			}()
+			s.eventually("nothing stays", func() bool {
+				owner, _ := s.redis.Get(s.ctx, "x").Result()
+				return s.waiters("x") == 0 && (owner == "" || strings.HasSuffix(owner, ":somebody"))
+			})
+		})
+	}
+}
+
+func TestALossIsToldOnce(t *testing.T) {
+	s := newScene(t)
+	var losses atomic.Int32
+	locks := s.locks(&leasehold.Settings{OnEvent: func(event leasehold.Event) {
+		if event.Step == leasehold.StepLost {
+			losses.Add(1)
+		}
+	}})
+	const leases = 200
+	var group sync.WaitGroup
+	for at := range leases {
+		lease, err := locks.Acquire(s.ctx, fmt.Sprint(at), leasehold.TTL(30*time.Millisecond), leasehold.RenewFor(0))
+		lease = acquired(s, lease, err)
+		for range 4 {
+			group.Add(1)
+			go func() {
+				defer group.Done()
+				for lease.Err() == nil {
+					runtime.Gosched()
+				}
+			}()
+		}
+	}
+	group.Wait()
+	if told := losses.Load(); told != leases {
+		t.Fatal(told)
+	}
+}
+
 func TestALockIsHeldAtLeastThoughTheContextHasEnded(t *testing.T) {
 	s := newScene(t)
 	locks := s.locks(nil)
@@ -406,11 +502,63 @@ func TestCloseLeavesNoGoroutineAndNoConnection(t *testing.T) {
 	s.eventually("no goroutine stays", func() bool { return stacks() <= before })
 }
 
+func TestAWaitThatEndsLeavesNoGoroutine(t *testing.T) {
+	s := newScene(t)
+	s.must(s.redis.Do(s.ctx, "LOCK.ACQUIRE", "x", "somebody", "600000").Err())
+	const waits = 20
+	for name, options := range map[string]redis.Options{"told": {}, "told on another connection": {Protocol: 2}, "not told": {Username: "deaf", Password: "secret"}} {
+		s.must(s.redis.Do(s.ctx, "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "+@all", "-subscribe").Err())
+		// Goroutines have the labels of those who have started them.
+		pprof.Do(s.ctx, pprof.Labels("wait", name), func(ctx context.Context) {
+			options.Addr = s.server.addr
+			locks := s.locksOn(&options, nil)
+			all := func(ctx context.Context, opts ...leasehold.Option) {
+				var group sync.WaitGroup
+				for range waits {
+					group.Add(1)
+					go func() {
+						defer group.Done()
+						if lease, err := locks.Acquire(ctx, "x", opts...); err == nil {
+							t.Error(lease)
+						}
+					}()
+				}
+				group.Wait()
+			}
+			all(ctx, leasehold.Wait(300*time.Millisecond))
+			var before int
+			s.eventually("they have ended", func() bool {
+				before = labelled(name)
+				return s.waiters("x") == 0 && before < waits
+			})
+			ending, cancel := context.WithCancel(ctx)
+			go all(ending)
+			s.eventually("they wait", func() bool { return s.waiters("x") == waits })
+			cancel()
+			s.eventually("no goroutine stays: "+name, func() bool { return s.waiters("x") == 0 && labelled(name) <= before })
+		})
+	}
+}
+
+// labelled is how many goroutines have this label.
+func labelled(name string) (count int) {
+	var profile bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&profile, 1)
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(stack, fmt.Sprintf(`{"wait":%q}`, name)) {
+			number, _, _ := strings.Cut(stack, " ")
+			alike, _ := strconv.Atoi(number)
+			count += alike
+		}
+	}
+	return count
+}
+
 // stacks is how many goroutines of the package there are, those of tests beside this one among them.
 func stacks() int {
 	buf := make([]byte, 1<<20)
 	all := string(buf[:runtime.Stack(buf, true)])
-	return strings.Count(all, "clients/go.(*line).read(") + strings.Count(all, "clients/go.(*deadlines)")
+	return strings.Count(all, "clients/go.(*line).read(") + strings.Count(all, "clients/go.(*line).flush(")
 }
 
 func TestCloseNamesWhatStays(t *testing.T) {

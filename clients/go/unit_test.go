@@ -10,6 +10,7 @@ import (
 	"net"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -303,4 +304,61 @@ func TestAGuardedCommandThatWasSentMayHaveBeenRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = locks.Close(t.Context())
+}
+
+func TestWhatIsBoundAnewAfterItsReleaseIsGivenBack(t *testing.T) {
+	steps := make(chan string, 100)
+	var isReleased atomic.Bool
+	locks, err := NewOn(puppet{func(_ string, words []Reply) string {
+		switch words[0] {
+		case "LOCK.ACQUIRE":
+			switch {
+			case isReleased.Load():
+				steps <- "granted"
+				return ":8\r\n"
+			case len(steps) > 0:
+				steps <- "not yet"
+				return "-LOADING not yet\r\n"
+			}
+			steps <- "first"
+			return ":7\r\n"
+		case "LOCK.RELEASE":
+			isReleased.Store(true)
+			steps <- "released"
+		}
+		return ":1\r\n"
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close(t.Context()) }()
+	lease, err := locks.TryAcquire(t.Context(), "x", Ephemeral(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks.remote.mu.Lock()
+	l := locks.remote.lines["node:1"].value
+	locks.remote.mu.Unlock()
+	l.close(errHungUp)
+	await := func(step string) {
+		for end := time.After(10 * time.Second); ; {
+			select {
+			case came := <-steps:
+				if came == step {
+					return
+				}
+			case <-end:
+				t.Fatal("it has not come: " + step)
+			}
+		}
+	}
+	for len(steps) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if outcome, err := lease.Release(t.Context()); outcome != OutcomeReleased || err != nil {
+		t.Fatal(outcome, err)
+	}
+	await("released")
+	await("granted")
+	await("released")
 }

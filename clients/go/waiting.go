@@ -14,7 +14,9 @@ type news struct {
 	asks bool
 	// isCut: the connection is lost, and so may be what was to be told.
 	isCut bool
-	err   error
+	// isQueued: it has a place, which is to be told of before it sleeps.
+	isQueued bool
+	err      error
 }
 
 // A place in a queue, from the first request for it until the lock is granted or nobody wants it any more. Whoever is told of
@@ -100,6 +102,11 @@ func (p *place) wait() (granted *grant, isQueued bool, err error) {
 			return nil, true, nil
 		}
 		came, q, err := p.ask(asked)
+		if err == nil && came.isQueued {
+			if p.at.queued(); !p.isDeaf() {
+				came, err = p.sleep(until)
+			}
+		}
 		if err == nil {
 			if came.grant != nil {
 				return came.grant, true, nil
@@ -260,6 +267,10 @@ func (t *ticket) arrive(reply Reply, err error) {
 	}
 	if isTold {
 		p.wake(came)
+		return
+	}
+	if p.at.isToQueue() {
+		p.wake(news{isQueued: true})
 		return
 	}
 	p.places.watch()
