@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -141,18 +142,7 @@ func needsModule(feature string) error {
 	return &RefusedError{"MODULE", feature + " needs the module, which this server does not have"}
 }
 
-// A wrapped error is of a kind, and says what came before.
-type wrapped struct {
-	kind, err error
-	text      string
-}
-
-func (e *wrapped) Error() string   { return e.text }
-func (e *wrapped) Unwrap() []error { return []error{e.kind, e.err} }
-
-func unreachable(err error) error {
-	return &wrapped{ErrUnreachable, err, ErrUnreachable.Error() + ": " + err.Error()}
-}
+func unreachable(err error) error { return fmt.Errorf("%w: %w", ErrUnreachable, err) }
 
 // A verdict is what an error means for whoever asked.
 type verdict int
@@ -175,16 +165,8 @@ const (
 var (
 	// Redis 6.2 wraps the error of a command that a script calls.
 	codePattern = regexp.MustCompile(`^(?:ERR Error running script .*?: -)?([A-Z][A-Z0-9]+)(?: |$)`)
-	passing     = words("TRYAGAIN LOADING CLUSTERDOWN MASTERDOWN BUSY QUEUEFULL NOREPLICAS MISCONF MOVED ASK")
+	passing     = strings.Fields("TRYAGAIN LOADING CLUSTERDOWN MASTERDOWN BUSY QUEUEFULL NOREPLICAS MISCONF MOVED ASK")
 )
-
-func words(list string) map[string]bool {
-	all := map[string]bool{}
-	for word := range strings.FieldsSeq(list) {
-		all[word] = true
-	}
-	return all
-}
 
 // codeOf returns the code that a server's error begins with. Errors of connections and of this package have none.
 func codeOf(err error) string {
@@ -209,7 +191,7 @@ func judge(err error) verdict {
 	switch code := codeOf(said); {
 	case code == "READONLY" || code == "UNBLOCKED":
 		return elsewhere
-	case passing[code]:
+	case slices.Contains(passing, code):
 		return again
 	case code == "NOSCRIPT":
 		return unknownScript
@@ -225,12 +207,8 @@ func judge(err error) verdict {
 
 // isOurs says whether an error is one that callers are told.
 func isOurs(err error) bool {
-	for _, kind := range []error{ErrRefused, ErrLost, ErrSetting, ErrUnreachable, ErrBusy, ErrTooLate, ErrTooFewReplicas, ErrUnanswered, ErrClosed} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
+	kinds := []error{ErrRefused, ErrLost, ErrSetting, ErrUnreachable, ErrBusy, ErrTooLate, ErrTooFewReplicas, ErrUnanswered, ErrClosed}
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }
 
 // told is what the caller is told when no more tries are made. trouble is why there is no connection, if that is known.
@@ -240,17 +218,13 @@ func told(err, trouble error) error {
 	}
 	var said ServerError
 	if errors.As(err, &said) {
-		code := codeOf(said)
-		return &RefusedError{code, string(said)}
+		return &RefusedError{codeOf(said), string(said)}
 	}
-	if trouble == nil {
+	switch {
+	case trouble == nil || trouble.Error() == err.Error():
 		return unreachable(err)
-	}
-	if judge(trouble) == refused {
+	case judge(trouble) == refused:
 		return told(trouble, nil)
-	}
-	if trouble.Error() == err.Error() {
-		return unreachable(err)
 	}
 	return unreachable(fmt.Errorf("%w: %w", err, trouble))
 }
@@ -258,7 +232,7 @@ func told(err, trouble error) error {
 // mayPass says whether a server refused because it is not ready: a later try may succeed.
 func mayPass(err error) bool {
 	var said *RefusedError
-	return errors.As(err, &said) && passing[said.Code]
+	return errors.As(err, &said) && slices.Contains(passing, said.Code)
 }
 
 // isFinal says whether a server refused what it would refuse again.

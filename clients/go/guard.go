@@ -53,7 +53,7 @@ func (l *Lease) Guard(ctx context.Context, command ...any) (Reply, error) {
 			return nil, r.told(err)
 		}
 		if means == broken || errors.Is(err, errStopped) {
-			return nil, &wrapped{ErrUnanswered, err, fmt.Sprintf("%v, and the command may have been run: %v", ErrUnanswered, err)}
+			return nil, fmt.Errorf("%w, and the command may have been run: %w", ErrUnanswered, err)
 		}
 		if codeOf(err) == "NOTHOLDER" {
 			isOther, err := h.hasOther(halt, fence)

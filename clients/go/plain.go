@@ -101,25 +101,29 @@ for _, key in ipairs(KEYS) do
 end
 return count`)
 
-// plainly returns the script for a question, with its keys and arguments.
-func (c *claim) plainly(q question) (*script, []string, []string, error) {
+// plainly returns the script for a question, and what comes behind it: the number of keys, the keys and the arguments.
+func (c *claim) plainly(q question) (by *script, words []string, err error) {
 	keys := append([]string{c.key}, c.also...)
+	var args []string
 	switch q.asks {
 	case asksExtend:
-		return extendScript, keys, []string{value(q.fence, c.owner), millis(q.ttl)}, nil
+		by, args = extendScript, []string{value(q.fence, c.owner), millis(q.ttl)}
 	case asksRaise:
-		return raiseScript, []string{c.key, beside(c.key)}, []string{c.owner, padded(q.fence), day}, nil
+		by, args = raiseScript, []string{c.owner, padded(q.fence), day}
+		keys = append(keys, beside(c.key))
 	case asksRelease:
+		by, args = releaseScript, []string{value(q.fence, c.owner)}
 		if q.fence == 0 {
-			return releaseScript, keys, []string{c.owner, ":" + c.owner}, nil
+			args = append(args, ":"+c.owner)
 		}
-		return releaseScript, keys, []string{value(q.fence, c.owner)}, nil
+	default:
+		// Nobody waits here. Whoever asks in this way is told of the present.
+		by, args, err = acquireScript, []string{c.owner, millis(q.ttl), day, strconv.Itoa(marginMicros)}, c.refuseShares()
+		for _, key := range keys {
+			keys = append(keys, beside(key))
+		}
 	}
-	// Nobody waits here. Whoever asks in this way is told of the present.
-	for _, key := range keys {
-		keys = append(keys, beside(key))
-	}
-	return acquireScript, keys, []string{c.owner, millis(q.ttl), day, strconv.Itoa(marginMicros)}, c.refuseShares()
+	return by, slices.Concat([]string{strconv.Itoa(len(keys))}, keys, args), err
 }
 
 func (c *claim) refuseShares() error {
@@ -158,11 +162,8 @@ func (r *remote) wording(c *claim, q question) ([]string, error) {
 	if !r.isPlain() {
 		return c.words(q), nil
 	}
-	script, keys, args, err := c.plainly(q)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat([]string{"EVAL", script.text, strconv.Itoa(len(keys))}, keys, args), nil
+	by, words, err := c.plainly(q)
+	return append([]string{"EVAL", by.text}, words...), err
 }
 
 func (r *remote) askPlainly(h halt, asked moment, lim limits, c *claim, q question, f fate) (Reply, error) {
@@ -185,18 +186,18 @@ func (r *remote) askPlainly(h halt, asked moment, lim limits, c *claim, q questi
 // run has a script run by its digest only once the server has run it: a digest that it does not know is an error, which it
 // counts.
 func (r *remote) run(h halt, asked moment, lim limits, c *claim, q question, f fate) (Reply, error) {
-	script, keys, args, err := c.plainly(q)
+	by, words, err := c.plainly(q)
 	if err != nil {
 		return nil, err
 	}
-	by := []string{"EVAL", script.text, strconv.Itoa(len(keys))}
-	_, isKnown := r.known.Load(script)
+	run := []string{"EVAL", by.text}
+	_, isKnown := r.known.Load(by)
 	if isKnown {
-		by[0], by[1] = "EVALSHA", script.digest
+		run = []string{"EVALSHA", by.digest}
 	}
-	reply, _, err := r.do(h, asked, lim, c.key, f, slices.Concat(by, keys, args)...)
+	reply, _, err := r.do(h, asked, lim, c.key, f, append(run, words...)...)
 	if err == nil && !isKnown {
-		r.known.Store(script, true)
+		r.known.Store(by, true)
 	}
 	return reply, err
 }

@@ -86,11 +86,8 @@ func (m *majority) moved()            {}
 
 func (m *majority) told(err error) error {
 	for _, peer := range m.peers {
-		peer.mu.Lock()
-		failure := peer.failure
-		peer.mu.Unlock()
-		if failure != nil {
-			return told(err, failure)
+		if trouble := peer.trouble(); trouble != nil {
+			return told(err, trouble)
 		}
 	}
 	return told(err, nil)
@@ -242,60 +239,49 @@ func (m *majority) releaseAll(h halt, c *claim) {
 }
 
 // askAll returns those who have answered in time, or until the halt. Nobody is waited for who cannot change what most have said.
-func (m *majority) askAll(h halt, whom []*remote, c *claim, q question, agrees func(said) bool) []said {
+func (m *majority) askAll(h halt, whom []*remote, c *claim, q question, agrees func(said) bool) (heard []said) {
 	asked := now()
 	each := min(longestLimit, m.settings.Response)
 	if q.ttl > 0 {
 		each = max(time.Millisecond, min(each, q.ttl/10))
 	}
-	var mu sync.Mutex
-	var heard []said
-	isOver := false
-	news := make(chan struct{}, len(whom))
+	came, over := make(chan said), make(chan struct{})
+	defer close(over)
 	for _, peer := range whom {
 		go func() {
-			came := m.askOne(peer, c, q, asked, each)
-			mu.Lock()
-			wasOver := isOver
-			if !isOver {
-				heard = append(heard, came)
-			}
-			mu.Unlock()
-			news <- struct{}{}
-			// What was granted too late is nobody's.
-			if wasOver && q.asks == asksAcquire && came.isGranted() {
-				m.askOne(peer, c, question{asks: asksRelease}, now(), each)
+			one := m.askOne(peer, c, q, asked, each)
+			select {
+			case came <- one:
+			case <-over:
+				// What was granted too late is nobody's.
+				if q.asks == asksAcquire && one.isGranted() {
+					m.askOne(peer, c, question{asks: asksRelease}, now(), each)
+				}
 			}
 		}()
 	}
 	end := asked.add(each)
 	t := time.NewTimer(end.left())
 	defer t.Stop()
-	for isWaiting := true; isWaiting; {
+	for agreed := 0; len(heard) < len(whom); {
 		select {
-		case <-news:
-		case <-t.C:
-			isWaiting = false
-		case <-h.ctx.Done():
-			isWaiting = false
-		case <-h.closed:
-			isWaiting = false
-		}
-		mu.Lock()
-		agreed := count(heard, agrees)
-		isOut := len(whom)-(len(heard)-agreed) < m.most()
-		if len(heard) == len(whom) {
-			isWaiting = false
-		} else if isWaiting && (agreed >= m.most() || isOut) {
-			if grace := now().add(max(leastGrace, now().sub(asked))); grace < end {
-				end = grace
-				t.Reset(end.left())
+		case one := <-came:
+			heard = append(heard, one)
+			if agrees(one) {
+				agreed++
 			}
+		case <-t.C:
+			return heard
+		case <-h.ctx.Done():
+			return heard
+		case <-h.closed:
+			return heard
 		}
-		if !isWaiting {
-			isOver = true
+		isOut := len(whom)-(len(heard)-agreed) < m.most()
+		if grace := now().add(max(leastGrace, now().sub(asked))); (agreed >= m.most() || isOut) && grace < end {
+			end = grace
+			t.Reset(end.left())
 		}
-		mu.Unlock()
 	}
 	return heard
 }
@@ -381,9 +367,9 @@ func (m *majority) tooFew(answers []said) error {
 			return each.err
 		}
 	}
-	err := fmt.Errorf("%d of %d servers answered in time", len(answers)-failed, len(m.peers))
+	because := ""
 	if last != nil {
-		err = fmt.Errorf("%w: %w", err, errors.New(last.Error()))
+		because = ": " + last.Error()
 	}
-	return err
+	return fmt.Errorf("%d of %d servers answered in time%s", len(answers)-failed, len(m.peers), because)
 }

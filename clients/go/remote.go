@@ -37,8 +37,7 @@ type remote struct {
 	// lingering are silent lines that are open still.
 	lingering map[string][]*line
 	moves     map[uint16]move
-	// failure is what the last connection came to.
-	failure error
+	failure   error
 
 	// plain: no module, as far as is known; bare: no scripts for this user either.
 	plain, bare spell
@@ -79,12 +78,14 @@ func (r *remote) learns(err error) bool {
 	return true
 }
 
-func (r *remote) told(err error) error {
+// trouble is what the last connection came to.
+func (r *remote) trouble() error {
 	r.mu.Lock()
-	failure := r.failure
-	r.mu.Unlock()
-	return told(err, failure)
+	defer r.mu.Unlock()
+	return r.failure
 }
+
+func (r *remote) told(err error) error { return told(err, r.trouble()) }
 
 // moved has the primary looked for: it is connected to anew.
 func (r *remote) moved() {

@@ -7,11 +7,9 @@ import (
 	"time"
 )
 
-// news is what somebody who waits is told.
+// news is what somebody who waits is told. Without any the lock may have been granted, or lost.
 type news struct {
 	grant *grant
-	// asks: it may have been granted, or lost.
-	asks bool
 	// isCut: the connection is lost, and so may be what was to be told.
 	isCut bool
 	// isQueued: it has a place, which is to be told of before it sleeps.
@@ -253,7 +251,7 @@ func (t *ticket) arrive(reply Reply, err error) {
 			p.at.left(t.on)
 		}
 		if t.isRenewal {
-			p.wake(news{asks: true})
+			p.wake(news{})
 		} else {
 			p.wake(news{err: err})
 		}
@@ -304,7 +302,7 @@ func (p *place) answered(reply Reply, t *ticket) (came news, isTold bool, deaf *
 	if p.ear != nil && !p.ear.isUp.Load() {
 		p.ear = nil
 	}
-	return news{asks: true}, p.ear == nil, nil
+	return news{}, p.ear == nil, nil
 }
 
 func (p *place) hear(fence int64, by *ear) {
@@ -326,7 +324,7 @@ func (p *place) look() {
 	// A server that was not heard when it was asked does not leave much time.
 	isLate := validUntil(p.since, lasts).left() < lasts/4
 	if p.at.confirm || p.isUnsure || p.heardBy != p.ear || isLate {
-		came = news{asks: true}
+		came = news{}
 	}
 	p.mu.Unlock()
 	p.wake(came)
@@ -422,7 +420,7 @@ func (p *place) dueOn(here moment) *line {
 	isOver := here >= p.limits.until
 	p.mu.Unlock()
 	if isOver || isDue && l.usable.Err() != nil {
-		p.wake(news{asks: true})
+		p.wake(news{})
 		return nil
 	}
 	if isDue {
@@ -443,7 +441,7 @@ func (t *ticket) missed() {
 	if isMissing {
 		p.at.left(t.on)
 		p.places.r.silent(t.on)
-		p.wake(news{asks: true})
+		p.wake(news{})
 	}
 }
 
