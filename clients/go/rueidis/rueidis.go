@@ -24,12 +24,14 @@ import (
 
 // New returns locks on the servers of a client. Without settings the defaults hold.
 func New(client rueidis.Client, option rueidis.ClientOption, settings *leasehold.Settings) (*leasehold.Locks, error) {
-	return leasehold.NewOn(&backend{client: client, option: option}, settings)
+	return leasehold.NewOn(&backend{client: client, option: option, asking: make(chan struct{}, 1)}, settings)
 }
 
 type backend struct {
 	client rueidis.Client
 	option rueidis.ClientOption
+	// asking has one who asks a cluster at a time. Others wait for it, and not longer than they want to.
+	asking chan struct{}
 
 	mu sync.Mutex
 	// slots are the addresses of primaries by slot, as a cluster has told.
@@ -62,49 +64,59 @@ func (b *backend) Place(ctx context.Context, key string) (string, error) {
 }
 
 func (b *backend) ofCluster(ctx context.Context, key string) (string, error) {
+	select {
+	case b.asking <- struct{}{}:
+		defer func() { <-b.asking }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.slots == nil {
-		if err := b.learn(ctx); err != nil {
+	slots := b.slots
+	b.mu.Unlock()
+	if slots == nil {
+		asked := time.Now()
+		var err error
+		if slots, err = b.learn(ctx); err != nil {
 			return "", err
 		}
+		b.mu.Lock()
+		b.slots, b.askedAt = slots, asked
+		b.mu.Unlock()
 	}
-	if addr := b.slots[leasehold.SlotOf(key)]; addr != "" {
+	if addr := slots[leasehold.SlotOf(key)]; addr != "" {
 		return addr, nil
 	}
-	b.slots = nil
+	b.Moved(ctx)
 	return "", fmt.Errorf("no node has the slot of %q", key)
 }
 
-func (b *backend) learn(ctx context.Context) error {
-	b.askedAt = time.Now()
+func (b *backend) learn(ctx context.Context) ([]string, error) {
 	ranges, err := b.client.Do(ctx, b.client.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	slots := make([]string, 16384)
 	for _, each := range ranges {
 		parts, err := each.ToArray()
 		if err != nil || len(parts) < 3 {
-			return errors.Join(errors.New("CLUSTER SLOTS has told something else"), err)
+			return nil, errors.Join(errors.New("CLUSTER SLOTS has told something else"), err)
 		}
 		from, first := parts[0].ToInt64()
 		to, second := parts[1].ToInt64()
 		node, third := parts[2].ToArray()
 		if err := errors.Join(first, second, third); err != nil || len(node) < 2 || from < 0 || to >= int64(len(slots)) {
-			return errors.Join(errors.New("CLUSTER SLOTS has told something else"), err)
+			return nil, errors.Join(errors.New("CLUSTER SLOTS has told something else"), err)
 		}
 		host, _ := node[0].ToString()
 		port, err := node[1].ToInt64()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for slot := from; slot <= to; slot++ {
 			slots[slot] = net.JoinHostPort(host, strconv.FormatInt(port, 10))
 		}
 	}
-	b.slots = slots
-	return nil
+	return slots, nil
 }
 
 func (b *backend) Moved(context.Context) {
