@@ -23,17 +23,11 @@ type Backend interface {
 // An Endpoint is a server, and who a program is there.
 type Endpoint struct {
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Credentials returns the name of the user, which may be empty, and the password, which is empty if there is none.
+	// Credentials returns the name of the user, which may be empty, and the password, which is empty if there is none. It may be
+	// nil.
 	Credentials func(ctx context.Context) (username, password string, err error)
 	DB          int
 	// Protocol is 2 for a server that does not speak RESP3. Unless it is, that is found out.
 	Protocol   int
 	ClientName string
-}
-
-func (e Endpoint) credentials(ctx context.Context) (username, password string, err error) {
-	if e.Credentials == nil {
-		return "", "", nil
-	}
-	return e.Credentials(ctx)
 }

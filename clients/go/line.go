@@ -2,6 +2,7 @@ package leasehold
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -87,10 +88,12 @@ func dial(ctx, life context.Context, place string, at Endpoint, tells func(*line
 	return l, nil
 }
 
-func (l *line) greet(ctx context.Context, reader *bufio.Reader, at Endpoint) error {
-	username, password, err := at.credentials(ctx)
-	if err != nil {
-		return err
+func (l *line) greet(ctx context.Context, reader *bufio.Reader, at Endpoint) (err error) {
+	var username, password string
+	if at.Credentials != nil {
+		if username, password, err = at.Credentials(ctx); err != nil {
+			return err
+		}
 	}
 	say := func(words ...string) error {
 		if _, err := l.conn.Write(appendCommand(nil, words)); err != nil {
@@ -102,46 +105,37 @@ func (l *line) greet(ctx context.Context, reader *bufio.Reader, at Endpoint) err
 		}
 		return err
 	}
-	if at.Protocol != 2 {
+	isOld := at.Protocol == 2
+	if !isOld {
 		hello := []string{"HELLO", "3"}
 		if password != "" {
-			hello = append(hello, "AUTH", orDefault(username), password)
+			hello = append(hello, "AUTH", cmp.Or(username, "default"), password)
 		}
 		if at.ClientName != "" {
 			hello = append(hello, "SETNAME", at.ClientName)
 		}
 		err = say(hello...)
-	}
-	var refused ServerError
-	isOld := errors.As(err, &refused) && (judge(err) == unknownCommand || codeOf(err) == "NOPROTO" || codeOf(err) == "NOPERM")
-	if err != nil && !isOld {
-		return err
-	}
-	if at.Protocol == 2 || isOld {
-		l.protocol = 2
-		switch {
-		case password != "" && username != "":
-			err = say("AUTH", username, password)
-		case password != "":
-			err = say("AUTH", password)
-		default:
-			err = nil
-		}
-		if err != nil {
+		isOld = judge(err) == unknownCommand || codeOf(err) == "NOPROTO" || codeOf(err) == "NOPERM"
+		if err != nil && !isOld {
 			return err
+		}
+	}
+	if isOld {
+		l.protocol = 2
+		auth := []string{"AUTH", username, password}
+		if username == "" {
+			auth = []string{"AUTH", password}
+		}
+		if password != "" {
+			if err = say(auth...); err != nil {
+				return err
+			}
 		}
 	}
 	if at.DB > 0 {
 		return say("SELECT", strconv.Itoa(at.DB))
 	}
 	return nil
-}
-
-func orDefault(username string) string {
-	if username == "" {
-		return "default"
-	}
-	return username
 }
 
 // send asks with nothing in between. With an error nothing was sent, and nobody is told anything.
