@@ -22,8 +22,8 @@ const (
 	OutcomeLater Outcome = "later"
 )
 
-// longestRest: no timer is longer. One that was set before the machine went to sleep is late by as long as it slept.
-const longestRest = time.Second
+// settlesWithin: most are released before, and cost less for it.
+const settlesWithin = time.Second
 
 // A hold is a lock that is held, from its grant until it is released, detached or lost. Programs have a Lease, which refers
 // to this; it does not refer to the lease, so that the garbage collector tells when the program has none any more.
@@ -319,7 +319,10 @@ func (h *hold) schedule(renewal moment) {
 }
 
 func (h *hold) rest() {
-	resting := min(min(h.renewAt, h.validUntil).left(), longestRest)
+	resting := min(h.renewAt, h.validUntil).left()
+	if h.young != nil {
+		resting = min(resting, settlesWithin)
+	}
 	switch {
 	case h.loss != "":
 	case h.timer == nil:

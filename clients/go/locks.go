@@ -32,6 +32,9 @@ type client struct {
 	mu sync.Mutex
 	// holds are those that are held, or whose release is under way.
 	holds map[*hold]struct{}
+	// watch is due while there are any.
+	watch *time.Timer
+	ahead time.Duration
 	// givingBack are the names of what is being released, and of what may have been granted to those who gave up.
 	givingBack map[string]int
 	// returning are the releases under way of whatever an owner has.
@@ -369,10 +372,36 @@ func (l *client) limits(ttl time.Duration, until moment) limits {
 	return limits{patienceForAnswer(l.settings.Response, ttl), until}
 }
 
+// watchesEvery is how often to see whether the machine was suspended: timers that were set before are late by as long.
+const watchesEvery = time.Second
+
+// ahead is how far the clock is ahead of that of timers.
+func ahead() time.Duration { return time.Duration(now()) - time.Since(started) }
+
 func (l *client) keep(h *hold) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.holds[h] = struct{}{}
-	l.mu.Unlock()
+	if l.watch == nil {
+		l.ahead = ahead()
+		l.watch = time.AfterFunc(watchesEvery, l.lookAfter)
+	}
+}
+
+func (l *client) lookAfter() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.holds) == 0 {
+		l.watch = nil
+		return
+	}
+	former := l.ahead
+	if l.ahead = ahead(); l.ahead-former > watchesEvery/10 {
+		for h := range l.holds {
+			go h.due()
+		}
+	}
+	l.watch.Reset(watchesEvery)
 }
 
 func (l *client) drop(h *hold) {

@@ -306,6 +306,32 @@ func TestAGuardedCommandThatWasSentMayHaveBeenRun(t *testing.T) {
 	_ = locks.Close(t.Context())
 }
 
+func TestALossIsNoticedWhenTheMachineWasSuspended(t *testing.T) {
+	locks, err := NewOn(puppet{func(string, []Reply) string { return ":1\r\n" }}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close(t.Context()) }()
+	lease, err := locks.TryAcquire(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := lease.Context()
+	// As if the timer would be late by a minute.
+	lease.hold.mu.Lock()
+	lease.hold.timer.Stop()
+	lease.hold.validUntil = now()
+	lease.hold.mu.Unlock()
+	locks.mu.Lock()
+	locks.ahead -= time.Minute
+	locks.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("it is not noticed")
+	}
+}
+
 func TestWhatIsBoundAnewAfterItsReleaseIsGivenBack(t *testing.T) {
 	steps := make(chan string, 100)
 	var isReleased atomic.Bool
