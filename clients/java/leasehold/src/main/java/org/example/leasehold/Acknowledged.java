@@ -50,7 +50,7 @@ final class Acknowledged implements Attempt.Activity {
     private void ask(Link.Line line) {
         byte[] key = attempt.claim.key();
         Claim.Question question = Claim.Question.extend(attempt.ttl, grant.fence());
-        Words extend = link.isPlain(key) ? Script.EXTEND.words(attempt.claim, question, false) : attempt.claim.words(question);
+        List<byte[]> extend = link.isPlain(key) ? Script.EXTEND.words(attempt.claim, question, false) : attempt.claim.words(question);
         line.say(key, extend, (reply, error) -> {
             if (error != null) {
                 fail(link.told(error));
@@ -59,7 +59,7 @@ final class Acknowledged implements Attempt.Activity {
             }
         });
         byte[] within = Claim.millis(wanted.within);
-        Words wait = wanted.isDurable ? Words.of("WAITAOF", 1, wanted.count, within) : Words.of("WAIT", wanted.count, within);
+        List<byte[]> wait = wanted.isDurable ? Words.of("WAITAOF", 1, wanted.count, within) : Words.of("WAIT", wanted.count, within);
         line.say(key, wait, (reply, error) -> {
             if (error != null) {
                 fail(link.told(error));

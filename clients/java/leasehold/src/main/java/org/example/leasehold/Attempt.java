@@ -301,13 +301,17 @@ final class Attempt implements Grantor.Fate {
         giveUp();
     }
 
-    /** Where a server has not read the request yet, the release comes behind it. Returns whether a connection was cut. */
+    /**
+     * Where a server has not read the request yet, the release comes behind it. Close waits for the answers. Returns whether a
+     * connection was cut.
+     */
     boolean lastWords() {
         boolean isCut = false;
         List<Link.Line> lines = new ArrayList<>(unheard);
         unheard.clear();
         for (Link.Line line : lines) {
-            isCut |= !line.say(claim.key(), claim.words(Claim.Question.release(0)), (reply, error) -> {}).isSent();
+            core.expect(name);
+            isCut |= !line.sayLast(claim, (reply, error) -> core.done(name)).isSent();
         }
         return isCut;
     }

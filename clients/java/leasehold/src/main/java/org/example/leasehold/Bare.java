@@ -34,6 +34,8 @@ final class Bare implements Grantor.Try {
     private final Grantor.Answer answer;
     private final byte[] key;
     private final String owner;
+    private final String pending;
+    private Link.@Nullable Call current;
     private boolean isOver;
 
     Bare(Link link, Claim claim, Claim.Question question, Grantor.Fate fate, Grantor.Answer answer) {
@@ -44,6 +46,7 @@ final class Bare implements Grantor.Try {
         this.answer = answer;
         this.key = claim.key();
         this.owner = Script.text(claim.owner());
+        this.pending = pending(claim);
     }
 
     /** Whether a script was refused for what it is, and not for what it does. */
@@ -58,21 +61,44 @@ final class Bare implements Grantor.Try {
             if (!isOver) {
                 isOver = true;
                 answer.came(reply, cause);
-            } else if (cause == null) {
-                fate.late();
             }
         });
         return this;
     }
 
+    /** What is granted before it has a number. */
+    private static String pending(Claim claim) {
+        return "0".repeat(16) + ":" + Script.text(claim.owner());
+    }
+
+    /** Ends what a server is granting that has not read the request yet. */
+    static List<byte[]> lastWord(Claim claim) {
+        byte[] pending = latin(pending(claim));
+        return Words.of("SET", claim.key(), pending, "IFEQ", pending, "PX", 1);
+    }
+
+    /** Nothing is asked after the question under way. */
     @Override
     public void giveUp() {
         isOver = true;
+        if (current != null) {
+            current.giveUp();
+        }
     }
 
-    private CompletableFuture<@Nullable Object> send(String name, Object... words) {
+    @Override
+    public boolean isSent() {
+        return line() != null;
+    }
+
+    @Override
+    public Link.@Nullable Line line() {
+        return current == null ? null : current.line();
+    }
+
+    private CompletableFuture<@Nullable Object> send(Object... words) {
         CompletableFuture<@Nullable Object> came = new CompletableFuture<>();
-        link.say(key, Words.of(name, words), (reply, error) -> Futures.<@Nullable Object>complete(came, reply, error));
+        current = link.say(key, Words.of(words), fate, (reply, error) -> Futures.<@Nullable Object>complete(came, reply, error));
         return came;
     }
 
@@ -100,7 +126,6 @@ final class Bare implements Grantor.Try {
     }
 
     private CompletableFuture<@Nullable Object> acquire(byte[] ttl, int looks) {
-        String pending = Script.value(0, "0".repeat(16) + ":" + owner);
         return send("SET", key, latin(pending), "NX", "PX", ttl)
                 .thenCompose(set -> set != null ? CompletableFuture.<@Nullable String>completedFuture(pending) : held())
                 .thenCompose(held -> {

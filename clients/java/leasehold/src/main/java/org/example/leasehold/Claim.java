@@ -5,6 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What is asked of a server about a lock, by whom.
@@ -75,9 +76,15 @@ record Claim(List<byte[]> keys, byte[] owner, int share, long grace) {
         return keys.get(0);
     }
 
+    /** What a server without the module does not have. */
+    @Nullable String needsModule() {
+        return grace >= 0 ? "a lock that ends with a connection" : share != EXCLUSIVE ? "a lock with several holders" : null;
+    }
+
     /** Spells a question in the commands of the module. */
-    Words words(Question question) {
-        List<byte[]> words = new ArrayList<>(12);
+    List<byte[]> words(Question question) {
+        List<byte[]> words = new ArrayList<>(13);
+        words.add(commandOf(question.asks).getBytes(US_ASCII));
         words.add(key());
         words.add(owner);
         if (question.ttl > 0) {
@@ -112,7 +119,7 @@ record Claim(List<byte[]> keys, byte[] owner, int share, long grace) {
             words.add(ascii(keys.size() - 1));
             words.addAll(keys.subList(1, keys.size()));
         }
-        return new Words(commandOf(question.asks), words);
+        return words;
     }
 
     private static String commandOf(Asks asks) {

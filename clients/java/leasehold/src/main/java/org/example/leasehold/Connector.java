@@ -1,107 +1,101 @@
 package org.example.leasehold;
 
-import io.lettuce.core.RedisClient;
-import io.lettuce.core.RedisURI;
-import io.lettuce.core.api.StatefulRedisConnection;
-import io.lettuce.core.cluster.RedisClusterClient;
-import io.lettuce.core.cluster.models.partitions.RedisClusterNode;
-import io.lettuce.core.codec.ByteArrayCodec;
-import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
-import java.util.concurrent.TimeUnit;
+import java.util.List;
+import java.util.function.BiConsumer;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
-/** Where the servers are, and how to connect to them: what the client of the program knows. */
-interface Connector {
-    /** Blocks. */
-    StatefulRedisConnection<byte[], byte[]> connect(String node);
+/**
+ * Where the servers are, and how to connect to them. Lettuce is behind this unless another library is. A place is a server as
+ * the library names it; one whose locks are all at one place needs no name for it.
+ */
+public interface Connector {
+    /**
+     * Connects to a server. Blocks.
+     *
+     * @param place where
+     * @return the connection
+     */
+    Wire connect(String place);
 
-    /** Blocks. */
-    StatefulRedisPubSubConnection<byte[], byte[]> listen(String node);
+    /**
+     * Subscribes to a channel of a server, on a connection of its own. Blocks until that is done.
+     *
+     * @param place where
+     * @param channel the channel
+     * @param heard is given each message
+     * @return the connection
+     */
+    Wire listen(String place, byte[] channel, Consumer<byte[]> heard);
 
-    /** All keys are at one place, which has no name. */
+    /**
+     * Returns whether all keys are at one place, which is always the same.
+     *
+     * @return true unless this finds out where keys are
+     */
     default boolean isSingle() {
         return true;
     }
 
-    /** The node that has a slot, as far as is known. */
-    default @Nullable String nodeOf(int slot) {
+    /**
+     * Returns whether this is to look each second, for nobody else says that a server grants no locks any more.
+     *
+     * @return true for a primary that others name
+     */
+    default boolean isWatched() {
+        return false;
+    }
+
+    /**
+     * Returns the slot of a key.
+     *
+     * @param key the key
+     * @return 0 where there are no slots
+     */
+    default int slotOf(byte[] key) {
+        return 0;
+    }
+
+    /**
+     * Returns where a slot is, as far as is known.
+     *
+     * @param slot the slot
+     * @return null if that is not known
+     */
+    default @Nullable String placeOf(int slot) {
         return "";
     }
 
-    /** Finds out which node has which slot. Blocks. */
-    default void look() {}
+    /**
+     * Finds out where slots are. Blocks.
+     *
+     * @param keys whose slots are wanted at least
+     */
+    default void look(List<byte[]> keys) {}
 
+    /** Closes what this has opened by itself. */
     default void close() {}
 
-    /** One server, or the primary that Sentinels name. */
-    record Single(RedisClient client, @Nullable RedisURI uri) implements Connector {
-        @Override
-        public StatefulRedisConnection<byte[], byte[]> connect(String node) {
-            return uri == null ? client.connect(ByteArrayCodec.INSTANCE) : client.connect(ByteArrayCodec.INSTANCE, uri);
-        }
+    /** A connection to a server, until it is cut: it does not connect again. */
+    interface Wire {
+        /**
+         * Sends a command, behind those that were sent before. Does not block.
+         *
+         * @param words the command
+         * @param isAsking whether {@code ASKING} is to come right before it
+         * @param answer is given the reply: a number, bytes, null, or a list of these, in which a map is its names and values in
+         *     turn; or else a {@link ServerException} if the server has answered, and any other error if not
+         */
+        void send(List<byte[]> words, boolean isAsking, BiConsumer<@Nullable Object, @Nullable Throwable> answer);
 
-        @Override
-        public StatefulRedisPubSubConnection<byte[], byte[]> listen(String node) {
-            return uri == null ? client.connectPubSub(ByteArrayCodec.INSTANCE) : client.connectPubSub(ByteArrayCodec.INSTANCE, uri);
-        }
-    }
+        /**
+         * Tells when the connection is cut, or at once if it is.
+         *
+         * @param cut is run once
+         */
+        void whenCut(Runnable cut);
 
-    /** The nodes of a cluster. */
-    final class Cluster implements Connector {
-        private final RedisClusterClient client;
-        /** Connects to single nodes, by the resources and the options of the program's. */
-        private final RedisClient nodes;
-
-        private volatile boolean isKnown;
-
-        Cluster(RedisClusterClient client) {
-            this.client = client;
-            this.nodes = RedisClient.create(client.getResources());
-        }
-
-        @Override
-        public boolean isSingle() {
-            return false;
-        }
-
-        @Override
-        public @Nullable String nodeOf(int slot) {
-            RedisClusterNode node = isKnown ? client.getPartitions().getPartitionBySlot(slot) : null;
-            return node == null ? null : node.getUri().getHost() + ":" + node.getUri().getPort();
-        }
-
-        @Override
-        public void look() {
-            client.refreshPartitions();
-            isKnown = true;
-        }
-
-        /** As those nodes are reached that are known. */
-        private RedisURI uriOf(String node) {
-            nodes.setOptions(client.getOptions());
-            int colon = node.lastIndexOf(':');
-            String host = node.substring(0, colon);
-            int port = Integer.parseInt(node.substring(colon + 1));
-            RedisClusterNode known = client.getPartitions().getPartition(host, port);
-            RedisURI uri = RedisURI.builder((known != null ? known : client.getPartitions().getPartition(0)).getUri()).build();
-            uri.setHost(host);
-            uri.setPort(port);
-            return uri;
-        }
-
-        @Override
-        public StatefulRedisConnection<byte[], byte[]> connect(String node) {
-            return nodes.connect(ByteArrayCodec.INSTANCE, uriOf(node));
-        }
-
-        @Override
-        public StatefulRedisPubSubConnection<byte[], byte[]> listen(String node) {
-            return nodes.connectPubSub(ByteArrayCodec.INSTANCE, uriOf(node));
-        }
-
-        @Override
-        public void close() {
-            nodes.shutdownAsync(0, 0, TimeUnit.SECONDS);
-        }
+        /** Cuts the connection. Does not block. What was sent before goes out. */
+        void close();
     }
 }

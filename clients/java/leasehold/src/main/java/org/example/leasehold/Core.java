@@ -50,7 +50,7 @@ final class Core {
     }
 
     /** Most of several servers. */
-    Core(List<Connector> connectors, Settings settings) {
+    Core(List<? extends Connector> connectors, Settings settings) {
         this.settings = settings;
         List<Link> peers = new ArrayList<>();
         connectors.forEach(each -> peers.add(new Link(this, each)));
@@ -138,13 +138,22 @@ final class Core {
 
     /** Something that may release whatever the owner has is under way, until it ends. */
     void begin(String name, Claim claim) {
-        givingBack.merge(name, 1, Integer::sum);
+        expect(name);
         returning.merge(of(claim), 1, Integer::sum);
     }
 
     void end(String name, Claim claim) {
-        givingBack.computeIfPresent(name, (key, count) -> count == 1 ? null : count - 1);
         returning.computeIfPresent(of(claim), (key, count) -> count == 1 ? null : count - 1);
+        done(name);
+    }
+
+    /** Close waits for something about a lock, until it is done. */
+    void expect(String name) {
+        givingBack.merge(name, 1, Integer::sum);
+    }
+
+    void done(String name) {
+        givingBack.computeIfPresent(name, (key, count) -> count == 1 ? null : count - 1);
         changed();
     }
 

@@ -1,10 +1,5 @@
 package org.example.leasehold;
 
-import io.lettuce.core.RedisChannelHandler;
-import io.lettuce.core.RedisConnectionStateListener;
-import io.lettuce.core.pubsub.RedisPubSubAdapter;
-import io.lettuce.core.pubsub.RedisPubSubListener;
-import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
@@ -135,7 +130,8 @@ public final class Election {
         private boolean isMissed;
         private boolean isOver;
         private boolean mayListen = true;
-        private @Nullable Events events;
+        /** A subscription to the key events of the lock. */
+        private Connector.@Nullable Wire events;
         private Turn.@Nullable Deadline deadline;
 
         Observer(Consumer<@Nullable Leader> told, CompletableFuture<Void> observing) {
@@ -163,7 +159,7 @@ public final class Election {
                 deadline.cancel();
             }
             if (events != null) {
-                events.end();
+                core.turn.after(events::close);
             }
         }
 
@@ -238,58 +234,30 @@ public final class Election {
 
         private void listen(byte[] channel) {
             Link link = core.link();
-            String node = link.nodeOf(key);
-            if (node == null || isOver) {
+            String place = link.placeOf(key);
+            if (place == null || isOver) {
                 return;
             }
             link.listen(
-                    node,
-                    connection -> {
-                        Events opened = new Events(connection);
-                        connection.addListener((RedisConnectionStateListener) opened);
-                        connection.addListener((RedisPubSubListener<byte[], byte[]>) opened);
-                        connection.async().subscribe(channel).whenComplete((done, error) -> core.turn.take(() -> {
-                            if (isOver || error != null) {
-                                opened.end();
-                            } else {
-                                events = opened;
-                                look();
-                            }
-                        }));
-                    },
+                    place,
+                    channel,
+                    message -> core.turn.take(this::look),
+                    wire -> core.turn.take(() -> {
+                        if (isOver) {
+                            core.turn.after(wire::close);
+                        } else {
+                            events = wire;
+                            wire.whenCut(() -> core.turn.take(this::cut));
+                            look();
+                        }
+                    }),
                     error -> core.turn.take(() -> mayListen = Verdict.of(error) != Verdict.REFUSED));
         }
 
-        /** A subscription to the key events of the lock, until it is cut. */
-        private final class Events extends RedisPubSubAdapter<byte[], byte[]> implements RedisConnectionStateListener {
-            private final StatefulRedisPubSubConnection<byte[], byte[]> connection;
-            private boolean isCut;
-
-            private Events(StatefulRedisPubSubConnection<byte[], byte[]> connection) {
-                this.connection = connection;
-            }
-
-            @Override
-            public void message(byte[] channel, byte[] message) {
-                core.turn.take(Observer.this::look);
-            }
-
-            @Override
-            public void onRedisDisconnected(RedisChannelHandler<?, ?> handler) {
-                core.turn.take(this::end);
-            }
-
-            void end() {
-                if (!isCut) {
-                    isCut = true;
-                    core.turn.after(connection::closeAsync);
-                }
-                if (events == this) {
-                    events = null;
-                    mayListen = true;
-                    look();
-                }
-            }
+        private void cut() {
+            events = null;
+            mayListen = true;
+            look();
         }
     }
 }

@@ -18,6 +18,11 @@ interface Grantor {
         default boolean isSent() {
             return true;
         }
+
+        /** The connection that it was sent on last. */
+        default Link.@Nullable Line line() {
+            return null;
+        }
     }
 
     /** What becomes of tries, for whoever may have to give back what they come to. */
@@ -56,8 +61,8 @@ interface Grantor {
     /** The server does not grant locks any more: the one that does is looked for. */
     default void moved() {}
 
-    /** Told of a try whose answer is overdue. */
-    default void silent(Try asked) {}
+    /** Told of a try that has not been answered. A connection that has said nothing for so long is put aside. */
+    default void silent(Try asked, long patience) {}
 
     LeaseholdException told(Throwable error);
 

@@ -42,11 +42,11 @@ final class Guarded {
         }
         Claim claim = hold.attempt.claim;
         fence = hold.fence;
-        List<byte[]> words = new ArrayList<>(List.of(claim.key(), claim.owner(), Claim.ascii(fence)));
+        List<byte[]> words = Words.of("LOCK.GUARD", claim.key(), claim.owner(), fence);
         words.addAll(command);
         boolean[] isAnswered = new boolean[1];
         call = null;
-        Link.Call mine = link.say(claim.key(), new Words("LOCK.GUARD", words), (reply, error) -> {
+        Link.Call mine = link.say(claim.key(), words, Grantor.NO_MATTER, (reply, error) -> {
             isAnswered[0] = true;
             if (deadline != null) {
                 deadline.cancel();
@@ -61,7 +61,7 @@ final class Guarded {
             call = mine;
             deadline = core.turn.at(Clock.now() + core.settings.response, () -> {
                 mine.giveUp();
-                link.silent(mine);
+                link.silent(mine, core.settings.response);
                 failed(Verdict.SILENT);
             });
         }

@@ -52,18 +52,20 @@ public final class Leasehold implements AutoCloseable {
     }
 
     /**
-     * Returns locks on the server of a client, or on the primary that its Sentinels name.
+     * Returns locks on the server of a client, or on the primary that its Sentinels name. They are asked whenever this connects,
+     * and when the primary has become a replica.
      *
      * @param client stays open when this is closed; has an address of its own
      * @param settings the settings
      * @return the locks
      */
     public static Leasehold over(RedisClient client, Settings settings) {
-        return new Leasehold(new Core(new Connector.Single(client, null), settings));
+        return by(new Lettuce.Single(client, null), settings);
     }
 
     /**
-     * Returns locks on a server, or on the primary that Sentinels name.
+     * Returns locks on a server, or on the primary that Sentinels name. While locks are in use these are asked each second, so a
+     * former primary grants none for longer that has not noticed that there is another.
      *
      * @param client stays open when this is closed
      * @param uri where the server is, or the Sentinels
@@ -71,7 +73,8 @@ public final class Leasehold implements AutoCloseable {
      * @return the locks
      */
     public static Leasehold over(RedisClient client, RedisURI uri, Settings settings) {
-        return new Leasehold(new Core(new Connector.Single(client, uri), settings));
+        boolean isWatched = !uri.getSentinels().isEmpty();
+        return by(isWatched ? new Lettuce.Watched(client, uri) : new Lettuce.Single(client, uri), settings);
     }
 
     /**
@@ -82,7 +85,18 @@ public final class Leasehold implements AutoCloseable {
      * @return the locks
      */
     public static Leasehold over(RedisClusterClient client, Settings settings) {
-        return new Leasehold(new Core(new Connector.Cluster(client), settings));
+        return by(new Lettuce.Cluster(client), settings);
+    }
+
+    /**
+     * Returns locks on servers that another library than Lettuce connects to.
+     *
+     * @param connector connects to them, and is closed with this
+     * @param settings the settings
+     * @return the locks
+     */
+    public static Leasehold by(Connector connector, Settings settings) {
+        return new Leasehold(new Core(connector, settings));
     }
 
     /**
@@ -97,11 +111,20 @@ public final class Leasehold implements AutoCloseable {
      * @return the locks
      */
     public static Leasehold quorum(List<RedisClient> clients, Settings settings) {
-        if (clients.isEmpty()) {
-            throw new IllegalArgumentException("clients must be at least one");
+        return quorumBy(clients.stream().map(client -> new Lettuce.Single(client, null)).toList(), settings);
+    }
+
+    /**
+     * Returns locks on most of several servers that another library than Lettuce connects to: see {@link #quorum}.
+     *
+     * @param connectors one for each server, closed with this
+     * @param settings the settings
+     * @return the locks
+     */
+    public static Leasehold quorumBy(List<? extends Connector> connectors, Settings settings) {
+        if (connectors.isEmpty()) {
+            throw new IllegalArgumentException("there must be at least one server");
         }
-        List<Connector> connectors = new ArrayList<>();
-        clients.forEach(client -> connectors.add(new Connector.Single(client, null)));
         return new Leasehold(new Core(connectors, settings));
     }
 

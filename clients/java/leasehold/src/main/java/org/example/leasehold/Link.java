@@ -1,11 +1,5 @@
 package org.example.leasehold;
 
-import io.lettuce.core.RedisChannelHandler;
-import io.lettuce.core.RedisConnectionStateListener;
-import io.lettuce.core.api.StatefulRedisConnection;
-import io.lettuce.core.cluster.SlotHash;
-import io.lettuce.core.protocol.AsyncCommand;
-import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -23,8 +17,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * The connections to the servers of the locks, one to each, which are opened when they are needed. All is done in turn.
  *
- * <p>Lettuce connects again by itself, and sends again what was not answered. Here a connection ends when it is cut: what was
- * not answered is asked for again by those who still want it.
+ * <p>A connection ends when it is cut: what was not answered is asked for again by those who still want it.
  */
 final class Link implements Grantor {
     /** For how long a server that had no module is taken to have none. It may have been replaced. */
@@ -35,6 +28,10 @@ final class Link implements Grantor {
     private static final long MOVED_FOR = 5_000_000_000L;
     /** How many silent connections to a server stay open at a time, to hear late answers. */
     private static final int MOST_LINGERING = 4;
+    /** How long a silent connection stays open for a server that may read on. */
+    private static final long LAST_WORDS = 60_000_000_000L;
+    /** How often it is asked who is the primary, as long as there is something to ask that. */
+    private static final long LOOKS_EVERY = 1_000_000_000;
     /** How often a command follows its key to another node at once. */
     private static final int MOST_MOVES = 5;
 
@@ -52,11 +49,12 @@ final class Link implements Grantor {
 
     private final Set<Script> known = EnumSet.noneOf(Script.class);
     private long lookingSince = -OPENS_WITHIN;
+    private long lookedAt;
     private @Nullable Throwable failure;
-    /** The nodes that are taken to have no module, and until when. */
+    /** The servers that are taken to have no module, and until when. */
     private final Map<String, Long> plain = new HashMap<>();
-    /** This user may not run scripts, as far as is known. */
-    private long bareUntil;
+    /** The servers on which this user may not run scripts, as far as is known, and until when. */
+    private final Map<String, Long> bare = new HashMap<>();
 
     private boolean isClosed;
 
@@ -70,14 +68,22 @@ final class Link implements Grantor {
 
     @Override
     public boolean isPlain(byte[] key) {
-        return !plain.isEmpty() && Clock.now() < plain.getOrDefault(String.valueOf(nodeOf(key)), 0L);
+        return isAmong(plain, key);
+    }
+
+    private boolean isAmong(Map<String, Long> servers, byte[] key) {
+        return !servers.isEmpty() && Clock.now() < servers.getOrDefault(String.valueOf(placeOf(key)), 0L);
+    }
+
+    private void among(Map<String, Long> servers, byte[] key) {
+        servers.put(String.valueOf(placeOf(key)), Clock.now() + PLAIN_FOR);
     }
 
     @Override
     public boolean learns(byte[] key, Throwable error) {
         switch (Verdict.of(error)) {
-            case UNKNOWN_COMMAND -> plain.put(String.valueOf(nodeOf(key)), Clock.now() + PLAIN_FOR);
-            case HAS_MODULE -> plain.remove(String.valueOf(nodeOf(key)));
+            case UNKNOWN_COMMAND -> among(plain, key);
+            case HAS_MODULE -> plain.remove(String.valueOf(placeOf(key)));
             case UNKNOWN_SCRIPT -> known.clear();
             default -> {
                 return false;
@@ -107,8 +113,8 @@ final class Link implements Grantor {
         }
         Script script = Script.of(question);
         boolean isKnown = known.contains(script);
-        Words words = script.words(claim, question, isKnown);
-        if (bareUntil != 0 && Clock.now() < bareUntil) {
+        List<byte[]> words = script.words(claim, question, isKnown);
+        if (isAmong(bare, claim.key())) {
             return new Bare(this, claim, question, fate, answer).start();
         }
         Call[] call = new Call[1];
@@ -134,91 +140,108 @@ final class Link implements Grantor {
 
     /** Asks what changes nothing. Where the server does not know IFEQ either, it is the script that counts. */
     private Try probe(Claim claim, Claim.Question question, Fate fate, Answer answer, Throwable refusal) {
-        Words words = Words.of("SET", Script.beside(claim.key()), "0", "IFEQ", "none", "PX", "1");
+        List<byte[]> words = Words.of("SET", Script.beside(claim.key()), "0", "IFEQ", "none", "PX", "1");
         Call[] call = new Call[1];
         call[0] = new Call(claim.key(), words, NO_MATTER, (reply, error) -> {
             if (error != null) {
                 answer.came(null, refusal);
             } else {
-                bareUntil = Clock.now() + PLAIN_FOR;
+                among(bare, claim.key());
                 call[0].next = new Bare(this, claim, question, fate, answer).start();
             }
         });
         return send(call[0]);
     }
 
+    /** What a server that has not read a request for a lock yet is to read behind it. */
+    private List<byte[]> lastWord(Claim claim) {
+        Claim.Question release = Claim.Question.release(0);
+        if (!isPlain(claim.key()) || claim.needsModule() != null) {
+            return claim.words(release);
+        }
+        return isAmong(bare, claim.key()) ? Bare.lastWord(claim) : Script.RELEASE.words(claim, release, false);
+    }
+
     /** Sends a command to the server that has the key. */
-    Call say(byte[] key, Words words, Answer answer) {
-        return send(new Call(key, words, NO_MATTER, answer));
+    Call say(byte[] key, List<byte[]> words, Fate fate, Answer answer) {
+        return send(new Call(key, words, fate, answer));
     }
 
     @Override
     public void moved() {
         if (connector.isSingle()) {
-            spots.values().forEach(spot -> {
-                if (spot.current != null) {
-                    spot.current.end(Verdict.SILENT);
-                }
-            });
-            queue.moved();
+            spots.values().forEach(Spot::leave);
         } else {
             look();
         }
     }
 
-    /** The node that has a key, as far as is known. */
-    @Nullable String nodeOf(byte[] key) {
+    /** Where a key is, as far as is known. */
+    @Nullable String placeOf(byte[] key) {
         if (connector.isSingle()) {
             return "";
         }
-        int slot = SlotHash.getSlot(key);
+        int slot = connector.slotOf(key);
         Move move = moves.get(slot);
         if (move != null && Clock.now() < move.until) {
             return move.to;
         }
         moves.remove(slot);
-        return connector.nodeOf(slot);
+        return connector.placeOf(slot);
     }
 
     Call send(Call call) {
-        String node = call.to != null ? call.to : nodeOf(call.key);
+        String place = call.to != null ? call.to : placeOf(call.key);
         if (isClosed) {
             call.arrive(null, new LeaseholdException.Closed());
-        } else if (node == null) {
+        } else if (place == null) {
             lost.add(call);
             look();
         } else {
-            spots.computeIfAbsent(node, Spot::new).send(call);
+            spots.computeIfAbsent(place, Spot::new).send(call);
+            if (connector.isWatched() && Clock.now() - lookedAt >= LOOKS_EVERY) {
+                look();
+            }
         }
         return call;
     }
 
-    /** Finds out which node has which slot. */
+    /** Finds out where slots are. */
     private void look() {
         if (connector.isSingle() || isClosed || Clock.now() - lookingSince < OPENS_WITHIN) {
             return;
         }
         lookingSince = Clock.now();
+        List<Call> asking = List.copyOf(lost);
         Supplier<Boolean> work = () -> {
-            connector.look();
+            connector.look(asking.stream().map(call -> call.key).toList());
             return true;
         };
-        background(work, done -> turn.take(() -> looked(new IllegalStateException("no node has the slot of the lock"))), error -> turn.take(() -> {
+        Consumer<Throwable> failed = error -> turn.take(() -> {
             failure = error;
-            looked(error);
-        }));
+            looked(asking, error);
+        });
+        background(work, done -> turn.take(() -> looked(asking, new IllegalStateException("no server has the slot of the lock"))), failed);
     }
 
-    private void looked(Throwable error) {
+    private void looked(List<Call> asking, Throwable error) {
         lookingSince = -OPENS_WITHIN;
-        List<Call> calls = List.copyOf(lost);
-        lost.clear();
-        for (Call call : calls) {
-            if (nodeOf(call.key) == null) {
+        lookedAt = Clock.now();
+        if (connector.isWatched()) {
+            // A former primary may still be there, and grant locks.
+            String primary = connector.placeOf(0);
+            List.copyOf(spots.values()).stream().filter(spot -> !spot.place.equals(primary)).forEach(Spot::leave);
+        }
+        for (Call call : asking) {
+            boolean isWanted = lost.remove(call);
+            if (isWanted && placeOf(call.key) == null) {
                 call.arrive(null, error);
-            } else {
+            } else if (isWanted) {
                 send(call);
             }
+        }
+        if (!lost.isEmpty()) {
+            look();
         }
     }
 
@@ -233,11 +256,11 @@ final class Link implements Grantor {
         if (words.length != 3) {
             return false;
         }
-        String from = call.line.node;
+        String from = call.line.place;
         // A node that does not know its own address means the one that it was asked at.
         String to = words[2].startsWith(":") ? from.substring(0, from.lastIndexOf(':')) + words[2] : words[2];
         if (isMoved) {
-            moves.put(SlotHash.getSlot(call.key), new Move(to, Clock.now() + MOVED_FOR));
+            moves.put(connector.slotOf(call.key), new Move(to, Clock.now() + MOVED_FOR));
             look();
         }
         call.to = to;
@@ -247,21 +270,22 @@ final class Link implements Grantor {
         return true;
     }
 
-    void listen(String node, Consumer<StatefulRedisPubSubConnection<byte[], byte[]>> opened, Consumer<Throwable> failed) {
-        background(() -> connector.listen(node), opened, failed);
+    /** Opens a subscription. What comes of it, and what it tells, is told by other threads, and not in turn. */
+    void listen(String place, byte[] channel, Consumer<byte[]> heard, Consumer<Connector.Wire> opened, Consumer<Throwable> failed) {
+        background(() -> connector.listen(place, channel, heard), opened, failed);
     }
 
     /** Opens a connection of its own to the server of a key, which ends with this. */
     CompletableFuture<Line> dedicated(byte[] key) {
         CompletableFuture<Line> opening = new CompletableFuture<>();
-        String node = nodeOf(key);
-        if (node == null) {
+        String place = placeOf(key);
+        if (place == null) {
             look();
             opening.completeExceptionally(Verdict.SILENT);
             return opening;
         }
-        background(() -> connector.connect(node), connection -> turn.take(() -> {
-            Line line = new Line(node, connection);
+        background(() -> connector.connect(place), wire -> turn.take(() -> {
+            Line line = new Line(place, wire);
             if (isClosed || !opening.complete(line)) {
                 line.end(Verdict.SILENT);
             }
@@ -269,7 +293,7 @@ final class Link implements Grantor {
         return opening;
     }
 
-    /** Connecting blocks for as long as Lettuce likes: so it has a thread for that long. */
+    /** Connecting blocks for as long as the library likes: so it has a thread for that long. */
     private <T> void background(Supplier<T> work, Consumer<T> done, Consumer<Throwable> failed) {
         turn.after(() -> {
             Thread thread = new Thread(() -> {
@@ -288,9 +312,10 @@ final class Link implements Grantor {
     }
 
     @Override
-    public void silent(Try asked) {
-        if (asked instanceof Call call && call.line != null) {
-            spots.computeIfAbsent(call.line.node, Spot::new).silent(call.line);
+    public void silent(Try asked, long patience) {
+        Line line = asked.line();
+        if (line != null && line.isSilentFor(patience)) {
+            spots.computeIfAbsent(line.place, Spot::new).silent(line);
             look();
         }
     }
@@ -309,15 +334,15 @@ final class Link implements Grantor {
 
     /** A server, with the connection to it. */
     private final class Spot {
-        private final String node;
+        private final String place;
         private final Deque<Line> lingering = new ArrayDeque<>();
         private final List<Call> unsent = new ArrayList<>();
         private @Nullable Line current;
         private @Nullable Object opening;
         private long openingSince;
 
-        private Spot(String node) {
-            this.node = node;
+        private Spot(String place) {
+            this.place = place;
         }
 
         private void send(Call call) {
@@ -342,13 +367,13 @@ final class Link implements Grantor {
                 }
             });
             background(
-                    () -> connector.connect(node),
-                    connection -> turn.take(() -> opened(mine, new Line(node, connection))),
+                    () -> connector.connect(place),
+                    wire -> turn.take(() -> opened(mine, new Line(place, wire))),
                     error -> turn.take(() -> {
                         if (opening == mine) {
                             opening = null;
                             failure = error;
-                            moves.values().removeIf(move -> move.to.equals(node));
+                            moves.values().removeIf(move -> move.to.equals(place));
                             look();
                             unsent().forEach(call -> call.arrive(null, error));
                         }
@@ -364,7 +389,7 @@ final class Link implements Grantor {
             failure = null;
             current = line;
             // The address may lead to another server now, which tells nothing on the subscription to the former one.
-            queue.forget(node);
+            queue.forget(place);
             unsent().forEach(line::send);
         }
 
@@ -381,9 +406,18 @@ final class Link implements Grantor {
             current = null;
             lingering.add(line);
             line.tell();
+            turn.at(Clock.now() + LAST_WORDS, () -> line.end(Verdict.SILENT));
             if (lingering.size() > MOST_LINGERING) {
                 lingering.remove().end(Verdict.SILENT);
             }
+        }
+
+        /** The server does not grant locks any more, or another one does. */
+        private void leave() {
+            if (current != null) {
+                current.end(Verdict.SILENT);
+            }
+            queue.forget(place);
         }
 
         private List<Call> close() {
@@ -395,12 +429,13 @@ final class Link implements Grantor {
     /** A command, until it is answered or nobody waits for the answer. */
     final class Call implements Try {
         private final byte[] key;
-        private final Words words;
+        private final List<byte[]> words;
         private final Fate fate;
         private final Answer answer;
         private boolean isOpen = true;
         private @Nullable List<Call> waitsIn;
         private @Nullable Line line;
+        private long sentAt;
         /** Where it is sent, if its key says otherwise. */
         private @Nullable String to;
 
@@ -412,7 +447,7 @@ final class Link implements Grantor {
         /** Whatever it gets is bound to its connection. */
         private boolean binds;
 
-        Call(byte[] key, Words words, Fate fate, Answer answer) {
+        Call(byte[] key, List<byte[]> words, Fate fate, Answer answer) {
             this.key = key;
             this.words = words;
             this.fate = fate;
@@ -459,26 +494,25 @@ final class Link implements Grantor {
             return line != null;
         }
 
-        @Nullable Line line() {
+        @Override
+        public @Nullable Line line() {
             return line;
         }
     }
 
     /** One connection, until it is cut. */
-    final class Line implements RedisConnectionStateListener {
-        final String node;
-        private final StatefulRedisConnection<byte[], byte[]> connection;
-        private final Set<Pending> pending = new LinkedHashSet<>();
+    final class Line {
+        final String place;
+        private final Connector.Wire wire;
+        private final Set<Call> pending = new LinkedHashSet<>();
         private final Set<Runnable> ends = new LinkedHashSet<>();
         private boolean isOpen = true;
 
-        private record Pending(Call call, AsyncCommand<byte[], byte[], Object> command) {}
-
-        private Line(String node, StatefulRedisConnection<byte[], byte[]> connection) {
-            this.node = node;
-            this.connection = connection;
+        private Line(String place, Connector.Wire wire) {
+            this.place = place;
+            this.wire = wire;
             lines.add(this);
-            connection.addListener(this);
+            wire.whenCut(() -> turn.take(() -> end(Verdict.SILENT)));
         }
 
         /** False if it was cut. */
@@ -487,37 +521,34 @@ final class Link implements Grantor {
                 call.arrive(null, Verdict.SILENT);
                 return false;
             }
-            AsyncCommand<byte[], byte[], Object> command = call.words.command();
-            Pending asked = new Pending(call, command);
             call.line = this;
+            call.sentAt = Clock.now();
             call.waitsIn = null;
-            pending.add(asked);
-            command.whenComplete((reply, error) -> turn.take(() -> {
-                if (pending.remove(asked) && (error == null || !follows(call, error))) {
+            pending.add(call);
+            boolean isAsking = call.isAsking;
+            turn.after(() -> wire.send(call.words, isAsking, (reply, error) -> turn.take(() -> {
+                if (pending.remove(call) && (error == null || !follows(call, error))) {
                     call.arrive(reply, error);
                 }
-            }));
-            boolean isAsking = call.isAsking;
-            turn.after(() -> {
-                try {
-                    if (isAsking) {
-                        connection.dispatch(List.of(Words.of("ASKING").command(), command));
-                    } else {
-                        connection.dispatch(command);
-                    }
-                } catch (Throwable e) {
-                    command.completeExceptionally(e);
-                }
-            });
+            })));
             return true;
         }
 
         /** Sends one on this connection, wherever its key is. */
-        Call say(byte[] key, Words words, Answer answer) {
+        Call say(byte[] key, List<byte[]> words, Answer answer) {
             Call call = new Call(key, words, NO_MATTER, answer);
             call.moves = MOST_MOVES;
             send(call);
             return call;
+        }
+
+        /** Gives back what a request comes to that was sent before and not answered. */
+        Call sayLast(Claim claim, Answer answer) {
+            return say(claim.key(), lastWord(claim), answer);
+        }
+
+        private boolean isSilentFor(long patience) {
+            return !pending.isEmpty() && Clock.now() - pending.iterator().next().sentAt >= patience;
         }
 
         boolean isOpen() {
@@ -534,32 +565,23 @@ final class Link implements Grantor {
             return () -> ends.remove(work);
         }
 
-        @Override
-        public void onRedisDisconnected(RedisChannelHandler<?, ?> handler) {
-            turn.take(() -> end(Verdict.SILENT));
-        }
-
         void end(Throwable error) {
             if (!isOpen) {
                 return;
             }
             isOpen = false;
             lines.remove(this);
-            Spot spot = spots.get(node);
+            Spot spot = spots.get(place);
             if (spot != null) {
                 spot.lingering.remove(this);
                 if (spot.current == this) {
                     spot.current = null;
                 }
             }
-            List<Pending> missing = List.copyOf(pending);
+            List<Call> missing = List.copyOf(pending);
             pending.clear();
-            turn.after(() -> {
-                // Lettuce does not send again what is done.
-                missing.forEach(each -> each.command.cancel(false));
-                connection.closeAsync();
-            });
-            missing.forEach(each -> each.call.arrive(null, error));
+            turn.after(wire::close);
+            missing.forEach(each -> each.arrive(null, error));
             tell();
         }
 

@@ -30,7 +30,7 @@ final class Look {
     }
 
     /** The LeaseholdException that it fails with is told as it is. */
-    CompletableFuture<@Nullable Object> read(Words words) {
+    CompletableFuture<@Nullable Object> read(List<byte[]> words) {
         CompletableFuture<@Nullable Object> done = new CompletableFuture<>();
         long until = Clock.add(Clock.now(), core.settings.within);
         Request.read(core, link, key, words, core.settings.response, until, (answer, error) -> core.turn.after(
@@ -93,8 +93,10 @@ final class Look {
     }
 
     /** What a command lists: fields by their names, with those that later versions of the module have. */
-    <T> CompletableFuture<List<T>> list(Function<Row, T> read, String command, Object... words) {
-        return read(Words.of(command, words)).handle((reply, error) -> {
+    <T> CompletableFuture<List<T>> list(Function<Row, T> read, String command, Object... rest) {
+        List<byte[]> words = Words.of(rest);
+        words.add(0, Claim.bytes(command));
+        return read(words).handle((reply, error) -> {
             if (error instanceof LeaseholdException told && Verdict.isUnknownCommand(told)) {
                 return CompletableFuture.<List<T>>failedFuture(LeaseholdException.Refused.needsModule(command));
             }

@@ -234,7 +234,7 @@ final class Majority implements Grantor {
             if (isOver) {
                 // What was granted too late is nobody's.
                 if (question.acquires() && came.isGranted()) {
-                    giveBack(came.peer, claim, each);
+                    giveBack(came.peer, claim);
                 }
                 return;
             }
@@ -261,19 +261,25 @@ final class Majority implements Grantor {
         }
     }
 
-    private void giveBack(Link peer, Claim claim, long each) {
-        askOne(peer, claim, Claim.Question.release(0), each, came -> {});
+    private void giveBack(Link peer, Claim claim) {
+        askOne(peer, claim, Claim.Question.release(0), 0, came -> {});
     }
 
-    private void askOne(Link peer, Claim claim, Claim.Question question, long each, Consumer<Came> then) {
+    private void askOne(Link peer, Claim claim, Claim.Question question, long within, Consumer<Came> then) {
+        long each = limit(question);
         boolean acquires = question.acquires();
         boolean isRelease = question.asks() == Claim.Asks.RELEASE;
         // A release is asked for until somebody hears it.
-        long until = Clock.add(Clock.now(), isRelease ? core.settings.unreachableAfter : each);
+        long until = Clock.add(Clock.now(), isRelease ? core.settings.unreachableAfter : within);
         Fate fate = !acquires ? NO_MATTER : new Fate() {
             @Override
             public void late() {
-                giveBack(peer, claim, each);
+                giveBack(peer, claim);
+            }
+
+            @Override
+            public void left(Link.Line line) {
+                line.sayLast(claim, (reply, error) -> {});
             }
         };
         Runnable ask = () -> Request.about(core, peer, claim, question, each, until, fate, (answer, error) -> {

@@ -149,7 +149,7 @@ final class Place implements Attempt.Activity {
         }
         Claim.Question question = queue.question(attempt.ttl, keeps);
         Ticket ticket = new Ticket(asked, keeps, question, deaf, isRenewal);
-        ear = queue.ear(link.nodeOf(attempt.claim.key()));
+        ear = queue.ear(link.placeOf(attempt.claim.key()));
         current = ticket;
         Link.Call[] sent = new Link.Call[1];
         sent[0] = link.inCommands(attempt.claim, question, attempt, (reply, error) -> arrived(ticket, sent[0], reply, error));
@@ -170,10 +170,8 @@ final class Place implements Attempt.Activity {
             deadline = core.turn.at(next, () -> overdue(ticket, call, next));
             return;
         }
-        if (limit < attempt.until) {
-            link.silent(call);
-        }
         call.giveUp();
+        link.silent(call, attempt.each);
         arrived(ticket, call, null, Verdict.SILENT);
     }
 
@@ -206,7 +204,7 @@ final class Place implements Attempt.Activity {
             }
             return;
         }
-        answered(ticket, call == null || call.line() == null ? null : call.line().node);
+        answered(ticket, call == null || call.line() == null ? null : call.line().place);
     }
 
     /** It has a place. */

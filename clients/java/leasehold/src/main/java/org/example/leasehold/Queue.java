@@ -1,10 +1,5 @@
 package org.example.leasehold;
 
-import io.lettuce.core.RedisChannelHandler;
-import io.lettuce.core.RedisConnectionStateListener;
-import io.lettuce.core.pubsub.RedisPubSubAdapter;
-import io.lettuce.core.pubsub.RedisPubSubListener;
-import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.List;
@@ -52,11 +47,11 @@ final class Queue {
 
     /** By what a message says after the fence. */
     private final Map<String, Place> places = new HashMap<>();
-    /** By the nodes. */
+    /** By their places. */
     private final Map<String, Ear> ears = new HashMap<>();
 
-    /** By the nodes: what tells one try from the next. */
-    private final Map<String, Object> opening = new HashMap<>();
+    /** Those that are to be opened. */
+    private final Map<String, Ear> opening = new HashMap<>();
     /** How many wait on connections of their own. */
     private int blocked;
     /** This user is told of no grants, as far as is known. */
@@ -94,8 +89,8 @@ final class Queue {
     }
 
     /** What tells of the grants that are asked for at a node now; null: there is no such thing at the moment. */
-    @Nullable Ear ear(@Nullable String node) {
-        return isMute() ? null : ears.get(node);
+    @Nullable Ear ear(@Nullable String place) {
+        return isMute() ? null : ears.get(place);
     }
 
     void enter(Place place) {
@@ -148,83 +143,63 @@ final class Queue {
     }
 
     /** Sees to it that the grants of a node are told of. Whoever waits is told when they are. */
-    void listen(String node) {
-        Object mine = new Object();
-        if (ears.containsKey(node) || isMute() || isClosed || opening.putIfAbsent(node, mine) != null) {
+    void listen(String place) {
+        Ear mine = new Ear(place);
+        if (ears.containsKey(place) || isMute() || isClosed || opening.putIfAbsent(place, mine) != null) {
             return;
         }
         // A server that is not heard of is asked anew.
-        core.turn.at(Clock.now() + OPENS_WITHIN, () -> opening.remove(node, mine));
+        core.turn.at(Clock.now() + OPENS_WITHIN, () -> opening.remove(place, mine));
         link.listen(
-                node,
-                connection -> {
-                    Ear opened = new Ear(node, connection);
-                    connection.addListener((RedisConnectionStateListener) opened);
-                    connection.addListener((RedisPubSubListener<byte[], byte[]>) opened);
-                    core.turn.take(() -> core.turn.at(Clock.now() + OPENS_WITHIN, () -> {
-                        if (ears.get(node) != opened) {
-                            opened.end();
-                        }
-                    }));
-                    connection.async().subscribe(channel).whenComplete((done, error) -> core.turn.take(() -> subscribed(mine, opened, error)));
-                },
-                error -> core.turn.take(() -> unsubscribed(mine, node, error)));
+                place,
+                channel,
+                message -> core.turn.take(() -> mine.hear(new String(message, StandardCharsets.ISO_8859_1))),
+                wire -> core.turn.take(() -> subscribed(mine, wire)),
+                error -> core.turn.take(() -> unsubscribed(mine, error)));
     }
 
-    private void subscribed(Object mine, Ear opened, @Nullable Throwable error) {
-        if (error != null) {
-            opened.end();
-            unsubscribed(mine, opened.node, error);
-        } else if (!opening.remove(opened.node, mine) || isClosed || opened.isCut) {
-            opened.end();
+    private void subscribed(Ear mine, Connector.Wire wire) {
+        mine.wire = wire;
+        wire.whenCut(() -> core.turn.take(mine::end));
+        if (!opening.remove(mine.place, mine) || isClosed || mine.isCut) {
+            mine.end();
         } else {
-            ears.put(opened.node, opened);
+            ears.put(mine.place, mine);
             List.copyOf(places.values()).forEach(Place::isTold);
         }
     }
 
-    private void unsubscribed(Object mine, String node, Throwable error) {
+    private void unsubscribed(Ear mine, Throwable error) {
         if (Verdict.of(error) == Verdict.REFUSED) {
             mute(false);
         }
         // While the server is down this fails each time: not as fast as it is asked for.
-        core.turn.at(Clock.now() + Clock.Rest.RETRY.after(0), () -> opening.remove(node, mine));
+        core.turn.at(Clock.now() + Clock.Rest.RETRY.after(0), () -> opening.remove(mine.place, mine));
     }
 
     /** What subscribed there may have been another server. */
-    void forget(String node) {
-        opening.remove(node);
-        Ear ear = ears.get(node);
+    void forget(String place) {
+        opening.remove(place);
+        Ear ear = ears.get(place);
         if (ear != null) {
             ear.end();
         }
     }
 
-    /** The servers do not grant locks any more. */
-    void moved() {
+    void close() {
+        isClosed = true;
         opening.clear();
         List.copyOf(ears.values()).forEach(Ear::end);
     }
 
-    void close() {
-        isClosed = true;
-        moved();
-    }
-
-    /** A subscription to the grants that a node makes, until it is cut. */
-    final class Ear extends RedisPubSubAdapter<byte[], byte[]> implements RedisConnectionStateListener {
-        private final String node;
-        private final StatefulRedisPubSubConnection<byte[], byte[]> connection;
+    /** A subscription to the grants that a server makes, until it is cut. */
+    final class Ear {
+        private final String place;
+        private Connector.@Nullable Wire wire;
         private boolean isCut;
 
-        private Ear(String node, StatefulRedisPubSubConnection<byte[], byte[]> connection) {
-            this.node = node;
-            this.connection = connection;
-        }
-
-        @Override
-        public void message(byte[] on, byte[] message) {
-            core.turn.take(() -> hear(new String(message, StandardCharsets.ISO_8859_1)));
+        private Ear(String place) {
+            this.place = place;
         }
 
         /** A message consists of the fence, the length of the owner, the owner and the key. */
@@ -241,20 +216,17 @@ final class Queue {
             }
         }
 
-        @Override
-        public void onRedisDisconnected(RedisChannelHandler<?, ?> handler) {
-            core.turn.take(this::end);
-        }
-
         /** It may be dead without having said so. */
         void end() {
             if (isCut) {
                 return;
             }
             isCut = true;
-            core.turn.after(connection::closeAsync);
-            if (ears.remove(node, this)) {
-                List.copyOf(places.values()).forEach(place -> place.cut(this));
+            if (wire != null) {
+                core.turn.after(wire::close);
+            }
+            if (ears.remove(place, this)) {
+                List.copyOf(places.values()).forEach(each -> each.cut(this));
             }
         }
     }

@@ -1,6 +1,7 @@
 package org.example.leasehold;
 
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -69,8 +70,8 @@ final class Request implements Attempt.Activity {
     }
 
     /** Asks for what changes nothing. */
-    static Request read(Core core, Link link, byte[] key, Words words, long each, long until, Then then) {
-        Asks asks = answer -> link.say(key, words, answer);
+    static Request read(Core core, Link link, byte[] key, List<byte[]> words, long each, long until, Then then) {
+        Asks asks = answer -> link.say(key, words, Grantor.NO_MATTER, answer);
         return new Request(core, link, key, asks, false, each, until, Grantor.NO_MATTER, then);
     }
 
@@ -128,9 +129,7 @@ final class Request implements Attempt.Activity {
         }
         if (current != null) {
             current.giveUp();
-            if (limit < until) {
-                server.silent(current);
-            }
+            server.silent(current, each);
         }
         failed(Verdict.SILENT);
     }

@@ -126,18 +126,17 @@ enum Script {
     }
 
     /** Asks by the digest only once the server has run it: a digest that it does not know is an error, which it counts. */
-    Words words(Claim claim, Claim.Question question, boolean isKnown) {
-        if (claim.grace() >= 0) {
-            throw LeaseholdException.Refused.needsModule("a lock that ends with a connection");
-        }
-        if (claim.share() != Claim.EXCLUSIVE) {
-            throw LeaseholdException.Refused.needsModule("a lock with several holders");
+    List<byte[]> words(Claim claim, Claim.Question question, boolean isKnown) {
+        String feature = claim.needsModule();
+        if (feature != null) {
+            throw LeaseholdException.Refused.needsModule(feature);
         }
         List<byte[]> keys = new ArrayList<>(claim.keys());
         if (this == ACQUIRE || this == RAISE) {
             claim.keys().forEach(key -> keys.add(beside(key)));
         }
-        List<byte[]> words = new ArrayList<>(keys.size() + 6);
+        List<byte[]> words = new ArrayList<>(keys.size() + 7);
+        words.add(bytes(isKnown ? "EVALSHA" : "EVAL"));
         words.add(isKnown ? digest : text);
         words.add(Claim.ascii(keys.size()));
         words.addAll(keys);
@@ -153,7 +152,7 @@ enum Script {
                 }
             }
         }
-        return new Words(isKnown ? "EVALSHA" : "EVAL", words);
+        return words;
     }
 
     /** What the key holds. A fence of 0 is that of a lock that another kind of client wrote. */

@@ -1,6 +1,5 @@
 package org.example.leasehold;
 
-import io.lettuce.core.RedisCommandExecutionException;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -52,7 +51,7 @@ enum Verdict {
     /** The code that a server's error begins with. Errors of connections have none: null. */
     static @Nullable String code(Throwable error) {
         for (Throwable each = error; each != null; each = each.getCause()) {
-            if (each instanceof RedisCommandExecutionException) {
+            if (each instanceof ServerException) {
                 Matcher found = CODE.matcher(String.valueOf(each.getMessage()));
                 return found.find() ? found.group(1) : "";
             }
@@ -73,7 +72,7 @@ enum Verdict {
     /** What the server said. */
     static String said(Throwable error) {
         Throwable said = error;
-        while (!(said instanceof RedisCommandExecutionException) && said.getCause() != null) {
+        while (!(said instanceof ServerException) && said.getCause() != null) {
             said = said.getCause();
         }
         return String.valueOf(said.getMessage());

@@ -133,6 +133,30 @@ class FaultsTest extends ModuleTest {
     }
 
     @Test
+    void aConnectionThatIsDeadWithoutHavingSaidSoCostsNoLock() throws Exception {
+        try (Proxy proxy = new Proxy(server.uri.getPort())) {
+            RedisClient client = RedisClient.create(RedisURI.create("127.0.0.1", proxy.port()));
+            // Shorter than an answer may take.
+            Settings settings = Settings.defaults().within(Duration.ofMillis(300));
+            try (Leasehold behind = Leasehold.over(client, settings)) {
+                behind.acquire(name).release();
+                proxy.forgetsAll();
+                Until.holds(() -> {
+                    try (Lease lease = behind.tryAcquire(name)) {
+                        return lease != null;
+                    } catch (LeaseholdException.Unreachable e) {
+                        return false;
+                    } catch (InterruptedException e) {
+                        throw new AssertionError(e);
+                    }
+                });
+            } finally {
+                client.shutdown(0, 1, TimeUnit.SECONDS);
+            }
+        }
+    }
+
+    @Test
     void aReleaseOfAnEarlierRequestDoesNotHitALaterGrantOfItsOwner() throws Exception {
         Options options = Options.none().owner("one").ephemeral(Duration.ofSeconds(5));
         Lease holder = locks.acquire(name);

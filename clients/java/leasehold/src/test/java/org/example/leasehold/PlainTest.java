@@ -49,4 +49,20 @@ class PlainTest {
             server.close();
         }
     }
+
+    @Test
+    void whatASilentServerHasNotReadYetLeavesNoLock() throws Exception {
+        try (Server server = Server.plain()) {
+            Settings settings = Settings.defaults().response(Duration.ofMillis(100)).within(Duration.ofMillis(300));
+            try (Leasehold locks = Leasehold.over(server.client, settings)) {
+                locks.acquire("x").release();
+                server.signal("STOP");
+                assertThrows(LeaseholdException.Unreachable.class, () -> locks.tryAcquire("x"));
+                locks.closeAsync(Duration.ZERO).get();
+            }
+            server.signal("CONT");
+            Until.holds(() -> server.ask().info("commandstats").contains("cmdstat_evalsha:"));
+            Until.holds(() -> server.ask().exists("x") == 0);
+        }
+    }
 }

@@ -7,10 +7,15 @@ import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 
 /** An address that leads to one server, and to another when that has failed. */
 final class Proxy implements AutoCloseable {
     private final ServerSocket socket;
+    private final Set<Socket> connections = ConcurrentHashMap.newKeySet();
+    private final Set<Socket> silent = ConcurrentHashMap.newKeySet();
     private volatile int target;
 
     Proxy(int target) {
@@ -24,6 +29,7 @@ final class Proxy implements AutoCloseable {
             while (true) {
                 Socket client = socket.accept();
                 Socket server = new Socket(InetAddress.getLoopbackAddress(), this.target);
+                connections.addAll(List.of(client, server));
                 run(() -> pump(client, server));
                 run(() -> pump(server, client));
             }
@@ -37,6 +43,11 @@ final class Proxy implements AutoCloseable {
     /** Whoever is connected stays connected. */
     void leadsTo(int target) {
         this.target = target;
+    }
+
+    /** Whoever is connected stays connected, and hears nothing any more: as behind a router that has forgotten a connection. */
+    void forgetsAll() {
+        silent.addAll(connections);
     }
 
     private interface Work {
@@ -55,11 +66,16 @@ final class Proxy implements AutoCloseable {
         thread.start();
     }
 
-    private static void pump(Socket from, Socket to) throws IOException {
+    private void pump(Socket from, Socket to) throws IOException {
         try (from; to) {
             InputStream in = from.getInputStream();
             OutputStream out = to.getOutputStream();
-            in.transferTo(out);
+            byte[] buffer = new byte[4096];
+            for (int count = in.read(buffer); count >= 0; count = in.read(buffer)) {
+                if (!silent.contains(from)) {
+                    out.write(buffer, 0, count);
+                }
+            }
         }
     }
 

@@ -4,6 +4,7 @@ import io.lettuce.core.Range;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.sentinel.api.sync.RedisSentinelCommands;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.nio.file.Files;
@@ -37,6 +38,13 @@ public final class Server implements AutoCloseable {
         Server server = new Server("--loadmodule", module(), "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1");
         server.ask().clusterAddSlotsRange(Range.create(0, 16_383));
         Until.holds(() -> server.ask().clusterInfo().contains("cluster_state:ok"));
+        return server;
+    }
+
+    /** One node of a cluster, which has to meet the others. */
+    public static Server plainCluster(int firstSlot, int lastSlot) {
+        Server server = new Server("--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1");
+        server.ask().clusterAddSlotsRange(Range.create(firstSlot, lastSlot));
         return server;
     }
 
@@ -123,6 +131,15 @@ public final class Server implements AutoCloseable {
 
     /** Names this server the primary. */
     public record Sentinel(Process process, int port) implements AutoCloseable {
+        /** From now on, that is the primary: as after a fail-over that the former one has not noticed. */
+        public void names(Server server) {
+            try (RedisClient asks = RedisClient.create(RedisURI.create("127.0.0.1", port))) {
+                RedisSentinelCommands<String, String> commands = asks.connectSentinel().sync();
+                commands.remove("primary");
+                commands.monitor("primary", "127.0.0.1", server.port, 1);
+            }
+        }
+
         @Override
         public void close() {
             process.destroyForcibly().onExit().join();

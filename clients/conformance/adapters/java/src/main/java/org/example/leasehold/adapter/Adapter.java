@@ -229,7 +229,7 @@ public final class Adapter {
                 single.setOptions(ClientOptions.builder().sslOptions(ssl(request)).build());
             }
             warmUp(uri);
-            locks = Leasehold.over(single, settings(request));
+            locks = Leasehold.over(single, uri, settings(request));
         }
         return new JsonObject();
     }
