@@ -45,8 +45,8 @@ final class Attempt implements Grantor.Fate {
     final boolean confirm;
     final long until;
     final long each;
-    /** The lease; null if the lock was busy. */
-    final CompletableFuture<@Nullable Lease> result = new CompletableFuture<>();
+    /** Null if the lock was busy. */
+    final CompletableFuture<@Nullable Hold> result = new CompletableFuture<>();
     /** The connection on which it was last asked for, if the hold is bound to that. */
     Link.@Nullable Line bond;
     /** A connection was closed while a request waited on it. */
@@ -215,8 +215,7 @@ final class Attempt implements Grantor.Fate {
         tell(LockEvent.Step.GRANTED, grant.fence, null, null);
         since = Clock.now();
         hold.start();
-        Lease lease = new Lease(hold);
-        core.turn.after(() -> result.complete(lease));
+        core.turn.after(() -> result.complete(hold));
     }
 
     /** It was held before, by this fence, and goes on. */

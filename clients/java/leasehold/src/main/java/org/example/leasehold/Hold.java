@@ -315,6 +315,18 @@ final class Hold {
         }
     }
 
+    /** Nobody has its lease any more. What is not renewed ends by itself. */
+    void forgotten() {
+        if (!lost.isDone()) {
+            core.turn.take(() -> {
+                if (look() && Clock.now() < renewUntil) {
+                    warn("the lease was dropped, and is released", null);
+                    release();
+                }
+            });
+        }
+    }
+
     /** Stops the renewal, and leaves the lock to its lease. */
     void leave() {
         if (!look()) {
@@ -442,7 +454,8 @@ final class Hold {
         core.turn.after(() -> Futures.<@Nullable Outcome>complete(released, outcome, error));
     }
 
-    private void warn(String what, LeaseholdException error) {
-        core.turn.tell(() -> LOGGER.log(System.Logger.Level.WARNING, "{0}: {1}: {2}", attempt.name, what, error.getMessage()));
+    private void warn(String what, @Nullable LeaseholdException error) {
+        String why = error == null ? "" : ": " + error.getMessage();
+        core.turn.tell(() -> LOGGER.log(System.Logger.Level.WARNING, "{0}: {1}{2}", attempt.name, what, why));
     }
 }

@@ -1,13 +1,20 @@
 package org.example.leasehold;
 
+import java.lang.ref.Cleaner;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
-/** A lock that is held. It renews itself until it is released or lost. It may be used by many threads at a time. */
+/**
+ * A lock that is held. It renews itself until it is released or lost. It may be used by many threads at a time. One that the
+ * program has dropped, and that nobody is to be told of the loss of, is released when the garbage collector finds it, and that is
+ * logged.
+ */
 public final class Lease implements AutoCloseable {
+    private static final Cleaner DROPPED = Cleaner.create();
+
     private final Hold hold;
     /** How it is shared after a downgrade. */
     private final int shared;
@@ -16,6 +23,11 @@ public final class Lease implements AutoCloseable {
         this.hold = hold;
         int share = hold.attempt.claim.share();
         this.shared = share == Claim.EXCLUSIVE ? Claim.ANY_NUMBER : share;
+        DROPPED.register(this, hold::forgotten);
+    }
+
+    static @Nullable Lease of(@Nullable Hold hold) {
+        return hold == null ? null : new Lease(hold);
     }
 
     private Turn turn() {
@@ -96,7 +108,51 @@ public final class Lease implements AutoCloseable {
      * @return why it is not held
      */
     public CompletableFuture<LeaseholdException.Lost> lost() {
-        return outside(hold.lost);
+        CompletableFuture<LeaseholdException.Lost> outside = new CompletableFuture<>();
+        onLost(outside::complete);
+        return outside;
+    }
+
+    /** Does work on this thread, and interrupts it when the lock is lost meanwhile. */
+    <T extends @Nullable Object, E extends Exception> T during(NamedLock.Work<T, E> work) throws E {
+        Worker worker = new Worker();
+        hold.lost.thenAccept(worker::stop);
+        try {
+            return work.under(this);
+        } catch (Exception e) {
+            Loss loss = worker.end();
+            if (loss != null && e instanceof InterruptedException) {
+                LeaseholdException.Lost lost = new LeaseholdException.Lost(name(), loss, null);
+                lost.addSuppressed(e);
+                throw lost;
+            }
+            throw e;
+        } finally {
+            worker.end();
+        }
+    }
+
+    /** A thread, as long as it works under a lock. */
+    private static final class Worker {
+        private final Thread thread = Thread.currentThread();
+        private boolean isOver;
+        private @Nullable Loss loss;
+
+        synchronized void stop(LeaseholdException.Lost lost) {
+            if (!isOver && lost.loss() != Loss.RELEASED) {
+                loss = lost.loss();
+                thread.interrupt();
+            }
+        }
+
+        /** Whether it was interrupted for a loss: that is told once, and does not reach what the thread does next. */
+        synchronized @Nullable Loss end() {
+            if (!isOver && loss != null) {
+                Thread.interrupted();
+            }
+            isOver = true;
+            return loss;
+        }
     }
 
     /**

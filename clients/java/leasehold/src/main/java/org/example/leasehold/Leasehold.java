@@ -287,11 +287,11 @@ public final class Leasehold implements AutoCloseable {
      * @throws InterruptedException if the thread is interrupted; the lock stays until its lease ends
      */
     public Lease adopt(Detached detached) throws InterruptedException {
-        CompletableFuture<@Nullable Lease> adopting = adopting(detached);
+        CompletableFuture<@Nullable Hold> adopting = adopting(detached);
         try {
-            return Objects.requireNonNull(Futures.<@Nullable Lease>await(adopting));
+            return Objects.requireNonNull(Lease.of(Futures.<@Nullable Hold>await(adopting)));
         } catch (InterruptedException e) {
-            adopting.thenAccept(Lease::detach);
+            adopting.thenAccept(hold -> core.turn.take(hold::leave));
             throw e;
         }
     }
@@ -304,17 +304,17 @@ public final class Leasehold implements AutoCloseable {
      */
     public CompletableFuture<Lease> adoptAsync(Detached detached) {
         CompletableFuture<Lease> outside = new CompletableFuture<>();
-        adopting(detached).whenComplete((lease, error) -> Futures.run(core.settings.executor, () -> {
-            if (lease == null) {
+        adopting(detached).whenComplete((hold, error) -> Futures.run(core.settings.executor, () -> {
+            if (hold == null) {
                 outside.completeExceptionally(error);
-            } else if (!outside.complete(lease)) {
-                lease.detach();
+            } else if (!outside.complete(new Lease(hold))) {
+                core.turn.take(hold::leave);
             }
         }));
         return outside;
     }
 
-    private CompletableFuture<@Nullable Lease> adopting(Detached detached) {
+    private CompletableFuture<@Nullable Hold> adopting(Detached detached) {
         String name = String.join(", ", detached.keys.stream().map(key -> new String(key, StandardCharsets.UTF_8)).toList());
         Claim claim = new Claim(detached.keys, detached.owner, Claim.EXCLUSIVE, -1);
         Attempt attempt = core.turn.get(() -> new Attempt(core, name, claim, Options.none(), false));
@@ -374,6 +374,17 @@ public final class Leasehold implements AutoCloseable {
     }
 
     /**
+     * Tells who holds a lock: see {@link #holdersAsync}.
+     *
+     * @param name its name
+     * @return the holders
+     * @throws InterruptedException if the thread is interrupted
+     */
+    public List<HolderInfo> holders(String name) throws InterruptedException {
+        return Futures.await(holdersAsync(name));
+    }
+
+    /**
      * Tells who waits for a lock, the next one first.
      *
      * @param name its name
@@ -381,6 +392,17 @@ public final class Leasehold implements AutoCloseable {
      */
     public CompletableFuture<List<WaiterInfo>> waitersAsync(String name) {
         return list(name, Look.Row::waiter, "LOCK.WAITERS", key(name), "COUNT", -1);
+    }
+
+    /**
+     * Tells who waits for a lock: see {@link #waitersAsync}.
+     *
+     * @param name its name
+     * @return the waiters
+     * @throws InterruptedException if the thread is interrupted
+     */
+    public List<WaiterInfo> waiters(String name) throws InterruptedException {
+        return Futures.await(waitersAsync(name));
     }
 
     /**
@@ -395,6 +417,18 @@ public final class Leasehold implements AutoCloseable {
     }
 
     /**
+     * Tells of the locks that are most waited for: see {@link #topAsync}.
+     *
+     * @param count how many at the most
+     * @param at the name of a lock
+     * @return the locks
+     * @throws InterruptedException if the thread is interrupted
+     */
+    public List<Contention> top(int count, String at) throws InterruptedException {
+        return Futures.await(topAsync(count, at));
+    }
+
+    /**
      * Tells what went wrong with locks on the server; in a cluster, on the node that has the lock {@code at}: the latest first.
      *
      * @param count how many at the most
@@ -403,6 +437,18 @@ public final class Leasehold implements AutoCloseable {
      */
     public CompletableFuture<List<LogEntry>> logAsync(int count, String at) {
         return list(at, Look.Row::entry, "LOCK.LOG", Settings.checked("count", count));
+    }
+
+    /**
+     * Tells what went wrong with locks: see {@link #logAsync}.
+     *
+     * @param count how many at the most
+     * @param at the name of a lock
+     * @return the entries
+     * @throws InterruptedException if the thread is interrupted
+     */
+    public List<LogEntry> log(int count, String at) throws InterruptedException {
+        return Futures.await(logAsync(count, at));
     }
 
     /**

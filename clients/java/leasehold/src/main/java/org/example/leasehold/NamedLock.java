@@ -115,7 +115,7 @@ public final class NamedLock {
         Futures.settle(attempt.result);
         Lease lease;
         try {
-            lease = Futures.<@Nullable Lease>await(attempt.result);
+            lease = await(attempt);
         } catch (InterruptedException e) {
             throw new AssertionError("what is done is not waited for", e);
         }
@@ -127,7 +127,7 @@ public final class NamedLock {
 
     private static @Nullable Lease await(Attempt attempt) throws InterruptedException {
         try {
-            return Futures.<@Nullable Lease>await(attempt.result);
+            return Lease.of(Futures.<@Nullable Hold>await(attempt.result));
         } catch (InterruptedException e) {
             abandon(attempt);
             throw e;
@@ -137,9 +137,9 @@ public final class NamedLock {
     /** Nobody wants the lock any more: if it was granted already, it is released. */
     private static void abandon(Attempt attempt) {
         attempt.core.turn.take(() -> attempt.stop(new LeaseholdException.Closed()));
-        attempt.result.whenComplete((lease, error) -> {
-            if (lease != null) {
-                lease.releaseAsync();
+        attempt.result.whenComplete((hold, error) -> {
+            if (hold != null) {
+                attempt.core.turn.take(hold::release);
             }
         });
     }
@@ -163,9 +163,9 @@ public final class NamedLock {
     public CompletableFuture<Lease> acquireAsync(Options options) {
         Attempt attempt = begin(options, true);
         CompletableFuture<Lease> outside = new CompletableFuture<>();
-        attempt.result.whenComplete((lease, error) -> Futures.run(core.settings.executor, () -> {
-            if (lease != null) {
-                hand(outside, lease);
+        attempt.result.whenComplete((hold, error) -> Futures.run(core.settings.executor, () -> {
+            if (hold != null) {
+                hand(outside, hold);
             } else {
                 outside.completeExceptionally(error != null ? error : busy(attempt));
             }
@@ -191,9 +191,9 @@ public final class NamedLock {
     public CompletableFuture<@Nullable Lease> tryAcquireAsync(Options options) {
         Attempt attempt = begin(options, false);
         CompletableFuture<@Nullable Lease> outside = new CompletableFuture<>();
-        attempt.result.whenComplete((lease, error) -> Futures.run(core.settings.executor, () -> {
-            if (lease != null) {
-                hand(outside, lease);
+        attempt.result.whenComplete((hold, error) -> Futures.run(core.settings.executor, () -> {
+            if (hold != null) {
+                hand(outside, hold);
             } else {
                 Futures.<@Nullable Lease>complete(outside, null, error);
             }
@@ -201,9 +201,9 @@ public final class NamedLock {
         return abandoned(outside, attempt);
     }
 
-    private static void hand(CompletableFuture<? super Lease> outside, Lease lease) {
-        if (!outside.complete(lease)) {
-            lease.releaseAsync();
+    private static void hand(CompletableFuture<? super Lease> outside, Hold hold) {
+        if (!outside.complete(new Lease(hold))) {
+            hold.attempt.core.turn.take(hold::release);
         }
     }
 
@@ -218,7 +218,8 @@ public final class NamedLock {
 
     /**
      * Waits for the lock, does the work on this thread, and releases the lock however the work ends. What the work returns or
-     * throws is what this returns or throws: a release that fails is logged.
+     * throws is what this returns or throws: a release that fails is logged. The thread is interrupted when the lock is lost. If
+     * the work ends with an {@link InterruptedException} for that, this throws {@link LeaseholdException.Lost}.
      *
      * @param options what is to be otherwise than the settings say
      * @param work the work
@@ -230,7 +231,7 @@ public final class NamedLock {
      */
     public <T extends @Nullable Object, E extends Exception> T call(Options options, Work<T, E> work) throws E, InterruptedException {
         try (Lease lease = acquire(options)) {
-            return work.under(lease);
+            return lease.during(work);
         }
     }
 }

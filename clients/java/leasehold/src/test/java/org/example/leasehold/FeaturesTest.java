@@ -151,13 +151,14 @@ class FeaturesTest extends ModuleTest {
         LockInfo info = locks.info(name);
         assertNotNull(info);
         assertEquals(lease.owner(), info.oldest().owner());
-        assertEquals(lease.fence(), locks.holdersAsync(name).get().get(0).fence());
+        assertEquals(lease.fence(), locks.holders(name).get(0).fence());
         assertEquals(1, info.waiters());
-        assertTrue(locks.topAsync(99, "").get().stream().anyMatch(each -> each.name().equals(name)));
+        assertEquals(1, locks.waiters(name).size());
+        assertTrue(locks.top(99, "").stream().anyMatch(each -> each.name().equals(name)));
         server.ask().del(name);
         waiting.get(10, TimeUnit.SECONDS).release();
         assertEquals(Outcome.LATE, lease.release());
-        assertTrue(locks.logAsync(99, "").get().stream().anyMatch(each -> each.name().equals(name)));
+        assertTrue(locks.log(99, "").stream().anyMatch(each -> each.name().equals(name)));
     }
 
     @Test

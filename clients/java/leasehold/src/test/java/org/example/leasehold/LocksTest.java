@@ -18,6 +18,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Lock;
@@ -163,6 +164,40 @@ class LocksTest extends ModuleTest {
         server.ask().del(name);
         assertEquals(Loss.TAKEN, told.get(5, TimeUnit.SECONDS));
         assertEquals(Outcome.LATE, lease.release());
+    }
+
+    @Test
+    void workIsStoppedWhenItsLockIsLostAndWhatComesNextIsNot() throws Exception {
+        CountDownLatch never = new CountDownLatch(1);
+        LeaseholdException.Lost lost = assertThrows(LeaseholdException.Lost.class, () -> locks.write(name).call(ttl(600), lease -> {
+            server.ask().del(name);
+            never.await();
+            return lease;
+        }));
+        assertEquals(Loss.TAKEN, lost.loss());
+        assertTrue(lost.getSuppressed()[0] instanceof InterruptedException);
+        String done = locks.write(name).call(ttl(600), lease -> {
+            server.ask().del(name);
+            while (!Thread.currentThread().isInterrupted()) {
+                Thread.onSpinWait();
+            }
+            return "done all the same";
+        });
+        assertEquals("done all the same", done);
+        assertFalse(Thread.currentThread().isInterrupted());
+    }
+
+    @Test
+    void aLeaseThatTheProgramHasDroppedIsReleased() throws Exception {
+        drop();
+        Until.holds(() -> {
+            System.gc();
+            return server.ask().exists(name) == 0;
+        });
+    }
+
+    private void drop() throws InterruptedException {
+        assertTrue(locks.acquire(name).isHeld());
     }
 
     @Test
