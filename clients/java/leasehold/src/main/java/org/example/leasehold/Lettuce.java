@@ -18,6 +18,7 @@ import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.sentinel.api.StatefulRedisSentinelConnection;
+import java.lang.reflect.Method;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -136,9 +137,9 @@ abstract class Lettuce implements Connector {
     /** The primary that Sentinels name. */
     static final class Watched extends Named {
         private final RedisURI uri;
-        private @Nullable StatefulRedisSentinelConnection<String, String> sentinel;
+        private volatile @Nullable StatefulRedisSentinelConnection<String, String> sentinel;
         private volatile @Nullable String primary;
-        private boolean isClosed;
+        private volatile boolean isClosed;
 
         Watched(RedisClient client, RedisURI uri) {
             super(client);
@@ -163,12 +164,15 @@ abstract class Lettuce implements Connector {
         /** The connection is to the first Sentinel that is there, and to another one if it does not answer. */
         @Override
         public synchronized void look(List<byte[]> keys) {
-            if (sentinel == null) {
-                sentinel = client.connectSentinel(uri);
+            StatefulRedisSentinelConnection<String, String> asked = sentinel;
+            if (asked == null || !asked.isOpen()) {
+                hangUp();
+                asked = client.connectSentinel(uri);
+                sentinel = asked;
             }
             try {
                 InetSocketAddress named = (InetSocketAddress)
-                        sentinel.async().getMasterAddrByName(uri.getSentinelMasterId()).get(ANSWERS_WITHIN, TimeUnit.SECONDS);
+                        asked.async().getMasterAddrByName(uri.getSentinelMasterId()).get(ANSWERS_WITHIN, TimeUnit.SECONDS);
                 if (named == null) {
                     throw new IllegalStateException("no Sentinel names a primary of " + uri.getSentinelMasterId());
                 }
@@ -183,14 +187,15 @@ abstract class Lettuce implements Connector {
         }
 
         private void hangUp() {
-            if (sentinel != null) {
-                sentinel.closeAsync();
-                sentinel = null;
+            StatefulRedisSentinelConnection<String, String> former = sentinel;
+            sentinel = null;
+            if (former != null) {
+                former.closeAsync();
             }
         }
 
         @Override
-        public synchronized void close() {
+        public void close() {
             isClosed = true;
             hangUp();
         }
@@ -223,11 +228,21 @@ abstract class Lettuce implements Connector {
             isKnown = true;
         }
 
-        /** As those nodes are reached that are known. */
         @Override
         RedisURI uriOf(String place) {
             client.setOptions(cluster.getOptions());
-            return at(cluster.getPartitions().getPartition(0).getUri(), place);
+            return at(first(), place);
+        }
+
+        /** With the credentials of all nodes. Lettuce shows it to subclasses alone, and what it knows of a node has none. */
+        private RedisURI first() {
+            try {
+                Method first = RedisClusterClient.class.getDeclaredMethod("getFirstUri");
+                first.setAccessible(true);
+                return (RedisURI) first.invoke(cluster);
+            } catch (ReflectiveOperationException e) {
+                throw new IllegalStateException(e);
+            }
         }
 
         @Override

@@ -43,7 +43,7 @@ final class Link implements Grantor {
     private final Map<String, Spot> spots = new HashMap<>();
     private final Map<Integer, Move> moves = new HashMap<>();
     /** What waits until it is known which node has which slot. */
-    private final List<Call> lost = new ArrayList<>();
+    private final Set<Call> lost = new LinkedHashSet<>();
     /** Those that are open. */
     private final Set<Line> lines = new LinkedHashSet<>();
 

@@ -178,9 +178,11 @@ class LocksTest extends ModuleTest {
         assertTrue(lost.getSuppressed()[0] instanceof InterruptedException);
         String done = locks.write(name).call(ttl(600), lease -> {
             server.ask().del(name);
-            while (!Thread.currentThread().isInterrupted()) {
+            long begun = System.nanoTime();
+            while (!Thread.currentThread().isInterrupted() && System.nanoTime() - begun < 10_000_000_000L) {
                 Thread.onSpinWait();
             }
+            assertTrue(Thread.currentThread().isInterrupted());
             return "done all the same";
         });
         assertEquals("done all the same", done);
