@@ -49,7 +49,10 @@ pub(crate) fn ours() -> Vec<Client> {
     let missing = java_lacks(&jar);
     // It lives for seconds, so it is not worth while to compile it well.
     let quick = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar"].map(String::from);
-    clients.push(client("java", [&quick[..], &[jar]].concat(), missing));
+    for (name, library) in [("java", "lettuce"), ("jedis", "jedis")] {
+        let command = [&quick[..], &[jar.clone(), library.into()]].concat();
+        clients.push(client(name, command, missing.clone()));
+    }
     clients
 }
 

@@ -6,21 +6,10 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
-import io.lettuce.core.AbstractRedisClient;
-import io.lettuce.core.ClientOptions;
-import io.lettuce.core.RedisClient;
-import io.lettuce.core.RedisURI;
-import io.lettuce.core.SslOptions;
-import io.lettuce.core.cluster.RedisClusterClient;
-import io.lettuce.core.codec.ByteArrayCodec;
-import io.lettuce.core.resource.ClientResources;
-import io.lettuce.core.resource.DefaultClientResources;
 import java.io.BufferedReader;
-import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
-import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -34,7 +23,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import org.example.leasehold.Detached;
 import org.example.leasehold.Election;
@@ -61,12 +49,20 @@ public final class Adapter {
     private final Map<String, Lease> leases = new ConcurrentHashMap<>();
     private final Map<String, CompletableFuture<JsonObject>> works = new ConcurrentHashMap<>();
     private final Map<Long, CompletableFuture<?>> waits = new ConcurrentHashMap<>();
-    private final ClientResources resources = DefaultClientResources.create();
-    private AbstractRedisClient client;
+    private final Library library;
     private Leasehold locks;
     private volatile boolean isTold;
 
-    private Adapter() {}
+    private Adapter(Library library) {
+        this.library = library;
+    }
+
+    /** What the package connects by. */
+    interface Library {
+        Leasehold open(JsonObject request, Settings settings) throws Exception;
+
+        void close();
+    }
 
     /** What the work threw. */
     private static final class WorkFailed extends Exception {
@@ -80,11 +76,11 @@ public final class Adapter {
     /**
      * Reads requests until the input ends.
      *
-     * @param args none
+     * @param args {@code lettuce} or {@code jedis}
      * @throws IOException if the input cannot be read
      */
     public static void main(String[] args) throws IOException {
-        Adapter adapter = new Adapter();
+        Adapter adapter = new Adapter(List.of(args).contains("jedis") ? new Jedis() : new Lettuce());
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             adapter.take(GSON.fromJson(line, JsonObject.class));
@@ -117,7 +113,7 @@ public final class Adapter {
         out.println(GSON.toJson(line));
     }
 
-    private static String text(JsonObject from, String field) {
+    static String text(JsonObject from, String field) {
         return from.get(field).getAsString();
     }
 
@@ -125,7 +121,7 @@ public final class Adapter {
         return Duration.ofMillis(from.get(field).getAsLong());
     }
 
-    private static boolean has(JsonObject from, String field) {
+    static boolean has(JsonObject from, String field) {
         return from.has(field) && !from.get(field).isJsonNull();
     }
 
@@ -204,71 +200,9 @@ public final class Adapter {
         }
     }
 
-    private JsonElement open(JsonObject request) {
-        if (has(request, "cluster")) {
-            RedisClusterClient cluster = RedisClusterClient.create(uris(request.getAsJsonArray("cluster")));
-            client = cluster;
-            try {
-                cluster.refreshPartitions();
-            } catch (RuntimeException e) {
-                // The first request tells what is wrong.
-            }
-            warmUp(uris(request.getAsJsonArray("cluster")).get(0));
-            locks = Leasehold.over(cluster, settings(request));
-        } else if (has(request, "quorum")) {
-            List<RedisClient> clients = new ArrayList<>();
-            uris(request.getAsJsonArray("quorum")).forEach(uri -> clients.add(RedisClient.create(resources, uri)));
-            client = clients.get(0);
-            warmUp(uris(request.getAsJsonArray("quorum")).get(0));
-            locks = Leasehold.quorum(clients, settings(request));
-        } else {
-            RedisURI uri = has(request, "sentinel") ? sentinels(request.getAsJsonObject("sentinel")) : RedisURI.create(text(request, "url"));
-            RedisClient single = RedisClient.create(resources, uri);
-            client = single;
-            if (has(request, "ca") || has(request, "certificate")) {
-                single.setOptions(ClientOptions.builder().sslOptions(ssl(request)).build());
-            }
-            warmUp(uri);
-            locks = Leasehold.over(single, uri, settings(request));
-        }
+    private JsonElement open(JsonObject request) throws Exception {
+        locks = library.open(request, settings(request));
         return new JsonObject();
-    }
-
-    private static List<RedisURI> uris(JsonArray urls) {
-        List<RedisURI> uris = new ArrayList<>();
-        urls.forEach(url -> uris.add(RedisURI.create(url.getAsString())));
-        return uris;
-    }
-
-    private static RedisURI sentinels(JsonObject sentinel) {
-        RedisURI.Builder builder = RedisURI.builder().withSentinelMasterId(text(sentinel, "service"));
-        for (JsonElement each : sentinel.getAsJsonArray("urls")) {
-            URI place = URI.create(each.getAsString());
-            builder.withSentinel(place.getHost(), place.getPort());
-        }
-        return builder.build();
-    }
-
-    private static SslOptions ssl(JsonObject request) {
-        SslOptions.Builder ssl = SslOptions.builder();
-        if (has(request, "ca")) {
-            ssl.trustManager(new File(text(request, "ca")));
-        }
-        if (has(request, "certificate")) {
-            ssl.keyManager(new File(text(request, "certificate")), new File(text(request, "key")), null);
-        }
-        return ssl.build();
-    }
-
-    /** The first connection of a JVM loads more than a thousand classes, which takes longer than some scenarios last. */
-    private void warmUp(RedisURI uri) {
-        RedisClient warm = RedisClient.create(resources);
-        warm.setOptions(client.getOptions());
-        try (var connection = warm.connectAsync(ByteArrayCodec.INSTANCE, uri).toCompletableFuture().get(2, TimeUnit.SECONDS)) {
-            connection.async().ping().get(1, TimeUnit.SECONDS);
-        } catch (Exception e) {
-            // The first request tells what is wrong.
-        }
     }
 
     private Settings settings(JsonObject request) {
@@ -520,7 +454,7 @@ public final class Adapter {
 
     private JsonElement close(Duration limit) throws Exception {
         List<String> left = locks.closeAsync(limit).get();
-        client.shutdownAsync(0, 0, TimeUnit.SECONDS);
+        library.close();
         JsonObject ok = new JsonObject();
         ok.add("left", GSON.toJsonTree(left));
         return ok;
