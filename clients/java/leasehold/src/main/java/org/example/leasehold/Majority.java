@@ -266,7 +266,8 @@ final class Majority implements Grantor {
     }
 
     private void askOne(Link peer, Claim claim, Claim.Question question, long within, Consumer<Came> then) {
-        long each = limit(question);
+        // The others do not wait for it as long as that, but it may answer yet.
+        long each = Clock.patienceForAnswer(core.settings.response, question.ttl() > 0 ? question.ttl() : Clock.NEVER);
         boolean acquires = question.acquires();
         boolean isRelease = question.asks() == Claim.Asks.RELEASE;
         // A release is asked for until somebody hears it.
