@@ -1,7 +1,6 @@
-//! The examples are run as they stand, and what pages show for Node, Java, shells and stores.
+//! The examples are run as they stand, and what pages show for Node, shells and stores.
 
 mod guide;
-mod java;
 mod node;
 mod python;
 mod recipes;
