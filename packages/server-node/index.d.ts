@@ -18,5 +18,5 @@ export function start(...options: string[]): Promise<Server>;
 /** The path of the module: `LEASEHOLD_MODULE`, or that of this package for this machine. */
 export function module(): string;
 
-/** The path of the server: `LEASEHOLD_SERVER`, or what is in `PATH`. */
+/** The path of the server: `LEASEHOLD_SERVER`, that of this package for this machine, or what is in `PATH`. */
 export function server(): string;

@@ -15,17 +15,24 @@ const PATIENCE = 20_000;
 export function module() {
   const given = process.env.LEASEHOLD_MODULE;
   if (given) return given;
-  process.report.excludeNetwork = true;
-  const libc = process.report.getReport().header.glibcVersionRuntime ? 'gnu' : 'musl';
-  const path = fileURLToPath(new URL(`modules/${process.arch}-${libc}/libleasehold.so`, import.meta.url));
-  if (!existsSync(path)) throw new Error(`there is no module for ${process.arch} with ${libc}: set LEASEHOLD_MODULE`);
+  const path = packed('libleasehold.so');
+  if (!existsSync(path)) throw new Error(`there is no ${path}: set LEASEHOLD_MODULE`);
   return path;
 }
 
-/** The path of the server: LEASEHOLD_SERVER, or what is in PATH. */
+/** A file of this package for this machine and its C library. */
+function packed(name) {
+  process.report.excludeNetwork = true;
+  const libc = process.report.getReport().header.glibcVersionRuntime ? 'gnu' : 'musl';
+  return fileURLToPath(new URL(`modules/${process.arch}-${libc}/${name}`, import.meta.url));
+}
+
+/** The path of the server: LEASEHOLD_SERVER, that of this package, or what is in PATH. */
 export function server() {
   const given = process.env.LEASEHOLD_SERVER;
   if (given) return given;
+  const path = packed('valkey-server');
+  if (existsSync(path)) return path;
   for (const name of ['valkey-server', 'redis-server']) {
     for (const folder of (process.env.PATH ?? '').split(delimiter)) {
       try {
