@@ -9,6 +9,8 @@ pub(crate) struct Client {
     /// As the table names it.
     pub(crate) name: String,
     pub(crate) command: Vec<String>,
+    /// The server that its scenarios are played with, if it is one in memory; otherwise a real one.
+    pub(crate) memory: Option<Vec<String>>,
     /// What is missing on this machine, if something is.
     pub(crate) missing: Option<String>,
 }
@@ -27,6 +29,36 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
+/// Why scenarios whose names begin like that are not played with a server in memory.
+const NOT_IN_MEMORY: [(&str, &[&str]); 9] = [
+    ("a server in memory has no users", &["wrong-password", "no-password", "no-permission"]),
+    ("a server in memory has no limits", &["out-of-memory", "queue-full"]),
+    ("a server in memory has no replicas", &["replicas", "too-few-replicas", "failover"]),
+    ("locks in memory are on one server", &["quorum"]),
+    ("locks in memory never lack the module", &["plain", "without-scripts", "module-that", "old-module"]),
+    (
+        "a server in memory is alone, and has one database",
+        &["cluster", "slot-moves", "node-fails-over", "sentinel", "no-primary", "database", "tls", "cause-of-a-refused"],
+    ),
+    ("a server in memory keeps texts alone", &["wrong-type", "guarded-and-refused"]),
+    ("a server in memory counts nothing, and keeps no log", &["top-and-log"]),
+    ("a server in memory publishes grants alone", &["observed", "without-channels"]),
+];
+
+impl Client {
+    /// Why it is not to be asked for this.
+    pub(crate) fn lacks(&self, scenario: &str) -> Option<&'static str> {
+        let begins = |names: &[&str]| names.iter().any(|name| scenario.starts_with(name));
+        let reason = NOT_IN_MEMORY.iter().find(|(_, names)| begins(names));
+        reason.filter(|_| self.memory.is_some()).map(|(why, _)| *why)
+    }
+
+    /// The same client with this server in memory.
+    fn in_memory(&self, name: &str, server: Vec<String>) -> Self {
+        Self { name: name.into(), memory: Some(server), ..self.clone() }
+    }
+}
+
 /// Those whose packages are in this repository.
 pub(crate) fn ours() -> Vec<Client> {
     let mut clients = vec![client("rust", vec![env!("CARGO_BIN_EXE_rust-adapter").into()], None)];
@@ -41,6 +73,8 @@ pub(crate) fn ours() -> Vec<Client> {
         let command = vec![python.clone(), path(&format!("adapters/python/{adapter}.py"))];
         clients.push(client(name, command, missing.clone()));
     }
+    let memory = vec![python, path("adapters/python/memory_server.py")];
+    clients.push(clients[3].in_memory("python-memory", memory));
     let adapter = target().join("go/adapter");
     let missing =
         (!adapter.exists()).then(|| "the adapter is not built: make test-clients builds it".into());
@@ -61,7 +95,7 @@ fn target() -> PathBuf {
 }
 
 fn client(name: &str, command: Vec<String>, missing: Option<String>) -> Client {
-    Client { name: name.into(), command, missing }
+    Client { name: name.into(), command, memory: None, missing }
 }
 
 /// One that is given as `name=program argument …`.

@@ -74,6 +74,9 @@ pub(crate) fn run(scenarios: &[Scenario], options: &Options) -> Results {
 }
 
 fn try_one(scenario: &Scenario, client: &Client, present: &[Client]) -> Outcome {
+    if let Some(why) = client.lacks(scenario.name) {
+        return Outcome::Without(why.into());
+    }
     let begun = Instant::now();
     let scene = Scene::of(client, present);
     let ran = catch_unwind(AssertUnwindSafe(|| (scenario.run)(&scene)));

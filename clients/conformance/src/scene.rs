@@ -28,8 +28,14 @@ pub(crate) struct Scene<'c> {
     adapters: RefCell<Vec<Arc<Adapter>>>,
 }
 
+thread_local! {
+    /// The server in memory that the scenario of this thread is played with.
+    static MEMORY: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
 impl<'c> Scene<'c> {
     pub(crate) fn of(client: &'c Client, all: &'c [Client]) -> Self {
+        MEMORY.set(client.memory.clone());
         Self { client, all, adapters: RefCell::default() }
     }
 
@@ -68,7 +74,7 @@ impl<'c> Scene<'c> {
     #[track_caller]
     pub(crate) fn programs_of_all(&self, server: &Server) -> Vec<Program> {
         let open = |client| Program::open(self.adapter_of(client), &at(server));
-        self.all.iter().map(open).collect()
+        self.all.iter().filter(|client| client.memory.is_none()).map(open).collect()
     }
 
     /// A server whose messages come on a connection of their own: a client that would have them come with its answers cannot
@@ -124,7 +130,9 @@ pub(crate) fn at_sentinels(sentinels: &Sentinels) -> Value {
 }
 
 pub(crate) fn with_module() -> Setup {
-    Server::builder().tcp()
+    let program: Vec<String> = MEMORY.with_borrow(|memory| memory.clone().unwrap_or_default());
+    let words: Vec<_> = program.iter().map(String::as_str).collect();
+    Server::builder().tcp().under(&words)
 }
 
 pub(crate) fn server() -> Server {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, NamedTuple, Optional, 
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ._questions import EXCLUSIVE, UNLIMITED, Claim
-from ._target import AnyClient, Several, several, target_of
+from ._target import Alone, AnyClient, Several, several, target_of
 from .errors import SettingError
 from .settings import SHORTEST_TTL, Duration, Name, Renewal, Settings, between, integer, octets, patience
 
@@ -60,11 +60,14 @@ class Factory(Generic[R, E]):
     _election: Callable[[Any, Wanted, float], E]
 
     def __init__(
-        self, client: Union[AnyClient, Several], settings: Optional[Settings] = None, **defaults: Unpack[Defaults]
+        self,
+        client: Union[AnyClient, Alone, Several],
+        settings: Optional[Settings] = None,
+        **defaults: Unpack[Defaults],
     ) -> None:
         given: dict[str, Any] = {name: its for name, its in defaults.items() if its is not None}
         self._settings = replace(settings or Settings(), **given)
-        self._target = client if isinstance(client, Several) else target_of(client)
+        self._target = client if isinstance(client, (Several, Alone)) else target_of(client)
         self._is_closed = False
         self._begin()
 
