@@ -67,6 +67,8 @@ pub(crate) fn ours() -> Vec<Client> {
         let command = vec!["node".into(), path("adapters/node/adapter.mjs"), library.into()];
         clients.push(client(library, command, missing.clone()));
     }
+    let memory = vec!["node".into(), path("adapters/node/memory-server.mjs")];
+    let node = clients[1].in_memory("node-memory", memory);
     let python = python();
     let missing = python_lacks(&python);
     for (name, adapter) in [("python", "threads"), ("python-asyncio", "coroutines")] {
@@ -74,7 +76,7 @@ pub(crate) fn ours() -> Vec<Client> {
         clients.push(client(name, command, missing.clone()));
     }
     let memory = vec![python, path("adapters/python/memory_server.py")];
-    clients.push(clients[3].in_memory("python-memory", memory));
+    clients.extend([node, clients[3].in_memory("python-memory", memory)]);
     let adapter = target().join("go/adapter");
     let missing =
         (!adapter.exists()).then(|| "the adapter is not built: make test-clients builds it".into());

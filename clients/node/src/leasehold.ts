@@ -6,7 +6,7 @@ import type { Client } from './adapters/shapes.js';
 import { ask } from './asking.js';
 import { Attempt, type Granted, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
-import type { Ear, Word } from './connection.js';
+import type { Connection, Ear, Word } from './connection.js';
 import { Detached } from './detached.js';
 import { Election, listenForChanges } from './election.js';
 import { ClosedError, LostError, SurpriseError } from './errors.js';
@@ -50,8 +50,8 @@ export class Leasehold implements AsyncDisposable {
 
   constructor(client: Client, settings?: Settings);
   /** @internal */
-  constructor(client: Client | Most, settings?: Settings);
-  constructor(client: Client | Most, settings: Settings = {}) {
+  constructor(client: Client | Most | Connection, settings?: Settings);
+  constructor(client: Client | Most | Connection, settings: Settings = {}) {
     this.#settings = checked(settings);
     this.#tell = telling(settings.onTrouble ?? warn);
     this.#emit = settings.onEvent && telling(settings.onEvent);

@@ -5,9 +5,10 @@ import { IoredisConnection } from './ioredis.js';
 import { clusterOfNodeRedis, sentinelOfNodeRedis, singleOfNodeRedis } from './node-redis.js';
 import type { Client, Ioredis, IoredisCluster, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
 
-export function connectionOf(client: Client): Connection {
+export function connectionOf(client: Client | Connection): Connection {
   const has = (...names: string[]) =>
     typeof client === 'object' && client !== null && names.every((name) => name in client);
+  if (has('dedicated', 'listen')) return client as Connection;
   if (has('callBuffer', 'nodes', 'slots')) return new IoredisConnection(client as IoredisCluster);
   if (has('callBuffer', 'duplicate', 'disconnect')) return new IoredisConnection(client as Ioredis);
   if (has('sendCommand', 'masters', 'slots')) return clusterOfNodeRedis(client as NodeRedisCluster);
