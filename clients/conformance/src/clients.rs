@@ -30,15 +30,29 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
 }
 
 /// Why scenarios whose names begin like that are not played with a server in memory.
-const NOT_IN_MEMORY: [(&str, &[&str]); 9] = [
+const NOT_IN_MEMORY: [(&str, &[&str]); 11] = [
     ("a server in memory has no users", &["wrong-password", "no-password", "no-permission"]),
     ("a server in memory has no limits", &["out-of-memory", "queue-full"]),
+    ("a server in memory has no disk", &["restart-within-ttl"]),
+    ("it is in the process of its clients, which die with it", &["dead-waiter"]),
     ("a server in memory has no replicas", &["replicas", "too-few-replicas", "failover"]),
     ("locks in memory are on one server", &["quorum"]),
-    ("locks in memory never lack the module", &["plain", "without-scripts", "module-that", "old-module"]),
+    (
+        "locks in memory never lack the module",
+        &["plain", "without-scripts", "module-that", "old-module"],
+    ),
     (
         "a server in memory is alone, and has one database",
-        &["cluster", "slot-moves", "node-fails-over", "sentinel", "no-primary", "database", "tls", "cause-of-a-refused"],
+        &[
+            "cluster",
+            "slot-moves",
+            "node-fails-over",
+            "sentinel",
+            "no-primary",
+            "database",
+            "tls",
+            "cause-of-a-refused",
+        ],
     ),
     ("a server in memory keeps texts alone", &["wrong-type", "guarded-and-refused"]),
     ("a server in memory counts nothing, and keeps no log", &["top-and-log"]),

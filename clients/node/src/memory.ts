@@ -53,6 +53,8 @@ export class Memory {
   #queue: Waiter[] = [];
   readonly #values = new Map<string, string>();
   #lastFence = 0;
+  /** When the next of them is over. */
+  #due = Number.POSITIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
 
   open(hear: Session['hear'] = () => {}): Session {
@@ -72,12 +74,8 @@ export class Memory {
   }
 
   async run(session: Session, words: readonly Word[]): Promise<Answer> {
-    this.#settle();
-    try {
-      return this.#run(session, words.map(ofBytes));
-    } finally {
-      this.#settle();
-    }
+    if (now() >= this.#due) this.#settle();
+    return this.#run(session, words.map(ofBytes));
   }
 
   #run(session: Session, [name = '', ...rest]: readonly string[]): Answer | Promise<Answer> {
@@ -86,7 +84,7 @@ export class Memory {
     return command.apply(this, [session, ...rest]);
   }
 
-  /** Ends what is over, and grants what can be granted: called before and after whatever may change that. */
+  /** Ends what is over, and grants what can be granted: called after whatever may have changed that. */
   #settle(): void {
     const here = now();
     for (const [key, holds] of this.locks) {
@@ -102,10 +100,18 @@ export class Memory {
       else for (const key of keys) before.add(key);
     }
     clearTimeout(this.#timer);
-    if (this.#queue.length === 0) return;
-    const next = Math.min(...[...this.#holds()].map(({ end }) => end), ...this.#queue.map(({ until }) => until));
-    if (next === Number.POSITIVE_INFINITY) return;
-    this.#timer = setTimeout(() => this.#settle(), Math.min(Math.max(0, next - now()) + 1, LONGEST_TIMER));
+    this.#due = Number.POSITIVE_INFINITY;
+    this.#lookBy(Math.min(...[...this.#holds()].map(({ end }) => end), ...this.#queue.map(({ until }) => until)));
+  }
+
+  #lookBy(moment: Moment): void {
+    if (moment >= this.#due) return;
+    this.#due = moment;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#settle(), Math.min(Math.max(0, moment - now()) + 1, LONGEST_TIMER));
+    // Whoever waits does so for it; what is held keeps no program alive.
+    if (this.#queue.length === 0) this.#timer.unref();
+    else this.#timer.ref();
   }
 
   #handOn(waiter: Waiter): void {
@@ -147,6 +153,7 @@ export class Memory {
       const hold = { owner, fence, share, end: now() + ttl, grace: 0 };
       bind(hold, session, grace);
       this.locks.set(key, [...others, hold]);
+      this.#lookBy(hold.end);
     }
     return fence;
   }
@@ -163,6 +170,7 @@ export class Memory {
         Object.assign(hold, { share, end: Math.max(hold.end, now() + ttl) });
         bind(hold, session, grace);
       }
+      this.#settle();
       return held[0].fence;
     }
     const isBefore = (waiter: Waiter) => waiter.owner !== owner && waiter.keys.some((each) => keys.includes(each));
@@ -192,6 +200,7 @@ export class Memory {
       this.#leave(former, new Error('REPLACED a newer request of the same owner took this place in the queue'));
     }
     this.#queue.splice(at, 0, waiter);
+    this.#lookBy(waiter.until);
     return null;
   }
 
@@ -207,6 +216,7 @@ export class Memory {
     if (fence === undefined) {
       this.#queue = this.#queue.filter((each) => each.kept === undefined || !isOf(each, owner, keys));
     }
+    this.#settle();
     return released.size;
   }
 
@@ -214,7 +224,10 @@ export class Memory {
     const { fence, keys } = fenceAndKeys(key, rest);
     const held = this.#of(keys, owner, fence);
     if (held.length < keys.length) return 0;
-    for (const hold of held) hold.end = now() + Number(lease);
+    for (const hold of held) {
+      hold.end = now() + Number(lease);
+      this.#lookBy(hold.end);
+    }
     return 1;
   }
 
@@ -271,7 +284,9 @@ export class Memory {
   }
 
   #delete(_: Session, ...keys: string[]): Answer {
-    return keys.filter((key) => this.locks.delete(key) || this.#values.delete(key)).length;
+    const gone = keys.filter((key) => this.locks.delete(key) || this.#values.delete(key));
+    this.#settle();
+    return gone.length;
   }
 
   readonly commands = new Map<string, Command>([

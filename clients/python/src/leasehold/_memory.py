@@ -73,6 +73,7 @@ class Memory:
         self._queue: list[Waiter] = []  # Of all locks
         self._values: dict[bytes, bytes] = {}
         self._last_fence = 0
+        self._due = math.inf  # When the next of them is over
         self._timer: Optional[asyncio.TimerHandle] = None
 
     def connect(self) -> socket.socket:
@@ -86,15 +87,14 @@ class Memory:
         self.thread.stop(0.0)
 
     def run(self, session: Session, words: list[bytes]) -> Answer:
-        self._settle()
+        if now() >= self._due:
+            self._settle()
         try:
             return self._run(session, words)
         except ResponseError as error:
             return error
         except (TypeError, ValueError, IndexError):
             return ResponseError("ERR syntax error")
-        finally:
-            self._settle()
 
     def _run(self, session: Session, words: Iterable[bytes]) -> Answer:
         name, *rest = words
@@ -111,9 +111,10 @@ class Memory:
         self._settle()
 
     def _settle(self) -> None:
-        """Ends what is over, and grants what can be granted: called before and after whatever may change that."""
+        """Ends what is over, and grants what can be granted: called after whatever may have changed that."""
         here, before = now(), set[bytes]()
-        self._end_leases(here)
+        lasting = {key: [hold for hold in holds if hold.end > here] for key, holds in self._locks.items()}
+        self._locks = {key: holds for key, holds in lasting.items() if holds}
         for waiter in list(self._queue):
             if waiter.until <= here:
                 self._leave(waiter, None)
@@ -121,15 +122,18 @@ class Memory:
                 self._hand_on(waiter)
             else:
                 before.update(waiter.keys)
-        if self._timer is not None:
-            self._timer.cancel()
-        next_end = min([each.end for each in self._holds()] + [each.until for each in self._queue], default=math.inf)
-        rest = min(max(0.0, next_end - now()), LONGEST_TIMER)
-        self._timer = None if math.isinf(next_end) else self.thread.loop.call_later(rest + 0.0005, self._settle)
+        self._due = math.inf
+        self._look_by(
+            min([each.end for each in self._holds()] + [each.until for each in self._queue], default=math.inf)
+        )
 
-    def _end_leases(self, here: float) -> None:
-        lasting = {key: [hold for hold in holds if hold.end > here] for key, holds in self._locks.items()}
-        self._locks = {key: holds for key, holds in lasting.items() if holds}
+    def _look_by(self, moment: float) -> None:
+        if moment < self._due:
+            self._due = moment
+            if self._timer is not None:
+                self._timer.cancel()
+            rest = min(max(0.0, moment - now()), LONGEST_TIMER)
+            self._timer = self.thread.loop.call_later(rest + 0.0005, self._settle)
 
     def _hand_on(self, waiter: Waiter) -> None:
         lasts = waiter.ttl if waiter.kept is None else min(waiter.ttl, waiter.kept)
@@ -164,6 +168,7 @@ class Memory:
             hold = Hold(owner, fence, share, now() + ttl)
             hold.bind(session, grace)
             self._locks[key] = [each for each in self._locks.get(key, ()) if each.owner != owner] + [hold]
+            self._look_by(hold.end)
         return fence
 
     # The commands of the module.
@@ -176,6 +181,7 @@ class Memory:
             for hold in held:
                 hold.share, hold.end = share, max(hold.end, now() + ttl)
                 hold.bind(session, grace)
+            self._settle()
             return held[0].fence
         others = [each for each in self._queue if each.owner != owner and not set(keys).isdisjoint(each.keys)]
         # Whoever holds it goes before those who wait.
@@ -200,6 +206,7 @@ class Memory:
                 former, ResponseError("REPLACED a newer request of the same owner took this place in the queue")
             )
         self._queue.insert(at, waiter)
+        self._look_by(waiter.until)
 
     def release(self, _: Session, key: bytes, owner: bytes, *rest: bytes) -> Answer:
         fence, keys = _fence_and_keys(key, rest)
@@ -208,6 +215,7 @@ class Memory:
             self._locks[each] = [hold for hold in self._locks.get(each, ()) if hold not in released]
         if fence is None:
             self._queue = [each for each in self._queue if each.kept is None or not each.is_of(owner, keys)]
+        self._settle()
         return len(released)
 
     def extend(self, _: Session, key: bytes, owner: bytes, lease: bytes, *rest: bytes) -> Answer:
@@ -215,6 +223,7 @@ class Memory:
         held = self._of(keys, owner, fence)
         for hold in held if len(held) == len(keys) else []:
             hold.end = now() + ttl
+            self._look_by(hold.end)
         return int(len(held) == len(keys))
 
     def guard(self, session: Session, key: bytes, owner: bytes, fence: bytes, *command: bytes) -> Answer:
@@ -252,7 +261,9 @@ class Memory:
         return int(self._values[key])
 
     def delete(self, _: Session, *keys: bytes) -> Answer:
-        return sum((self._locks.pop(key, None) or self._values.pop(key, None)) is not None for key in keys)
+        gone = [key for key in keys if (self._locks.pop(key, None) or self._values.pop(key, None)) is not None]
+        self._settle()
+        return len(gone)
 
     commands: ClassVar[dict[bytes, Any]] = {
         **{b"LOCK.ACQUIRE": acquire, b"LOCK.RELEASE": release, b"LOCK.EXTEND": extend, b"LOCK.GUARD": guard},
