@@ -11,6 +11,9 @@ export interface Connection extends Line {
   /** The same for all keys of a server, and another for those of another one; undefined: it is not known. */
   place(key: Word): object | undefined;
 
+  /** Whether its connections are opened anew when they are lost, so that nothing can be bound to one. */
+  readonly opensAnew?: boolean;
+
   /** A connection of its own to that node, once it is open. It is not opened again when it is lost. */
   dedicated(key: Word): Promise<Dedicated>;
 

@@ -9,7 +9,7 @@ import { type Moment, now } from './clock.js';
 import type { Connection, Ear, Word } from './connection.js';
 import { Detached } from './detached.js';
 import { Election, listenForChanges } from './election.js';
-import { ClosedError, LostError, SurpriseError } from './errors.js';
+import { ClosedError, LostError, SettingError, SurpriseError } from './errors.js';
 import type { Emit } from './events.js';
 import { Hold, type Holder } from './hold.js';
 import type { Contention, HolderInfo, LockInfo, LogEntry, WaiterInfo } from './info.js';
@@ -228,6 +228,9 @@ export class Leasehold implements AsyncDisposable {
     checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
     const { owner = newOwner(), renew = true, holdAtLeast = 0, ephemeral: grace, replicas } = options;
+    if (grace !== undefined && this.#server.connection.opensAnew) {
+      throw new SettingError('ephemeral', 'this client opens connections anew by itself, so nothing is bound to one');
+    }
     signal?.throwIfAborted();
     this.#closed.throwIfStopped();
     const [key = '', ...also] = names.map((name) => this.#key(name));

@@ -46,4 +46,9 @@ export interface NodeRedisSentinel extends Emitter {
   sendCommand(isReadonly: boolean | undefined, args: (string | Buffer)[], options?: object): Promise<unknown>;
 }
 
-export type Client = Ioredis | IoredisCluster | NodeRedis | NodeRedisCluster | NodeRedisSentinel;
+/** `GlideClient` and `GlideClusterClient` of Valkey GLIDE. */
+export interface Glide {
+  customCommand(args: (string | Buffer)[], options?: object): Promise<unknown>;
+}
+
+export type Client = Ioredis | IoredisCluster | NodeRedis | NodeRedisCluster | NodeRedisSentinel | Glide;
