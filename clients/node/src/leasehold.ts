@@ -17,7 +17,7 @@ import { listed, look } from './info.js';
 import { Lease } from './lease.js';
 import { Lock, type WithOptions, type WorkWith } from './lock.js';
 import { Most } from './most.js';
-import { ANY, type Claim, EXCLUSIVE, type Share } from './questions.js';
+import { ANY, type Claim, EXCLUSIVE, type Question, type Share } from './questions.js';
 import { Reentries } from './reentries.js';
 import { acknowledged } from './replicas.js';
 import { Server } from './server.js';
@@ -160,6 +160,14 @@ export class Leasehold implements AsyncDisposable {
   async log(count = 10, at: Name = ''): Promise<LogEntry[]> {
     checkCount('count', count);
     return this.#list(at, 'LOCK.LOG', String(count));
+  }
+
+  /** @internal For a holder of which only the owner is known: how many locks it held, or whether it held all. */
+  async asked(names: readonly Name[], owner: string, question: Question): Promise<number | null> {
+    const { ttl, within: limit, response } = this.#settings;
+    const [key = '', ...also] = names.map((name) => this.#key(name));
+    const limits = { each: patienceForAnswer(response, ttl), until: now() + limit, steps: this.#closed };
+    return (await ask(this.#server, { key, also, owner, share: EXCLUSIVE }, question, limits)).number;
   }
 
   #lock(names: readonly Name[], share: Share): Lock {

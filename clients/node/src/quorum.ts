@@ -49,6 +49,11 @@ export class Quorum implements AsyncDisposable {
     return this.#locks.adopt(detached);
   }
 
+  /** @internal */
+  asked(...given: Parameters<Leasehold['asked']>): ReturnType<Leasehold['asked']> {
+    return this.#locks.asked(...given);
+  }
+
   /** Ends all waits and releases what is held: the names of the locks that stay. */
   close(limit?: number): Promise<string[]> {
     return this.#locks.close(limit);

@@ -9,6 +9,7 @@ import { BusyError } from './errors.js';
 import type { Lease } from './lease.js';
 import { Leasehold } from './leasehold.js';
 import { Quorum } from './quorum.js';
+import type { Question } from './questions.js';
 import type { AcquireOptions } from './settings.js';
 
 export interface Settings {
@@ -59,27 +60,39 @@ export class ExecutionError extends Error {
 }
 
 export class Lock {
+  /** As whom it is held. */
+  readonly value: string;
+
+  /** Undefined of a lock that was made by hand, of the value of another. */
+  readonly lease: Lease | undefined;
+
   /** When it ends, by the clock of `Date`: 0 if it was released or extended. */
   expiration: number;
 
+  constructor(
+    redlock: Redlock,
+    resources: string[],
+    value: string,
+    attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    expiration: number,
+  );
   /** @internal */
+  constructor(redlock: Redlock, resources: string[], value: Lease, attempts: ReadonlyArray<Promise<ExecutionStats>>);
   constructor(
     readonly redlock: Redlock,
     readonly resources: string[],
-    readonly lease: Lease,
+    value: string | Lease,
     readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    expiration = 0,
   ) {
-    this.expiration = Date.now() + lease.validFor();
+    this.lease = typeof value === 'string' ? undefined : value;
+    this.value = typeof value === 'string' ? value : value.owner;
+    this.expiration = typeof value === 'string' ? expiration : Date.now() + value.validFor();
   }
 
-  /** As whom it is held. */
-  get value(): string {
-    return this.lease.owner;
-  }
-
-  /** A number larger than that of every earlier grant, which redlock does not have. */
+  /** A number larger than that of every earlier grant, which redlock does not have. 0n of a lock that was made by hand. */
   get fence(): bigint {
-    return this.lease.fence;
+    return this.lease?.fence ?? 0n;
   }
 
   release(): Promise<ExecutionResult> {
@@ -117,14 +130,16 @@ export default class Redlock extends EventEmitter {
   }
 
   async acquire(resources: string[], duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
-    return this.#acquire(resources, duration, settings, false);
+    return new Lock(this, resources, await this.#lease(resources, duration, settings, false), [this.#stats()]);
   }
 
   async release(lock: Lock, _settings: Partial<Settings> = {}): Promise<ExecutionResult> {
     lock.expiration = 0;
+    const { lease } = lock;
+    if (lease === undefined) return this.#byValue(lock, { ask: 'release' });
     // What was released before is not there any more, as there.
-    const isHeld = lock.lease.validFor() > 0;
-    const outcome = await lock.lease.release().catch((error: Error) => this.#failed(error));
+    const isHeld = lease.validFor() > 0;
+    const outcome = await lease.release().catch((error: Error) => this.#failed(error));
     if (outcome === 'late' || !isHeld)
       throw this.#failed(new ResourceLockedError('The lock was lost before it was released.'));
     return { attempts: [this.#stats()] };
@@ -133,10 +148,26 @@ export default class Redlock extends EventEmitter {
   async extend(existing: Lock, duration: number, _settings: Partial<Settings> = {}): Promise<Lock> {
     checkDuration(duration);
     if (existing.expiration < Date.now()) throw new ExecutionError('Cannot extend an already-expired lock.', []);
-    const outcome = await existing.lease.extend(duration).catch((error: Error) => this.#failed(error));
+    const { lease, resources, value } = existing;
+    if (lease === undefined) {
+      const begun = Date.now();
+      const { attempts } = await this.#byValue(existing, { ask: 'extend', ttl: duration });
+      existing.expiration = 0;
+      return new Lock(this, resources, value, attempts, begun + duration);
+    }
+    const outcome = await lease.extend(duration).catch((error: Error) => this.#failed(error));
     if (outcome === 'lost') throw this.#failed(new ResourceLockedError('The lock was lost.'));
     existing.expiration = 0;
-    return new Lock(this, existing.resources, existing.lease, [this.#stats()]);
+    return new Lock(this, resources, lease, [this.#stats()]);
+  }
+
+  /** For a lock of which only the value is known. */
+  async #byValue({ resources, value }: Lock, question: Question): Promise<ExecutionResult> {
+    const asking = this.#locks.asked(resources, value, question);
+    const number = await asking.catch((error: Error) => this.#failed(error));
+    const isAll = number === (question.ask === 'release' ? resources.length : 1);
+    if (!isAll) throw this.#failed(new ResourceLockedError('The lock was lost.'));
+    return { attempts: [this.#stats()] };
   }
 
   using<T>(resources: string[], duration: number, settings: Partial<Settings>, routine: Routine<T>): Promise<T>;
@@ -144,7 +175,7 @@ export default class Redlock extends EventEmitter {
   async using<T>(resources: string[], duration: number, ...given: [Partial<Settings>, Routine<T>] | [Routine<T>]) {
     const [settings, routine] = given.length === 1 ? [{}, given[0]] : given;
     if (typeof routine !== 'function') throw new Error('INVARIANT: routine is not a function.');
-    const { lease } = await this.#acquire(resources, duration, settings, true);
+    const lease = await this.#lease(resources, duration, settings, true);
     const signal: RedlockAbortSignal = lease.signal;
     Object.defineProperty(signal, 'error', { get: () => (signal.aborted ? (signal.reason as Error) : undefined) });
     try {
@@ -154,7 +185,7 @@ export default class Redlock extends EventEmitter {
     }
   }
 
-  async #acquire(resources: string[], duration: number, given: Partial<Settings>, renew: boolean): Promise<Lock> {
+  async #lease(resources: string[], duration: number, given: Partial<Settings>, renew: boolean): Promise<Lease> {
     checkDuration(duration);
     if (resources.length > 1 && this.clients.size > 1) {
       throw new Error('Several resources on several servers are not supported.');
@@ -171,7 +202,7 @@ export default class Redlock extends EventEmitter {
         // One that the program drops stays held until its end: the lease is referred to until then.
         void lease.lost.then(() => this.#acquired.delete(lease));
       }
-      return new Lock(this, resources, lease, [this.#stats()]);
+      return lease;
     } catch (error) {
       const isBusy = error instanceof BusyError;
       const none = `The operation was applied to: 0 of the ${resources.length} requested resources.`;
@@ -215,7 +246,8 @@ const alone = new WeakMap<Client, Leasehold>();
 /** A lock that runs out is none of their business, and what is refused is told to whoever asked. */
 const onTrouble = () => {};
 
-function locksOf(clients: Client[]): Leasehold | Quorum {
+/** @internal */
+export function locksOf(clients: Client[]): Leasehold | Quorum {
   const [first, ...others] = clients;
   if (first === undefined) {
     throw new Error('Redlock must be instantiated with at least one redis client.');

@@ -51,6 +51,26 @@ for (const library of LIBRARIES) {
       await assert.rejects(longer.extend(5_000), ExecutionError);
     });
 
+    it('has locks that are made by hand of the value of another', async () => {
+      for (const [its, resources] of [
+        [redlock, ['h', 'i']],
+        [quorum, ['h']],
+      ] as const) {
+        const { value, expiration, fence } = await its.acquire([...resources], 5_000);
+        const lock = new Lock(its, [...resources], value, [], expiration);
+        assert.deepEqual([lock.fence, lock.lease], [0n, undefined]);
+        const longer = await lock.extend(60_000);
+        assert(longer.expiration > Date.now() + 50_000 && lock.expiration === 0);
+        assert(Number(await server.call('PTTL', 'h')) > 50_000);
+        assert(String(await server.call('GET', 'h')).startsWith(`${fence}:`));
+        await longer.release();
+        assert.equal(await server.call('EXISTS', ...resources), 0);
+        await assert.rejects(longer.release(), ExecutionError);
+        const gone = new Lock(its, [...resources], value, [], Date.now() + 5_000);
+        await assert.rejects(gone.extend(5_000), ExecutionError);
+      }
+    });
+
     it('says of what others have that no quorum was achieved', async () => {
       const told: Error[] = [];
       redlock.on('error', (error) => told.push(error));

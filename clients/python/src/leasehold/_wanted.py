@@ -74,29 +74,29 @@ class Factory(Generic[R, E]):
     def _begin(self) -> None:
         raise NotImplementedError
 
-    def lock(self, name: Name, **options: Unpack[Options]) -> R:
+    def lock(self, name: Name, **options: Unpack[BlockOptions]) -> R:
         """A lock that one holds at a time."""
         return self._kind(self, Wanted(self._settings, name, EXCLUSIVE, **options))
 
-    def read(self, name: Name, **options: Unpack[Options]) -> R:
+    def read(self, name: Name, **options: Unpack[BlockOptions]) -> R:
         """The right to read: readers hold a lock together, and a writer alone. It needs the module."""
         return self._kind(self, Wanted(self._settings, name, UNLIMITED, **options))
 
-    def write(self, name: Name, **options: Unpack[Options]) -> R:
+    def write(self, name: Name, **options: Unpack[BlockOptions]) -> R:
         """The right to write: alone, when all readers who came before have left. It is what :meth:`lock` is."""
         return self.lock(name, **options)
 
-    def read_write(self, name: Name, **options: Unpack[Options]) -> ReadWrite[R]:
+    def read_write(self, name: Name, **options: Unpack[BlockOptions]) -> ReadWrite[R]:
         """Both sides of one lock."""
         return ReadWrite(self.read(name, **options), self.write(name, **options))
 
-    def several(self, names: Sequence[Name], **options: Unpack[Options]) -> R:
+    def several(self, names: Sequence[Name], **options: Unpack[BlockOptions]) -> R:
         """All of these locks or none, with one fence: in a cluster, of one slot. Whoever waits holds none."""
         if isinstance(names, (str, bytes)) or not names:
             raise SettingError("names: they must be a list of at least one name")
         return self._kind(self, Wanted(self._settings, names[0], EXCLUSIVE, also=names[1:], **options))
 
-    def semaphore(self, name: Name, count: int, **options: Unpack[Options]) -> R:
+    def semaphore(self, name: Name, count: int, **options: Unpack[BlockOptions]) -> R:
         """One of ``count`` permits: if those who ask disagree, the smallest count. More than one needs the module."""
         return self._kind(self, Wanted(self._settings, name, integer("permits", count, 1), **options))
 
@@ -141,6 +141,9 @@ class TryOptions(TypedDict, total=False):
 
 class Options(TryOptions, total=False):
     wait: Optional[Duration]  # How long to wait, as a hard limit
+
+
+class BlockOptions(Options, total=False):
     reentrant: bool  # Whether a block inside the block has the same lease, without asking: the last one gives it back
 
 

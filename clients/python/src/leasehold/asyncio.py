@@ -18,7 +18,7 @@ from ._pending import LeaseState, Pending
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._time import now
-from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
+from ._wanted import BlockOptions, Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, Renewal, between, patience
@@ -216,7 +216,7 @@ class Leasehold(Factory[LockRequest, Election]):
         return await self.lock(name, **options).try_acquire()
 
     def locked(
-        self, name: str, **options: Unpack[Options]
+        self, name: str, **options: Unpack[BlockOptions]
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """Has each call of a coroutine function hold a lock: see :meth:`leasehold.Leasehold.locked`."""
 

@@ -18,7 +18,7 @@ from ._questions import EXCLUSIVE, UNLIMITED
 from ._resp import Reply, Word
 from ._running import Running
 from ._time import now
-from ._wanted import Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
+from ._wanted import BlockOptions, Detached, Factory, OfSeveral, Options, TryOptions, Wanted, candidate_of
 from .errors import Busy, Closed, LeaseholdError, SettingError
 from .outcomes import Leader, Loss, Released
 from .settings import Duration, Name, Renewal, between, patience
@@ -236,7 +236,7 @@ class Leasehold(Factory[LockRequest, Election]):
         """The same as ``lock(…).try_acquire()``."""
         return self.lock(name, **options).try_acquire()
 
-    def locked(self, name: str, **options: Unpack[Options]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    def locked(self, name: str, **options: Unpack[BlockOptions]) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """Has each call of a function hold a lock, whose name the arguments make up: ``@locks.locked("report:{0}")``,
         or ``"report:{number}"`` with the argument of that name. Their values are escaped, as in a URL."""
 

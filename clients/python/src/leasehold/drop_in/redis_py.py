@@ -150,10 +150,10 @@ def _grant(lock: Any, token: Any) -> Optional[tuple[int, bytes]]:
     return grant if grant[0] else None
 
 
-def _extension(lock: Any, token: Any, left: int, duration: Any) -> Optional[tuple[Any, ...]]:
-    """What the module is told so that the lease lasts so much longer; None if that is not for it to say."""
-    grant, millis = _grant(lock, token), left + int(duration * 1000)
-    if grant is None or left < 0 or not 0 < millis <= _LONGEST_TTL * 1000:
+def _extension(lock: Any, duration: Any) -> Optional[tuple[Any, ...]]:
+    """What the module is told so that the lease lasts so long; None if that is not for it to say."""
+    grant, millis = _grant(lock, lock.local.token), int(duration * 1000)
+    if grant is None or not 0 < millis <= _LONGEST_TTL * 1000:
         return None
     return ("LOCK.EXTEND", lock.name, grant[1], millis, grant[0])
 
@@ -235,15 +235,14 @@ class Lock(_Fenced, redis.lock.Lock):
             super().do_release(expected_token)
 
     def do_extend(self, additional_time: Number, replace_ttl: bool) -> bool:
-        # celery-redbeat sets a script of its own.
-        if "lua_extend" not in vars(self) and self.fence:
-            left = 0 if replace_ttl else self.redis.pttl(self.name)
-            if self._said(_extension(self, self.local.token, left, additional_time)):
-                return True
+        # What is left is for a script to say, on the primary. celery-redbeat sets one of its own.
+        is_ours = replace_ttl and "lua_extend" not in vars(self)
+        if is_ours and self._said(_extension(self, additional_time)):
+            return True
         return bool(super().do_extend(additional_time, replace_ttl))
 
     def do_reacquire(self) -> bool:
-        is_said = self._said(_extension(self, self.local.token, 0, self.timeout))
+        is_said = self._said(_extension(self, self.timeout))
         return is_said or bool(super().do_reacquire())
 
     def _said(self, words: Optional[tuple[Any, ...]]) -> bool:
@@ -308,15 +307,14 @@ class AsyncLock(_Fenced, redis.asyncio.lock.Lock):
             await super().do_release(expected_token)
 
     async def do_extend(self, additional_time: Number, replace_ttl: bool) -> bool:
-        # celery-redbeat sets a script of its own.
-        if "lua_extend" not in vars(self) and self.fence:
-            left = 0 if replace_ttl else await self.redis.pttl(self.name)
-            if await self._said(_extension(self, self.local.token, left, additional_time)):
-                return True
+        # What is left is for a script to say, on the primary. celery-redbeat sets one of its own.
+        is_ours = replace_ttl and "lua_extend" not in vars(self)
+        if is_ours and await self._said(_extension(self, additional_time)):
+            return True
         return bool(await super().do_extend(additional_time, replace_ttl))
 
     async def do_reacquire(self) -> bool:
-        is_said = await self._said(_extension(self, self.local.token, 0, self.timeout))
+        is_said = await self._said(_extension(self, self.timeout))
         return is_said or bool(await super().do_reacquire())
 
     async def _said(self, words: Optional[tuple[Any, ...]]) -> bool:
