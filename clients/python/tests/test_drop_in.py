@@ -185,6 +185,18 @@ def test_a_lock_without_a_timeout_lasts_until_it_is_released(style: Style, serve
     assert held(server, name) is None
 
 
+def test_what_is_left_of_a_lease_is_not_asked_of_a_replica(
+    style: Style, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Clients of clusters ask a replica for it if they are told to read there.
+    monkeypatch.setattr(style.client, "pttl", None)
+    lock = style.lock(name, timeout=10)
+    assert style.run(lock.acquire())
+    assert style.run(lock.extend(20))
+    monkeypatch.undo()
+    assert 25_000 < style.run(style.client.pttl(name)) <= 30_000
+
+
 def test_the_script_of_celery_redbeat_extends_it(style: Style, server: Server, name: str) -> None:
     lock = style.lock(name, timeout=100)
     lock.lua_extend = style.client.register_script(
