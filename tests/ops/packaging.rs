@@ -2,11 +2,12 @@
 
 mod debian;
 
-use crate::ROOT;
+use crate::{ROOT, text};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use testkit::{Server, lacks, module};
+use testkit::{Server, bulk_text, field, items, lacks, module, strings};
 
 /// What `make install` runs, or `make uninstall`, with variables as one writes them behind it.
 fn make(words: &[&str]) -> String {
@@ -74,6 +75,47 @@ fn whoever_installs_is_told_the_line_to_add_and_only_what_is_ours_is_uninstalled
     let left = fs::read_dir(&modules).unwrap().map(|file| file.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["other.so"]);
     assert!(!prefix.join("share/doc/leasehold").exists());
+}
+
+/// Redis Software is told the commands by the archive of the module.
+#[test]
+fn the_archive_for_redis_software_names_the_commands_that_the_server_has() {
+    if lacks((7, 0), "flags of commands as newer servers tell them") {
+        return;
+    }
+    let told = text("packaging/redis-software.json");
+    let server = Server::start();
+    let mut client = server.client();
+    let modules = client.cmd("MODULE LIST");
+    let name = bulk_text(field(&items(&modules)[0], "name").unwrap());
+    assert!(told.contains(&format!("\n  \"module_name\": \"{name}\",\n")), "{told}");
+    let commands = client.cmd("COMMAND");
+    let registered: BTreeSet<_> = items(&commands)
+        .iter()
+        .map(items)
+        .filter(|its| bulk_text(&its[0]).starts_with("lock."))
+        .map(|its| {
+            let name = bulk_text(&its[0]).to_uppercase();
+            let [arity, first, last, step] = [1, 3, 4, 5].map(|at| its[at].clone());
+            let [arity, first, last, step] = [arity, first, last, step].map(number);
+            let flags = strings(&its[2]).join("\", \"");
+            format!(
+                "{{\"command_name\": \"{name}\", \"command_arity\": {arity}, \"first_key\": {first}, \
+                 \"last_key\": {last}, \"step\": {step}, \"flags\": [\"{flags}\"]}}"
+            )
+        })
+        .collect();
+    let lines = told.lines().map(|line| line.trim().trim_end_matches(','));
+    let named: BTreeSet<_> =
+        lines.filter(|line| line.starts_with("{\"")).map(str::to_owned).collect();
+    assert_eq!(named, registered);
+}
+
+fn number(value: redis::Value) -> i64 {
+    match value {
+        redis::Value::Int(number) => number,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// As the docs warn: the server writes a line for a module that is loaded by an included file.
