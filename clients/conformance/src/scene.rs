@@ -74,7 +74,8 @@ impl<'c> Scene<'c> {
     #[track_caller]
     pub(crate) fn programs_of_all(&self, server: &Server) -> Vec<Program> {
         let open = |client| Program::open(self.adapter_of(client), &at(server));
-        self.all.iter().filter(|client| client.memory.is_none()).map(open).collect()
+        let real: Vec<_> = self.all.iter().filter(|client| client.memory.is_none()).collect();
+        if real.is_empty() { vec![open(self.client)] } else { real.into_iter().map(open).collect() }
     }
 
     /// A server whose messages come on a connection of their own: a client that would have them come with its answers cannot

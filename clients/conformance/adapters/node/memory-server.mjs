@@ -1,6 +1,6 @@
 // The server in memory of the package for Node, started as a real one is: by its configuration file, which the driver writes. It
 // speaks RESP2, and has what the driver looks at, too.
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { now } from '../../../node/dist/esm/clock.js';
 import { Memory } from '../../../node/dist/esm/memory.js';
@@ -99,4 +99,6 @@ function packed(reply) {
 }
 
 if (settings.port !== '0') createServer(serve).listen(Number(settings.port), '127.0.0.1');
-createServer(serve).listen(JSON.parse(settings.unixsocket));
+const socket = JSON.parse(settings.unixsocket);
+rmSync(socket, { force: true });
+createServer(serve).listen(socket);
