@@ -82,7 +82,8 @@ fn workers(scene: &Scene<'_>) {
 }
 
 fn equal_terms(scene: &Scene<'_>) {
-    const WORKERS: usize = 4;
+    // Few programs have more workers each, so that the turn of all takes long beside a request's way.
+    const WORKERS: usize = 28;
     const ROUNDS: usize = 12;
     let server = server();
     let mut client = server.client();
@@ -90,7 +91,8 @@ fn equal_terms(scene: &Scene<'_>) {
     client.grant("x", "before", 60_000);
     let programs = scene.programs_of_all(&server);
     let begin = |which: usize| (which, programs[which].run(&lock("x").wait(LONG)));
-    let mut works: Vec<_> = (0..programs.len() * WORKERS).map(|at| begin(at / WORKERS)).collect();
+    let each = WORKERS.div_ceil(programs.len());
+    let mut works: Vec<_> = (0..programs.len() * each).map(|at| begin(at / each)).collect();
     let (workers, mut grants) = (works.len(), vec![0; programs.len()]);
     until_waiting(&server, "x", workers.try_into().unwrap());
     assert!(client.release("x", "before"));
