@@ -103,6 +103,7 @@ fn take(server: &Server, client: Client, step: Step) {
     let mut state = server.state.borrow_mut();
     state.is_heard = step.is_heard;
     state.dies_at_once = step.dies_at_once;
+    state.in_use = step.in_use;
     drop(state);
     match step.op {
         // These steps only move or set a clock.

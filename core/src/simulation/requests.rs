@@ -129,7 +129,7 @@ impl Server {
         match outcome {
             Ok(done) => Some(done),
             Err(error) => {
-                state.is_refused(client, error, &watched.model);
+                state.is_refused(client, error, &watched.names, &watched.model);
                 None
             }
         }
@@ -144,7 +144,9 @@ impl Server {
         state.in_command = true;
         let now = state.now().micros();
         for &name in names.iter().filter(|_| state.role == Role::Primary) {
-            state.model.part_pending(name, owner_named(asker.as_bytes()), now);
+            if !state.is_in_use(name) {
+                state.model.part_pending(name, owner_named(asker.as_bytes()), now);
+            }
         }
     }
 
@@ -256,7 +258,7 @@ impl Server {
                 drop(state);
                 self.hears(client, &names, check::reply(checked));
             }
-            Err(error) => state.is_refused(client, error, &|_, _| {}),
+            Err(error) => state.is_refused(client, error, &names, &|_, _| {}),
         }
     }
 
@@ -338,9 +340,24 @@ impl State {
         !self.to_settle.is_empty() && (names.is_one() || self.at_once == EVERYTHING)
     }
 
-    fn is_refused(&mut self, client: Client, error: Error, model: &impl Fn(&mut Model, u64)) {
+    fn is_refused(
+        &mut self,
+        client: Client,
+        error: Error,
+        names: &Names,
+        model: &impl Fn(&mut Model, u64),
+    ) {
         let now = self.now().micros();
         let reply = match error {
+            // The engine has looked at the locks before.
+            Error::NotNow => {
+                self.assert_settled();
+                let is_open = |name: &&LockName| !self.is_in_use(**name);
+                let looked_at: Vec<_> = names.iter().take_while(is_open).copied().collect();
+                looked_at.into_iter().for_each(|name| drop(self.model.look(name, now)));
+                self.model.answer(client, Reply::NotNow);
+                Reply::NotNow
+            }
             // Nothing is decided about a key that is no lock.
             Error::WrongType => {
                 self.assert_settled();

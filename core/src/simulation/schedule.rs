@@ -79,6 +79,8 @@ pub(super) struct Step {
     pub(super) dies_at_once: bool,
     /// Whether clients then receive what they were told.
     pub(super) then_delivers: bool,
+    /// The key that the server uses itself meanwhile, if any.
+    pub(super) in_use: Option<LockName>,
 }
 
 macro_rules! kinds {
@@ -122,6 +124,7 @@ pub(super) struct Schedule {
     ephemerals: u32,
     works_late: u32,
     unheard: u32,
+    in_use: u32,
     pub(super) at_once: usize,
     pub(super) quarantine_millis: u64,
     /// How long a grant is kept that nobody heard of.
@@ -158,6 +161,7 @@ impl Schedule {
             ephemerals: *pick(&mut rng, &[0, 300, 700, 1_000]),
             works_late: *pick(&mut rng, &[0, 300]),
             unheard: *pick(&mut rng, &[0, 0, 0, 200]),
+            in_use: *pick(&mut rng, &[0, 0, 300]),
             at_once: *pick(&mut rng, &[EVERYTHING, EVERYTHING, 2, 1]),
             quarantine_millis: *pick(&mut rng, &[0, 0, 20, 200]),
             window_millis: *pick(&mut rng, &[1, 5, 50]),
@@ -182,6 +186,7 @@ impl Schedule {
             then_works: self.works_late == 0 || !self.rng.random_ratio(self.works_late, 1_000),
             dies_at_once: self.rng.random_ratio(1, 50),
             then_delivers: self.rng.random_bool(0.5),
+            in_use: self.rng.random_ratio(self.in_use, 1_000).then(|| self.name()),
         }
     }
 
