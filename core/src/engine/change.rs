@@ -565,13 +565,7 @@ impl<H: Host> Engine<'_, H> {
     ) {
         let Some(outcome) = outcome else { return };
         let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
-        let [first, second] = events;
-        if let Some(event) = first {
-            lock.publish(event);
-        }
-        if let Some(event) = second {
-            lock.publish(event);
-        }
+        events.into_iter().flatten().for_each(|event| lock.publish(event));
     }
 }
 

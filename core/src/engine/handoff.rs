@@ -125,13 +125,11 @@ impl<'e, H: Host> Engine<'e, H> {
             (Authority::Yes, Ownership::InDoubt) => lock.may_read(),
             _ => lock.may_write(initiator),
         };
-        if authority == Authority::Yes
-            && let Some(effort) = self.find_held(lock)
-        {
-            return effort;
-        }
         let authority = match authority {
-            Authority::Yes => lock.may_write(initiator),
+            Authority::Yes => match self.find_held(lock) {
+                Some(effort) => return effort,
+                None => lock.may_write(initiator),
+            },
             refusal => refusal,
         };
         match authority {
@@ -167,13 +165,9 @@ impl<'e, H: Host> Engine<'e, H> {
             },
         );
         drop(key);
-        match look {
-            Look::ToSettle => None,
-            Look::Held { lost } => {
-                self.report_lost(lock, &lost, now.wall);
-                Some(effort)
-            }
-        }
+        let Look::Held { lost } = look else { return None };
+        self.report_lost(lock, &lost, now.wall);
+        Some(effort)
     }
 
     /// Gives the lock to the waiters whose turn it is, one in each round.

@@ -21,7 +21,6 @@
 
 mod answers;
 mod binding;
-mod chance;
 mod content;
 mod history;
 mod host;
