@@ -202,13 +202,13 @@ impl Lock for LockKey<'_> {
     }
 
     #[inline(always)]
-    fn open(&self, mode: Mode) -> OpenKey<'_> {
+    fn open(&self, mode: Mode) -> Result<OpenKey<'_>, Error> {
         let is_expected = mode == Mode::Write && slots::expects(self.name.key);
-        let key = OpenKey::open(self.ctx, self.string(), mode);
+        let key = OpenKey::open(self.ctx, self.string(), mode)?;
         if is_expected && key.stored().may_be_granted(clock::now()) {
             slots::lift_for_expected();
         }
-        key
+        Ok(key)
     }
 
     fn publish(&self, event: Event) {

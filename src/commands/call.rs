@@ -167,7 +167,7 @@ impl Call {
         look: impl for<'q> FnOnce(&'q Queues<BlockedClient>, Name<'q>) -> Reply<'q>,
     ) -> Result<(), Error> {
         let key = self.key()?;
-        if let Stored::OtherType = key.open(Mode::Read).stored() {
+        if let Stored::OtherType = key.open(Mode::Read)?.stored() {
             return Err(Error::WrongType);
         }
         // Replying writes into the client's buffer and calls nothing back.

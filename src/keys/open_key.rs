@@ -28,21 +28,18 @@ pub(crate) struct OpenKey<'c> {
 }
 
 impl OpenKey<'_> {
-    pub(crate) fn open(ctx: Ctx, name: RawString, mode: Mode) -> Self {
-        Self::open_with(
-            ctx,
-            name,
-            match mode {
-                Mode::Read => raw::REDISMODULE_READ,
-                // On older servers, opening a key only to read counts as a hit or a miss.
-                Mode::Look | Mode::Peek => {
-                    raw::REDISMODULE_READ
-                        | raw::REDISMODULE_WRITE
-                        | raw::REDISMODULE_OPEN_KEY_NOTOUCH
-                }
-                Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
-            },
-        )
+    #[inline(always)]
+    pub(crate) fn open(ctx: Ctx, name: RawString, mode: Mode) -> Result<Self, Error> {
+        let to_write = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
+        let flags = match mode {
+            Mode::Read => raw::REDISMODULE_READ,
+            // On older servers, opening a key only to read counts as a hit or a miss.
+            Mode::Look | Mode::Peek => to_write | raw::REDISMODULE_OPEN_KEY_NOTOUCH,
+            Mode::Write => to_write,
+        };
+        let key = Self::open_with(ctx, name, flags);
+        // A missing key has a handle to be written. Valkey 9.2 gives none for a key that it is saving.
+        if key.handle.is_null() && mode != Mode::Read { Err(Error::NotNow) } else { Ok(key) }
     }
 
     /// Opens a key without access times, statistics or events: for keys that may not be locks.

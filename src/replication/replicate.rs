@@ -8,8 +8,10 @@
 //! Nothing is replicated while nobody listens: see [`listeners`].
 
 use super::listeners::{self, Audience};
+use crate::authority;
 use crate::ffi::{Ctx, MainThread, OwnedString, RawString, api, status};
 use leasehold_core::command::Error;
+use leasehold_core::engine::Authority;
 use leasehold_core::lock::Deadline;
 use redis_module::raw::RedisModuleString;
 use std::cell::Cell;
@@ -77,6 +79,10 @@ fn tell(ctx: Ctx, replicate: impl FnOnce() -> c_int) -> Result<(), Error> {
     match listeners::of_change(ctx) {
         Audience::Nobody => Ok(()),
         Audience::Somebody if replicate() == status(true) => Ok(()),
+        // A command may have been executed right behind the pause, in one transaction.
+        Audience::Somebody if authority::of_the_server(ctx) == Authority::NotNow => {
+            Err(Error::NotNow)
+        }
         Audience::Somebody => Err(Error::NotReplicated),
     }
 }

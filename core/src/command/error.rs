@@ -62,6 +62,8 @@ errors! {
     CannotBeBlocked => "ERR BLOCK is not possible, the server does not block this client";
     Replaced => "REPLACED a newer request of the same owner took this place in the queue";
     GrantedElsewhere => "TRYAGAIN this node does not grant the lock any more, ask again";
+    /// The server saves the key itself at this moment, or has just paused writes.
+    NotNow => "TRYAGAIN the server cannot change this key now, ask again";
     Demoted => "UNBLOCKED this server became a replica, ask the new primary";
     WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value";
     NotHolder => "NOTHOLDER this owner does not hold the lock by this fence, nothing was run";

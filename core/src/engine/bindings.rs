@@ -206,7 +206,9 @@ impl<H: Host> Engine<'_, H> {
             _ => true,
         };
         let proof = Proof::of(&binding.owner, binding.fence_number);
-        let (end, looked) = self.end_of(lock, &proof);
+        let Ok((end, looked)) = self.end_of(lock, &proof) else {
+            return Disconnecting::PutOff(binding, PAUSE_MILLIS);
+        };
         if !end.is_some_and(is_longer) {
             return Disconnecting::Done(looked);
         }
@@ -238,7 +240,7 @@ impl<H: Host> Engine<'_, H> {
         left: Option<Ttl>,
         note: impl FnOnce(&mut Observer, &Outcome<'_>, Option<Deadline>, Moment) -> Option<Event>,
     ) -> Result<Effort, Error> {
-        let mut key = lock.open(Mode::Write);
+        let mut key = lock.open(Mode::Write)?;
         let now = self.host.now();
         self.put_back(&mut key, lock.name(), now)?;
         let effort = Effort::of_round(key.stored());
@@ -285,7 +287,8 @@ impl<H: Host> Engine<'_, H> {
             let name = binding.name.clone();
             let Some(lock) = self.host.lock(name.as_name()) else { continue };
             let proof = Proof::of(&binding.owner, binding.fence_number);
-            let (end, looked) = self.end_of(&lock, &proof);
+            let still_bound = (Some(None), Effort::ROUND);
+            let (end, looked) = self.end_of(&lock, &proof).unwrap_or(still_bound);
             effort.add(looked);
             if let Some(end) = end {
                 let look = next_look(end, binding.since, self.host.now());

@@ -83,7 +83,7 @@ impl<H: Host> Engine<'_, H> {
         if !others.is_empty() {
             standings = self.stand_with_others(others, request, now)?;
         }
-        let mut key = lock.open(Mode::Write);
+        let mut key = lock.open(Mode::Write)?;
         self.put_back(&mut key, lock.name(), now)?;
         let stored = key.stored();
         let mut written = Written { lock, outcome: None, changed: Changed::Nothing, waiters };
@@ -136,7 +136,7 @@ impl<H: Host> Engine<'_, H> {
         let owner = request.owner()?;
         let stand = |lock: &H::Lock<'_>| {
             let waiters = self.waiters_for(lock.name());
-            let mut key = lock.open(Mode::Write);
+            let mut key = lock.open(Mode::Write)?;
             self.put_back(&mut key, lock.name(), now)?;
             let stored = key.stored();
             let holders = self.consult(|fences| stored.holders(owner, now, fences))?;
@@ -158,32 +158,25 @@ impl<H: Host> Engine<'_, H> {
         let mut written = Vec::with_capacity(others.len());
         for (at, lock) in others.iter().enumerate() {
             let waiters = self.waiters_for(lock.name());
-            let mut key = lock.open(Mode::Write);
-            let looked = self.with_fences(
-                || self.host.monotonic(),
-                |fences| {
+            let write = || {
+                let mut key = lock.open(Mode::Write)?;
+                let look = |fences: &mut _| {
+                    // Another module may have put something else there since the first look, which is no lock.
                     let holders = key.stored().holders(owner, now, fences)?;
                     let outcome = decision.outcome(at, &holders, now);
-                    Ok((outcome, outcome.map_or(Write::Keep, |outcome| outcome.write(&holders))))
-                },
-            );
-            // Another module may have put something else there since the first look, which is no lock.
-            let done = looked.and_then(|(outcome, write)| {
-                let this = Written::new(lock, outcome, &write, waiters);
-                key.write(&write).map(|()| this)
-            });
-            match done {
-                Ok(this) => written.push(this),
-                Err(error) => {
-                    drop(key);
-                    self.undo(last, others.get(..at).unwrap_or_default(), order);
-                    return Err(error);
+                    let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
+                    Ok::<_, Error>((outcome, write))
+                };
+                let (outcome, write) = self.with_fences(|| self.host.monotonic(), look)?;
+                key.write(&write)?;
+                if given == Given::HandedOff {
+                    // Others may still wait for the lock, and their queue does not know yet what the key holds now.
+                    self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
                 }
-            }
-            if given == Given::HandedOff {
-                // Others may still wait for the lock, and their queue does not know yet what the key holds now.
-                self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
-            }
+                Ok(Written::new(lock, outcome, &write, waiters))
+            };
+            let undo = |_: &Error| self.undo(last, others.get(..at).unwrap_or_default(), order);
+            written.push(write().inspect_err(undo)?);
         }
         Ok(written)
     }
@@ -466,7 +459,7 @@ impl<H: Host> Engine<'_, H> {
     /// Whether this proof is of the hold in force. The client counts on a positive reply.
     pub fn check(self, lock: &H::Lock<'_>, proof: &Proof<'_>) -> Result<Checked, Error> {
         let (name, evicted) = (lock.name(), self.evicted_value(lock));
-        let key = lock.open(Mode::Read);
+        let key = lock.open(Mode::Read)?;
         let (stored, now) = (key.stored().or(evicted.as_ref()), self.host.now());
         let holders = self.consult(|fences| stored.holders(proof.owner, now, fences))?;
         let checked = lock::check(&holders, proof);
@@ -490,7 +483,7 @@ impl<H: Host> Engine<'_, H> {
     ) -> Result<T, Error> {
         let (name, evicted) = (lock.name(), self.evicted_value(lock));
         let waiters = self.waiters_for(name);
-        let key = lock.open(Mode::Read);
+        let key = lock.open(Mode::Read)?;
         let (stored, now) = (key.stored().or(evicted.as_ref()), self.host.now());
         let holds = self.consult(|fences| stored.holds(now, fences))?;
         let pending = self.pending_releases.borrow().fences_of(name);
@@ -572,13 +565,7 @@ impl<H: Host> Engine<'_, H> {
     ) {
         let Some(outcome) = outcome else { return };
         let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
-        let [first, second] = events;
-        if let Some(event) = first {
-            lock.publish(event);
-        }
-        if let Some(event) = second {
-            lock.publish(event);
-        }
+        events.into_iter().flatten().for_each(|event| lock.publish(event));
     }
 }
 

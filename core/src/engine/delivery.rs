@@ -7,6 +7,7 @@ use super::{
     Announced, Answer, Authority, Engine, Host, Initiator, Key, Lock, Memory, Mode, PAUSE_MILLIS,
     WaiterGrant,
 };
+use crate::command::Error;
 use crate::lock::{
     self, Checked, Deadline, Departed, Fence, FenceClock, Holders, KeptOwner, KeptWait, Moment,
     Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter,
@@ -78,7 +79,7 @@ impl<H: Host> Engine<'_, H> {
             return false;
         }
         let lock = lock();
-        let key = lock.open(Mode::Read);
+        let Ok(key) = lock.open(Mode::Read) else { return true };
         let proof = Proof::of(owner, fence_number);
         let holders = self.holders_in(key.stored(), &proof, now);
         holders.is_none_or(|holders| lock::check(&holders, &proof) == Checked::NotHolder)
@@ -101,17 +102,17 @@ impl<H: Host> Engine<'_, H> {
         self,
         lock: &H::Lock<'_>,
         proof: &Proof<'_>,
-    ) -> (Option<Option<Deadline>>, Effort) {
+    ) -> Result<(Option<Option<Deadline>>, Effort), Error> {
         if lock.may_read() == Authority::NotOurs {
-            return (None, Effort::ROUND);
+            return Ok((None, Effort::ROUND));
         }
         let evicted = self.evicted_value(lock);
-        let key = lock.open(Mode::Peek);
+        let key = lock.open(Mode::Peek)?;
         let stored = key.stored().or(evicted.as_ref());
         let effort = Effort::of_round(stored);
         let holders = self.holders_in(stored, proof, self.host.now());
         let own = holders.as_ref().and_then(Holders::own).filter(|own| own.matches(proof));
-        (own.map(|own| own.deadline), effort)
+        Ok((own.map(|own| own.deadline), effort))
     }
 
     /// Takes back the undelivered grants that are due, as many as fit in one turn.
@@ -141,20 +142,21 @@ impl<H: Host> Engine<'_, H> {
     }
 
     fn take_back(self, lock: &H::Lock<'_>, pending: &PendingRelease) -> Effort {
+        let put_off = || {
+            let due = self.host.monotonic().plus_millis(PAUSE_MILLIS);
+            self.pending_releases.borrow_mut().add(pending.clone(), due);
+            Effort::ROUND
+        };
         match lock.may_write(Initiator::Module) {
             Authority::Yes => {}
-            Authority::NotNow | Authority::Refused => {
-                let due = self.host.monotonic().plus_millis(PAUSE_MILLIS);
-                self.pending_releases.borrow_mut().add(pending.clone(), due);
-                return Effort::ROUND;
-            }
+            Authority::NotNow | Authority::Refused => return put_off(),
             // If the grant was replicated, the server that decides now has it. Its lease ends it.
             Authority::Replica | Authority::NotOurs | Authority::ClusterDown => {
                 return Effort::ROUND;
             }
         }
         let proof = Proof::of(&pending.owner, pending.fence.number());
-        let (end, looked) = self.end_of(lock, &proof);
+        let Ok((end, looked)) = self.end_of(lock, &proof) else { return put_off() };
         if end.is_none() {
             return looked;
         }
@@ -183,7 +185,7 @@ impl<H: Host> Engine<'_, H> {
     fn shorten_unheard(self, name: Name<'_>, owner: &KeptOwner, fence: Fence) {
         let (lock, now) = (self.host.beside(name), self.host.now());
         let proof = Proof::of(owner, fence.number());
-        let mut key = lock.open(Mode::Write);
+        let Ok(mut key) = lock.open(Mode::Write) else { return };
         let Some(ttl) = Ttl::from_millis(self.host.window_millis()) else { return };
         let Some(holders) = self.holders_in(key.stored(), &proof, now) else { return };
         let end = holders.own().and_then(|own| own.deadline);

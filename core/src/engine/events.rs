@@ -134,15 +134,13 @@ impl<H: Host> Engine<'_, H> {
             let Some(name) = next else { break };
             let lock = self.host.lock(name.as_name());
             match lock.as_ref().map(|lock| (lock, lock.may_write(Initiator::Module))) {
-                Some((lock, Authority::Yes)) => self.open_and_put_back(lock),
-                // If the slot stays here, the lock is still held.
-                Some((_, Authority::NotNow | Authority::Refused | Authority::ClusterDown)) => {
-                    return self.evicted.borrow_mut().wait(self.host.now());
-                }
+                Some((lock, Authority::Yes)) if self.open_and_put_back(lock).is_ok() => {}
                 // Another server decides, and the deletion was replicated to it.
                 Some((_, Authority::Replica | Authority::NotOurs)) | None => {
                     self.evicted.borrow_mut().remove(name.as_name());
                 }
+                // If the slot stays here, the lock is still held.
+                Some(_) => return self.evicted.borrow_mut().wait(self.host.now()),
             }
         }
         let missing = {
@@ -154,18 +152,20 @@ impl<H: Host> Engine<'_, H> {
         }
     }
 
-    /// Opens the key of a lock that the module may write, and puts the lock back if it was evicted.
-    pub(super) fn open_and_put_back(self, lock: &H::Lock<'_>) {
+    /// Opens the key of a lock that the module may write, and puts the lock back if it was evicted. The lock stays kept
+    /// if the key cannot be opened.
+    pub(super) fn open_and_put_back(self, lock: &H::Lock<'_>) -> Result<(), Error> {
         let name = lock.name();
         if self.evicted.borrow().get(name).is_none() {
-            return;
+            return Ok(());
         }
-        let mut key = lock.open(Mode::Write);
+        let mut key = lock.open(Mode::Write)?;
         // A server that refuses now will refuse again: the lock is lost, and free for its waiters.
         if self.put_back(&mut key, name, self.host.now()).is_err()
             || matches!(key.stored(), Stored::Nothing)
         {
             self.with_queues(|queues| queues.mark(name));
         }
+        Ok(())
     }
 }

@@ -125,13 +125,11 @@ impl<'e, H: Host> Engine<'e, H> {
             (Authority::Yes, Ownership::InDoubt) => lock.may_read(),
             _ => lock.may_write(initiator),
         };
-        if authority == Authority::Yes
-            && let Some(effort) = self.find_held(lock)
-        {
-            return effort;
-        }
         let authority = match authority {
-            Authority::Yes => lock.may_write(initiator),
+            Authority::Yes => match self.find_held(lock) {
+                Some(effort) => return effort,
+                None => lock.may_write(initiator),
+            },
             refusal => refusal,
         };
         match authority {
@@ -149,9 +147,13 @@ impl<'e, H: Host> Engine<'e, H> {
     }
 
     /// Looks whether the lock is held, so that there is nothing to do, and returns the effort of the look. Nearly every
-    /// lock that a command names is held. `None` if there may be something to do.
+    /// lock that a command names is held. `None` if there may be something to do. If the key cannot be opened now,
+    /// nobody knows, and the lock is looked at later.
     fn find_held(self, lock: &H::Lock<'_>) -> Option<Effort> {
-        let key = lock.open(Mode::Look);
+        let Ok(key) = lock.open(Mode::Look) else {
+            self.postpone(lock, PAUSE_MILLIS);
+            return Some(Effort::ROUND);
+        };
         let effort = Effort::of_look(key.stored());
         let now = self.host.clocks();
         let look = self.with_fences(
@@ -163,19 +165,16 @@ impl<'e, H: Host> Engine<'e, H> {
             },
         );
         drop(key);
-        match look {
-            Look::ToSettle => None,
-            Look::Held { lost } => {
-                self.report_lost(lock, &lost, now.wall);
-                Some(effort)
-            }
-        }
+        let Look::Held { lost } = look else { return None };
+        self.report_lost(lock, &lost, now.wall);
+        Some(effort)
     }
 
     /// Gives the lock to the waiters whose turn it is, one in each round.
     fn hand_on(self, lock: &H::Lock<'_>) -> Effort {
         let (budget, mut effort) = (Budget::of(self.host, self.host.slice()), Effort::default());
-        self.open_and_put_back(lock);
+        // If this cannot open the key, the round cannot either.
+        let _in_use = self.open_and_put_back(lock);
         loop {
             let round = match self.round(lock, Others::NONE, self.host.clocks(), &mut effort) {
                 Round::Several(id) => self.round_for_several(lock, id, &mut effort),
@@ -191,8 +190,10 @@ impl<'e, H: Host> Engine<'e, H> {
                 Round::Next if budget.is_used_up(self.host, effort) => {
                     // Some servers announce an eviction only when the value is gone. If this lock is evicted before its
                     // next turn, this value is put back.
-                    let (key, now) = (lock.open(Mode::Write), self.host.now());
-                    self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
+                    if let Ok(key) = lock.open(Mode::Write) {
+                        let now = self.host.now();
+                        self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
+                    }
                     return effort;
                 }
                 Round::Next => {}
@@ -214,7 +215,11 @@ impl<'e, H: Host> Engine<'e, H> {
         H: 'n,
     {
         let name = lock.name();
-        let mut key = lock.open(Mode::Write);
+        let Ok(mut key) = lock.open(Mode::Write) else {
+            self.postpone(lock, PAUSE_MILLIS);
+            self.report_lost_of_others(&others.lost, now.wall);
+            return Round::Over;
+        };
         let limits = self.host.limits();
         let stored = key.stored();
         effort.add(Effort::of_round(stored));
@@ -385,8 +390,9 @@ impl<'e, H: Host> Engine<'e, H> {
             if let Some(refusal) = refusal {
                 return Some((name, refusal));
             }
-            self.open_and_put_back(&lock);
-            let key = lock.open(Mode::Write);
+            let not_now = Some((name, Refusal::NotNow(PAUSE_MILLIS)));
+            let Ok(()) = self.open_and_put_back(&lock) else { return not_now };
+            let Ok(key) = lock.open(Mode::Write) else { return not_now };
             let stored = key.stored();
             effort.add(Effort::of_round(stored));
             let holders = self.consult(|fences| stored.holders(owner.as_owner(), now, fences));

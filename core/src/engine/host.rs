@@ -113,7 +113,9 @@ pub trait Lock {
 
     fn may_write(&self, initiator: Initiator) -> Authority;
 
-    fn open(&self, mode: Mode) -> Self::Key<'_>;
+    /// Fails with [`Error::NotNow`] if the key exists and the server uses it itself at this moment. Opening it to be
+    /// read never fails.
+    fn open(&self, mode: Mode) -> Result<Self::Key<'_>, Error>;
 
     /// Publishes a keyspace event. No key is open.
     fn publish(&self, event: Event);

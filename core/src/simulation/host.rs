@@ -186,16 +186,20 @@ impl Lock for At<'_> {
         authority
     }
 
-    fn open(&self, mode: Mode) -> Opened<'_> {
+    fn open(&self, mode: Mode) -> Result<Opened<'_>, Error> {
         self.server.remove_if_expired(self.name);
         let state = &mut *self.server.state.borrow_mut();
         assert!(!state.is_open, "a key is opened while another is open");
-        state.is_open = true;
         state.history.opened(&state.half);
         let now = state.now().micros();
         if mode != Mode::Write {
             state.assert_settled();
         }
+        if mode != Mode::Read && state.is_in_use(self.name) {
+            state.refuses_to_open(self.name);
+            return Err(Error::NotNow);
+        }
+        state.is_open = true;
         match mode {
             Mode::Read => {}
             Mode::Peek => state.model.learn(state.model.content(self.name), now),
@@ -217,7 +221,7 @@ impl Lock for At<'_> {
             }
         }
         let content = state.keys.kept.get(&self.name).cloned();
-        Opened { server: self.server, name: self.name, content }
+        Ok(Opened { server: self.server, name: self.name, content })
     }
 
     fn publish(&self, event: Event) {
@@ -277,6 +281,7 @@ impl Key for Opened<'_> {
         };
         assert!(may_write, "L6: {write:?} on a server that is {:?}", state.role);
         let (name, now) = (self.name, state.now().micros());
+        state.in_use = state.in_use.filter(|used| *used != name);
         if let Write::Restore(seen) = *write {
             state.restores(name, &seen.value, seen.deadline);
             self.content = state.keys.kept.get(&name).cloned();

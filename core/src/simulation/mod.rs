@@ -21,7 +21,6 @@
 
 mod answers;
 mod binding;
-mod chance;
 mod content;
 mod history;
 mod host;
@@ -103,6 +102,7 @@ fn take(server: &Server, client: Client, step: Step) {
     let mut state = server.state.borrow_mut();
     state.is_heard = step.is_heard;
     state.dies_at_once = step.dies_at_once;
+    state.in_use = step.in_use;
     drop(state);
     match step.op {
         // These steps only move or set a clock.

@@ -36,6 +36,7 @@ pub(super) enum Reply {
     Replaced,
     QueueFull,
     NotReplicated,
+    NotNow,
     NoFenceLeft,
     WrongType,
     TooFarAhead,

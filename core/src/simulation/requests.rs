@@ -89,28 +89,22 @@ impl<M: Fn(&mut Model, u64)> MayWait for Watched<'_, acquire::Request<'_>, M> {
 }
 
 impl Server {
-    /// The request, watched.
-    fn watch<'s, R, M: Fn(&mut Model, u64)>(
-        &'s self,
-        request: &'s R,
+    /// A command on the locks of a claim. It does not wait.
+    fn commands<R: Decide, M: Fn(&mut Model, u64)>(
+        &self,
+        client: Client,
+        request: &R,
         requested: Requested,
         names: Names,
         model: M,
-    ) -> Watched<'s, R, M> {
-        Watched { request, requested, names, server: self, model }
-    }
-
-    fn places(&self, names: &Names) -> Vec<At<'_>> {
-        names.iter().map(|&name| self.at(name)).collect()
-    }
-
-    /// A client's command that does not wait.
-    fn commands<'r, R: Decide, M: Fn(&mut Model, u64)>(
-        &self,
-        client: Client,
-        watched: &'r Watched<'_, R, M>,
-    ) -> Option<Done<'r>> {
-        self.executes(client, watched, |places| self.engine.on(self).change(places, watched))
+        hears: impl FnOnce(&Done<'_>),
+    ) {
+        let watched = Watched { request, requested, names, server: self, model };
+        let change = |places: &[At<'_>]| self.engine.on(self).change(places, &watched);
+        if let Some(done) = self.executes(client, &watched, change) {
+            self.state.borrow_mut().tally.requested(&done, &names);
+            hears(&done);
+        }
     }
 
     /// A client's command, from its first look to its last write.
@@ -121,7 +115,8 @@ impl Server {
         change: impl FnOnce(&[At<'_>]) -> Result<Done<'r>, Error>,
     ) -> Option<Done<'r>> {
         self.begins(&watched.names, watched.owner().expect("an owner"));
-        let outcome = change(&self.places(&watched.names));
+        let places: Vec<_> = watched.names.iter().map(|&name| self.at(name)).collect();
+        let outcome = change(&places);
         let state = &mut *self.state.borrow_mut();
         state.assert_settled();
         assert!(!state.must_settle(&watched.names), "{:?} were not settled", state.to_settle);
@@ -129,7 +124,7 @@ impl Server {
         match outcome {
             Ok(done) => Some(done),
             Err(error) => {
-                state.is_refused(client, error, &watched.model);
+                state.is_refused(client, error, &watched.names, &watched.model);
                 None
             }
         }
@@ -144,7 +139,9 @@ impl Server {
         state.in_command = true;
         let now = state.now().micros();
         for &name in names.iter().filter(|_| state.role == Role::Primary) {
-            state.model.part_pending(name, owner_named(asker.as_bytes()), now);
+            if !state.is_in_use(name) {
+                state.model.part_pending(name, owner_named(asker.as_bytes()), now);
+            }
         }
     }
 
@@ -178,9 +175,11 @@ impl Server {
             .expect("a good request");
         let waits = Cell::new(waits);
         // A ticket whose turn has come at once is asked for once more.
-        let watched = self.watch(&page, Requested::Acquire(asked), names, |model, now| {
+        let model = |model: &mut Model, now| {
             model.acquire(client, Asked { waits: waits.take(), ..asked }, now);
-        });
+        };
+        let requested = Requested::Acquire(asked);
+        let watched = Watched { request: &page, requested, names, server: self, model };
         let done = self.executes(client, &watched, |places| {
             self.engine.on(self).change_or_wait(places, &watched)
         });
@@ -200,38 +199,30 @@ impl Server {
     }
 
     pub(super) fn release(&self, client: Client, claim: Claim) {
-        let names = claim.names;
         let words = shown(claim, None);
         let page = release::Request::parse(&bytes(&words)).expect("a good request");
         let model = |model: &mut Model, now| model.release(client, claim, now);
-        let watched = self.watch(&page, Requested::Release(claim), names, model);
-        if let Some(done) = self.commands(client, &watched) {
-            self.state.borrow_mut().tally.requested(&done, &names);
+        self.commands(client, &page, Requested::Release(claim), claim.names, model, |done| {
             self.hears_how_many(client, release::reply(done.released));
-        }
+        });
     }
 
     pub(super) fn extend(&self, client: Client, claim: Claim, ttl: u64) {
-        let Claim { names, owner: asker, .. } = claim;
         let words = shown(claim, Some(ttl));
         let page = extend::Request::parse(&bytes(&words), &LIMITS).expect("a good request");
         let model = |model: &mut Model, now| model.extend(client, claim, ttl, now);
-        let watched = self.watch(&page, Requested::Extend(asker), names, model);
-        if let Some(done) = self.commands(client, &watched) {
-            self.state.borrow_mut().tally.requested(&done, &names);
+        self.commands(client, &page, Requested::Extend(claim.owner), claim.names, model, |done| {
             self.hears_how_many(client, extend::reply(&done.decision));
-        }
+        });
     }
 
     pub(super) fn raise(&self, client: Client, claim: Claim, asked: u64) {
-        let Claim { names, owner: asker, .. } = claim;
         let words = shown(Claim { fence: Some(asked), ..claim }, None);
         let page = raise::Request::parse(&bytes(&words)).expect("a good request");
         let model = |model: &mut Model, now| model.raise_hold(client, claim, asked, now);
-        let watched = self.watch(&page, Requested::Raise(asker), names, model);
-        if let Some(done) = self.commands(client, &watched) {
-            self.hears(client, &names, raise::reply(&done.decision));
-        }
+        self.commands(client, &page, Requested::Raise(claim.owner), claim.names, model, |done| {
+            self.hears(client, &claim.names, raise::reply(&done.decision));
+        });
     }
 
     pub(super) fn check(&self, client: Client, claim: Claim) {
@@ -256,7 +247,7 @@ impl Server {
                 drop(state);
                 self.hears(client, &names, check::reply(checked));
             }
-            Err(error) => state.is_refused(client, error, &|_, _| {}),
+            Err(error) => state.is_refused(client, error, &names, &|_, _| {}),
         }
     }
 
@@ -338,9 +329,24 @@ impl State {
         !self.to_settle.is_empty() && (names.is_one() || self.at_once == EVERYTHING)
     }
 
-    fn is_refused(&mut self, client: Client, error: Error, model: &impl Fn(&mut Model, u64)) {
+    fn is_refused(
+        &mut self,
+        client: Client,
+        error: Error,
+        names: &Names,
+        model: &impl Fn(&mut Model, u64),
+    ) {
         let now = self.now().micros();
         let reply = match error {
+            // The engine has looked at the locks before.
+            Error::NotNow => {
+                self.assert_settled();
+                let is_open = |name: &&LockName| !self.is_in_use(**name);
+                let looked_at: Vec<_> = names.iter().take_while(is_open).copied().collect();
+                looked_at.into_iter().for_each(|name| drop(self.model.look(name, now)));
+                self.model.answer(client, Reply::NotNow);
+                Reply::NotNow
+            }
             // Nothing is decided about a key that is no lock.
             Error::WrongType => {
                 self.assert_settled();

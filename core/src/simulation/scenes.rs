@@ -72,6 +72,10 @@ fn a_grant_that_nobody_has_heard_of_is_taken_back_before_a_try() {
     assert_eq!((holders(&server), seen(&server).1), (vec![B.to_owned()], 0));
     server.dies_unheard(0);
     assert!(!server.is_at_rest());
+    // Not while the server uses the key itself.
+    server.state.borrow_mut().in_use = Some(K);
+    server.work();
+    server.state.borrow_mut().in_use = None;
     server.acquire(CAROL, asks(C));
     assert_eq!(holders(&server), [C]);
 }

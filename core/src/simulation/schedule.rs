@@ -4,7 +4,6 @@
 //! leases, which events happen and how often. A schedule in which everything happens all the time would never get
 //! anywhere. Names are few and times short, so that everything meets everything.
 
-use super::chance::{clock_step, pick, weighted, weights};
 use super::content::Content;
 use super::model::{Asked, Client, Waits};
 use super::names::{CROWD, KEYS, LockName, Names, OWNERS};
@@ -13,7 +12,7 @@ use super::tickets::CHANNELS;
 use super::world::{CONNECTIONS, Role, Server, State};
 use crate::lock::{Fence, Suspicion, WaitKind};
 use rand::rngs::SmallRng;
-use rand::seq::SliceRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 
 const FEW: usize = 5;
@@ -79,6 +78,8 @@ pub(super) struct Step {
     pub(super) dies_at_once: bool,
     /// Whether clients then receive what they were told.
     pub(super) then_delivers: bool,
+    /// The key that the server uses itself meanwhile, if any.
+    pub(super) in_use: Option<LockName>,
 }
 
 macro_rules! kinds {
@@ -122,6 +123,7 @@ pub(super) struct Schedule {
     ephemerals: u32,
     works_late: u32,
     unheard: u32,
+    in_use: u32,
     pub(super) at_once: usize,
     pub(super) quarantine_millis: u64,
     /// How long a grant is kept that nobody heard of.
@@ -158,6 +160,7 @@ impl Schedule {
             ephemerals: *pick(&mut rng, &[0, 300, 700, 1_000]),
             works_late: *pick(&mut rng, &[0, 300]),
             unheard: *pick(&mut rng, &[0, 0, 0, 200]),
+            in_use: *pick(&mut rng, &[0, 0, 300]),
             at_once: *pick(&mut rng, &[EVERYTHING, EVERYTHING, 2, 1]),
             quarantine_millis: *pick(&mut rng, &[0, 0, 20, 200]),
             window_millis: *pick(&mut rng, &[1, 5, 50]),
@@ -170,8 +173,8 @@ impl Schedule {
         let server = &*server.state.borrow();
         let mut op = None;
         while op.is_none() {
-            let kind = weighted(&mut self.rng, &self.weights);
-            op = self.draw(kind, server);
+            let kind = self.weights.choose_weighted(&mut self.rng, |(_, weight)| *weight);
+            op = self.draw(kind.expect("weights").0, server);
         }
         // How long a grant is kept that nobody hears of depends on the moment of the announcement.
         let is_deaf = !server.model.deaf.is_empty() || matches!(op, Some(Op::Hear(..)));
@@ -182,6 +185,7 @@ impl Schedule {
             then_works: self.works_late == 0 || !self.rng.random_ratio(self.works_late, 1_000),
             dies_at_once: self.rng.random_ratio(1, 50),
             then_delivers: self.rng.random_bool(0.5),
+            in_use: self.rng.random_ratio(self.in_use, 1_000).then(|| self.name()),
         }
     }
 
@@ -442,4 +446,26 @@ fn has_to_wait(kind: Kind, role: Role) -> bool {
 
 fn possible(fence: u64) -> u64 {
     fence.min(Fence::LAST.number())
+}
+
+fn pick<'c, T>(rng: &mut SmallRng, choices: &'c [T]) -> &'c T {
+    &choices[rng.random_range(0..choices.len())]
+}
+
+/// How often each kind happens in a schedule, drawn from its usual frequency. A kind that is not needed may not happen
+/// at all.
+fn weights<K: Copy>(rng: &mut SmallRng, usual: &[(K, u32, bool)]) -> Vec<(K, u32)> {
+    let mut weights = Vec::new();
+    for &(kind, usual, is_needed) in usual {
+        if is_needed || rng.random_ratio(2, 3) {
+            weights.push((kind, rng.random_range(1..=2 * usual)));
+        }
+    }
+    weights
+}
+
+/// How many microseconds somebody moves the wall clock: from a little to a summer's hour, in either direction.
+fn clock_step(rng: &mut SmallRng) -> i64 {
+    let micros = *pick(rng, &[2_000, 30_000, 2_000_000, 3_600_000_000]);
+    rng.random_range(-micros..=micros)
 }

@@ -102,6 +102,8 @@ pub(super) struct State {
     pub(super) is_open: bool,
     pub(super) role: Role,
     pub(super) gone: Option<LockName>,
+    /// The key that the server uses itself during this step, so that nobody can change it.
+    pub(super) in_use: Option<LockName>,
     /// How much is done before other clients get their turn.
     pub(super) at_once: usize,
     /// How far the clock of key expiry is behind: in a transaction it stands still.
@@ -193,6 +195,17 @@ impl State {
         if self.model.anyone_waits_for(name) {
             self.told_at = self.told_at.max(self.wall);
         }
+    }
+
+    pub(super) fn is_in_use(&self, name: LockName) -> bool {
+        self.in_use == Some(name) && self.keys.kept.contains_key(&name)
+    }
+
+    /// The engine cannot change this key, and may defer its work.
+    pub(super) fn refuses_to_open(&mut self, name: LockName) {
+        self.settles(name);
+        self.settling = None;
+        self.paused_until = self.paused_until.max(self.model.elapsed + PAUSE_MICROS);
     }
 
     /// A client was told that it holds the lock.

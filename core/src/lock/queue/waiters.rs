@@ -11,6 +11,7 @@ use crate::lock::lease::Monotonic;
 use crate::lock::name::{KeptName, Name, Names};
 use crate::lock::owner::{KeptOwner, Owner};
 use crate::lock::wait::{KeptWait, Ticket, WaitKind};
+use slab::Slab;
 use std::mem;
 use std::rc::Rc;
 
@@ -110,6 +111,7 @@ impl<C> Queues<C> {
         let first = Places::One(PlaceId(self.places.vacant_key()));
         let earlier = self.newest;
         let waiting = Waiting { waiter, places: first, asked_at: None, earlier, later: None };
+        grow(&mut self.waiters);
         let id = WaiterId(self.waiters.insert(waiting));
         match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0)) {
             Some(earlier) => earlier.later = Some(id),
@@ -152,6 +154,7 @@ impl<C> Queues<C> {
         let queue = self.id_of(name).unwrap_or_else(|| self.open(name));
         let tail = self.queues.get(queue.0).and_then(|queue| queue.tail);
         let place = Place { waiter, queue, before: tail, behind: None };
+        grow(&mut self.places);
         let id = PlaceId(self.places.insert(place));
         match tail.and_then(|tail| self.places.get_mut(tail.0)) {
             Some(last) => last.behind = Some(id),
@@ -166,6 +169,7 @@ impl<C> Queues<C> {
     fn open(&mut self, name: Name<'_>) -> QueueId {
         let name = KeptName::from(name);
         let (db, key) = (name.db, Rc::clone(&name.key));
+        grow(&mut self.queues);
         let id = QueueId(self.queues.insert(Queue::new(name)));
         self.names.insert(db, key, id);
         self.rechecks.add(&mut self.queues, id, self.latest_monotonic);
@@ -310,5 +314,12 @@ impl<C> Queues<C> {
         if !asked_at.is_some_and(is_in_time) {
             self.patience.set(id, asked_at, end);
         }
+    }
+}
+
+/// Makes a full slab larger by a quarter. By itself it would double, and half of it could stay empty.
+fn grow<T>(slab: &mut Slab<T>) {
+    if slab.len() == slab.capacity() {
+        slab.reserve_exact(slab.len().div_euclid(4).max(4));
     }
 }
