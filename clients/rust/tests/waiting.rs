@@ -304,7 +304,8 @@ async fn work_inside_the_work_under_a_lock_has_its_guard_and_asks_no_server() {
         let mut client = server.client();
         let mut asked = || {
             let mut executed = client.executed();
-            executed.retain(|command, _| command.starts_with("lock") || command.starts_with("eval"));
+            executed
+                .retain(|command, _| command.starts_with("lock") || command.starts_with("eval"));
             executed
         };
         let tray = || locks.lock("tray").run_reentrant(async |guard| guard.fence());
