@@ -18,7 +18,8 @@
 //!
 //! An error is `-CODE` or `-CODE and its text`. `…` is whatever is no error, `…share 5` a reply with this in it (and not `share 50`), and `OK…` one
 //! that begins so. A text that looks like a reply of another type is in quotes: `"5"` is no integer. Of holders and
-//! waiters the owners are shown, `ticket(bob)` where no connection waits; of the log, `deleted(owner)`.
+//! waiters the owners are shown, `ticket(bob)` where no connection waits; of the log, `deleted(owner)`. A push message begins
+//! with `>`. Whatever a connection is sent is told before it leaves, or before the story ends.
 
 use super::eventually::eventually;
 use super::reply::{bulk_text, field};
@@ -28,6 +29,8 @@ use super::{Server, Setup};
 use redis::Value;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::thread;
+use std::time::Duration;
 
 /// The connections to one server, by name, and the fences that they were told.
 pub struct Session<'s> {
@@ -131,7 +134,10 @@ impl<'s> Session<'s> {
         let named = request.split_once(':').filter(|(name, _)| is_name(name));
         let (name, commands) = named.map_or(("", request), |(name, rest)| (name, rest.trim()));
         match (commands, reply) {
-            ("leaves", "") => drop(self.connections.remove(name).expect("it has sent something")),
+            ("leaves", "") => {
+                let mut leaving = self.connections.remove(name).expect("it has sent something");
+                assert_all_is_told(self.server, name, &mut leaving);
+            }
             (_, "") => panic!("no reply is told of {request}"),
             ("", "closed") => self.connection(name).client.assert_closed(),
             ("", "waits") => {
@@ -306,6 +312,28 @@ impl<'s> Session<'s> {
     }
 }
 
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            for (name, open) in &mut self.connections {
+                assert_all_is_told(self.server, name, open);
+            }
+        }
+    }
+}
+
+/// Asserts that a connection was sent no more than the story told so far.
+#[track_caller]
+fn assert_all_is_told(server: &Server, name: &str, open: &mut Waiter) {
+    // The server sends what came of earlier requests before it reads the second of these.
+    let mut observer = server.client();
+    (0..2).for_each(|_| drop(observer.cmd("PING")));
+    open.client.set_deadline(Duration::from_millis(1));
+    if let Ok(more) = open.client.try_receive() {
+        panic!("{name}: is sent {}, which is not told", shown(&more));
+    }
+}
+
 /// Whether a text has this part. A number at its end is a whole one.
 fn has(text: &str, part: &str) -> bool {
     let is_digit = |letter: char| letter.is_ascii_digit();
@@ -333,7 +361,11 @@ fn shown(reply: &Value) -> String {
         Value::ServerError(told) => {
             format!("-{} {}", told.code(), told.details().unwrap_or_default())
         }
-        Value::Array(items) | Value::Set(items) | Value::Push { data: items, .. } => {
+        Value::Push { kind, data } => {
+            let words: Vec<_> = data.iter().map(item).collect();
+            format!(">{kind} {}", words.join(" "))
+        }
+        Value::Array(items) | Value::Set(items) => {
             let words: Vec<_> = items.iter().map(item).collect();
             match items[..] {
                 [] => "(empty)".to_owned(),
@@ -427,6 +459,24 @@ mod tests {
     #[should_panic(expected = "is answered \"share 50\", not \"…share 5\"")]
     fn a_number_is_not_the_beginning_of_another() {
         play("# five\nECHO \"share 5\" -> …share 5\nECHO \"share 50\" -> …share 5");
+    }
+
+    #[test]
+    #[should_panic(expected = "bob: is sent list x, which is not told")]
+    fn a_reply_that_is_not_told_fails_its_test_when_the_connection_leaves() {
+        play("# one\nbob: BLPOP list 0 -> waits\nRPUSH list x -> 1\nbob: leaves");
+    }
+
+    #[test]
+    #[should_panic(expected = ": is sent subscribe two 2, which is not told")]
+    fn a_reply_that_is_not_told_fails_its_test_when_the_story_ends() {
+        play("# two\nSUBSCRIBE one two -> subscribe one 1");
+    }
+
+    #[test]
+    #[should_panic(expected = "is answered \">subscribe channel 1\", not \"subscribe channel 1\"")]
+    fn a_push_message_is_no_list() {
+        play("# of RESP3\nHELLO 3 -> …\nSUBSCRIBE channel -> subscribe channel 1");
     }
 
     #[test]
