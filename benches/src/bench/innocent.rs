@@ -1,7 +1,6 @@
 //! What the module costs clients that use no locks.
 
-use super::contenders::{Batch, OKAY, ONE, Reply};
-use super::load::{Load, Shape, Work};
+use super::load::{Load, OKAY, ONE, Reply, Shape, Work};
 use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
@@ -10,8 +9,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use testkit::{Cluster, LineClient, Server, encoded};
 
-/// A command for each of many keys, with `{}` for the number of the key, and the replies that it
-/// must get.
+/// A command for each of many keys, with `{}` for the number of the key, and the replies that it must get.
 const TRAFFIC: [(&str, &[Reply]); 5] = [
     ("SET k{} v PX 100000", &[OKAY]),
     ("EXPIRE k{} 100", &[ONE]),
@@ -49,10 +47,12 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let mut places: Vec<Place> = all.iter().map(|server| Place::on(server)).collect();
     let keys: Vec<usize> = (0..effort.pick(64, 6_400, 6_400)).collect();
     let work = TRAFFIC.map(|(command, replies)| {
-        Work::shared(SHAPE, &keys, |keys| Batch::of_names(keys, (&[command], replies), SHAPE.depth))
+        Work::of(SHAPE, &keys, |key| {
+            vec![(command.replace("{}", &key.to_string()), replies.to_vec())]
+        })
     });
     in_turns(effort.pick(1, 20, 60), places.len(), |_, one| {
-        places[one].round(&work, keys.len(), effort.pick(1, CONNECTIONS, CONNECTIONS));
+        places[one].round(&work, effort.pick(1, CONNECTIONS, CONNECTIONS));
     });
     let grown = populated(unused) / populated(alone);
 
@@ -104,9 +104,9 @@ impl Place {
         }
     }
 
-    fn round(&mut self, work: &[Work], keys: usize, connections: usize) {
+    fn round(&mut self, work: &[Work], connections: usize) {
         for (work, times) in work.iter().zip(&mut self.times) {
-            times.push(self.load.measure(work, keys).wall);
+            times.push(self.load.measure(work).wall);
         }
         let ping = encoded("PING");
         let started = Instant::now();

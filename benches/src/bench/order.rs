@@ -12,17 +12,6 @@ pub(crate) struct Section {
     pub(crate) granted: f64,
 }
 
-/// Jain's index: 1 if all workers got through equally often, 1/n if only one of n did.
-pub(crate) fn fairness(sections: &[Section], workers: usize) -> f64 {
-    let mut counts = vec![0.0; workers];
-    for section in sections {
-        counts[section.worker] += 1.0;
-    }
-    let sum: f64 = counts.iter().sum();
-    let squares: f64 = counts.iter().map(|count| count * count).sum();
-    sum * sum / (workers as f64 * squares)
-}
-
 /// Counts the sections, in their order, that were granted the lock before a request that was
 /// certainly queued when they asked.
 ///
