@@ -41,6 +41,7 @@ CLIENT KILL ID {carol} -> 1 | waits_abandoned+1 waiters-1 | -
 LOCK.RELEASE k alice -> 1 | releases+1 held-1 | released
 # a wait that ends because the server becomes a replica
 REPLICAOF 127.0.0.1 1 -> OK
+bob: -> -UNBLOCKED
 INFO leasehold_waiters -> until 0 | waits_abandoned+1 waiters-1 held-1
 # a wait that goes on in a newer request of the same owner
 newer: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
