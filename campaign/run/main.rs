@@ -74,7 +74,8 @@ fn main() {
             exit(2);
         }
     };
-    let chosen = |(known, _): &&Scenario| options.scenario.as_ref().is_none_or(|name| name == known);
+    let chosen =
+        |(known, _): &&Scenario| options.scenario.as_ref().is_none_or(|name| name == known);
     let all: Vec<_> = scenarios::ALL.iter().filter(chosen).collect();
     if all.is_empty() {
         let names = scenarios::ALL.map(|(name, _)| name);

@@ -213,10 +213,12 @@ impl Plan {
             let (records, faults, broken) = run_round(&shared, of_round, round, &mut fault);
             sofar = begin.elapsed();
             totals.micros += begun.elapsed().as_micros();
-            let count = |is: fn(&Record) -> bool| records.iter().filter(|one| is(one)).count() as u64;
+            let count =
+                |is: fn(&Record) -> bool| records.iter().filter(|one| is(one)).count() as u64;
             let guarded = shared.guarded.swap(0, SeqCst);
             totals.guarded += guarded;
-            totals.operations += guarded + count(|record| !matches!(record.op, Op::Seen | Op::Closed));
+            totals.operations +=
+                guarded + count(|record| !matches!(record.op, Op::Seen | Op::Closed));
             totals.tickets += count(|record| record.is_ticket);
             totals.ephemeral += count(|record| record.is_bound);
             totals.several += count(|record| record.set != 0);

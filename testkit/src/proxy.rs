@@ -91,8 +91,7 @@ impl Proxy {
     pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state =
-            Arc::new(State { server, one_in: AtomicU64::new(1), ..State::default() });
+        let state = Arc::new(State { server, one_in: AtomicU64::new(1), ..State::default() });
         let shared = Arc::clone(&state);
         let acceptor = Some(thread::spawn(move || accept(&listener, &shared)));
         Self { port, state, acceptor }

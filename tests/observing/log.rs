@@ -4,7 +4,8 @@ use super::{let_run_out, play, until_waited};
 use crate::waiting::LONG;
 use redis::Value;
 use testkit::{
-    Client, Server, Waiter, deadline, eventually, field, int, items, number, start_pair, wait_until_in_sync,
+    Client, Server, Waiter, deadline, eventually, field, int, items, number, start_pair,
+    wait_until_in_sync,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]

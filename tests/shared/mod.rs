@@ -12,7 +12,9 @@ mod strangers;
 mod telling;
 
 use redis::Value;
-use testkit::{Client, Server, Session, Snapshot, Waiter, field, number, start_pair, wait_until_in_sync};
+use testkit::{
+    Client, Server, Session, Snapshot, Waiter, field, number, start_pair, wait_until_in_sync,
+};
 
 const LONG: u64 = 60_000;
 

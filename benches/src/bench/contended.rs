@@ -154,7 +154,7 @@ fn work(way: &Way, number: usize, length: Duration, floor: &Floor) -> Vec<Sectio
         worker.release();
         let [begun, sent, granted] =
             [begun, sent, granted].map(|moment| (moment - floor.epoch).as_secs_f64());
-        sections.push(Section { place, worker: number, begun, sent, granted });
+        sections.push(Section { place, begun, sent, granted });
     }
     sections
 }

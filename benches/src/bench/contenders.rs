@@ -118,7 +118,8 @@ impl Contender {
 
     /// Leasehold, the bare commands, and those that check the owner, where the server has them.
     pub(crate) fn pairs(server: &Server) -> Vec<Self> {
-        let compared = compared(server).map(|(_, line, _, pair)| Self::new(pair, &[SET], &[(line, ONE)]));
+        let compared =
+            compared(server).map(|(_, line, _, pair)| Self::new(pair, &[SET], &[(line, ONE)]));
         [Self::leasehold(), Self::bare()].into_iter().chain(compared).collect()
     }
 

@@ -44,7 +44,8 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         let turns = works.each_ref().map(|work| (0, vec![work]));
         let all = compare(effort.pick(1, 30, 90), &mut [Load::on(&server, shape)], &turns);
         let [guard, script, bare] = [0, 1, 2].map(|way| &all[way][0]);
-        let (against_script, against_bare) = (script.against(guard).median, guard.against(bare).median);
+        let (against_script, against_bare) =
+            (script.against(guard).median, guard.against(bare).median);
         let mut row =
             vec![name.to_owned(), format!("{against_script:.2} ×"), format!("{against_bare:.2} ×")];
         row.extend(bytes.iter().map(|bytes| format!("{bytes:.0}")));

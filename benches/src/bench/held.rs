@@ -42,7 +42,9 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let works: Vec<Vec<[Work; 2]>> = contenders
         .iter()
         .map(|one| {
-            let halves = |locks: &Vec<Lock>| [&one.acquire, &one.release].map(|half| work(SHAPE, half, locks));
+            let halves = |locks: &Vec<Lock>| {
+                [&one.acquire, &one.release].map(|half| work(SHAPE, half, locks))
+            };
             sets.iter().map(halves).collect()
         })
         .collect();

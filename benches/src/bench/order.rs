@@ -4,7 +4,6 @@
 pub(crate) struct Section {
     /// Its place in the order of all sections.
     pub(crate) place: usize,
-    pub(crate) worker: usize,
     /// The request was not sent before this moment …
     pub(crate) begun: f64,
     /// … and was sent by this one.

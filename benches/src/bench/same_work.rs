@@ -107,7 +107,9 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let cases = &CASES[..effort.pick(CASES.len(), BASE, CASES.len())];
     for (number, case) in cases.iter().enumerate() {
         let both = |one: &Contender| vec![[&one.acquire[..], &one.release].concat()];
-        let [measured] = &measure(case, effort, Contender::all, both)[..] else { panic!("one part") };
+        let [measured] = &measure(case, effort, Contender::all, both)[..] else {
+            panic!("one part")
+        };
         add(&mut page, "acquire + release", case, measured);
         if number < BASE && case.is_pipelined() {
             pair_targets(case, measured, report);

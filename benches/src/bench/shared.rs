@@ -47,8 +47,11 @@ fn ways(server: &Server, holders: usize) -> [Way; 4] {
     let most = holders + 1;
     let [add, remove, delete] = [SORTED_SET_ACQUIRE, SORTED_SET_RELEASE, RELEASE]
         .map(|script| format!("EVALSHA {} 1", load_script(server, script)));
-    let way = |name, acquire: String, acquired, release: &str| {
-        Way { name, acquire, acquired, release: release.to_owned() }
+    let way = |name, acquire: String, acquired, release: &str| Way {
+        name,
+        acquire,
+        acquired,
+        release: release.to_owned(),
     };
     [
         way(
