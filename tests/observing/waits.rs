@@ -77,6 +77,7 @@ carol: -> waits
 LOCK.RELEASE k bob -> 0 | releases_refused+1 | -
 # a lock that is deleted while nobody waits
 LOCK.RELEASE k alice -> 1
+bob: -> B
 UNLINK k -> 1 | | released handed-off del
 carol: LOCK.ACQUIRE k carol 60000 -> C | | lost acquired
 LOCK.RELEASE k bob -> 0 | | -
