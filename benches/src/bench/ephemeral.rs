@@ -1,7 +1,7 @@
 //! Holds that end with their connection: how soon the next one has the lock, and what bindings cost everybody else.
 
 use super::contenders::Lock;
-use super::load::{Load, OKAY, ONE, Reply, Shape, Work, compare};
+use super::load::{Load, OKAY, ONE, Pattern, Reply, Shape, Work, compare, of_one};
 use super::memory::settled;
 use super::pings::{longest, while_doing};
 use super::report::Report;
@@ -18,7 +18,7 @@ const SHAPE: Shape = Shape { connections: 1, depth: 64 };
 const LONG: u64 = 86_400_000;
 
 /// What is asked pipelined, with `{}` for a number, and the replies that it must get.
-const TRAFFIC: [(&str, &[(&str, &[Reply])]); 3] = [
+const TRAFFIC: [(&str, &[Pattern]); 3] = [
     ("SET", &[("SET k{} v", &[OKAY])]),
     ("GET", &[("GET k{}", &[Reply::Exactly(b"$1"), Reply::Exactly(b"v")])]),
     (
@@ -112,8 +112,7 @@ fn many(effort: Effort, count: usize) -> Many {
     let numbers: Vec<usize> = (0..effort.pick(64, 6_400, 6_400)).collect();
     let works = TRAFFIC.map(|(_, commands)| {
         Work::of(SHAPE, &numbers, |number| {
-            let line = |line: &str| line.replace("{}", &number.to_string());
-            commands.iter().map(|(text, replies)| (line(text), replies.to_vec())).collect()
+            commands.iter().map(|one| of_one(*one, number)).collect()
         })
     });
     let mut loads = servers.each_ref().map(|server| Load::on(server, SHAPE));

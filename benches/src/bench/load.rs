@@ -2,6 +2,7 @@
 
 use super::in_turns;
 use super::statistics::Spread;
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 use testkit::{LineClient, Server, encoded};
 
@@ -32,6 +33,13 @@ impl Reply {
 
 /// A command, and what each line of its reply must be.
 pub(crate) type Command = (String, Vec<Reply>);
+
+/// The same for any of many, with `{}` for its name.
+pub(crate) type Pattern = (&'static str, &'static [Reply]);
+
+pub(crate) fn of_one((line, replies): Pattern, name: impl Display) -> Command {
+    (line.replace("{}", &name.to_string()), replies.to_vec())
+}
 
 /// The number of connections, and how much is under way on each.
 #[derive(Clone, Copy, PartialEq, Eq)]

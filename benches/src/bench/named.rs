@@ -1,6 +1,6 @@
 //! Clients that name contended locks all the time: what that costs the waiters, and what it costs those clients.
 
-use super::load::{Load, OKAY, Reply, Shape, Work, compare};
+use super::load::{Load, OKAY, Pattern, Reply, Shape, Work, compare, of_one};
 use super::report::Report;
 use super::statistics::quantile;
 use super::table::Table;
@@ -36,7 +36,7 @@ pub(super) const END_OF_LEASE: usize = 1;
 const WAITED_FOR: usize = 1_000;
 
 /// The commands for one key, with `{}` for its name, and their replies.
-const COMMANDS: [(&str, &[Reply]); 4] = [
+const COMMANDS: [Pattern; 4] = [
     ("GET {}", &[Reply::Something, Reply::Something]),
     ("SET {} old NX PX 1000", &[Reply::Exactly(b"$-1")]),
     ("EXISTS {}", &[Reply::Exactly(b":1")]),
@@ -197,9 +197,9 @@ fn those_who_name(effort: Effort, report: &mut Report) {
         Table::new(&["Names that nobody waits for = 1", "names that somebody waits for"]);
     let mut least = f64::INFINITY;
     for (command, replies) in COMMANDS {
-        let works = names.each_ref().map(|names| {
-            Work::of(SHAPE, names, |name| vec![(command.replace("{}", name), replies.to_vec())])
-        });
+        let works = names
+            .each_ref()
+            .map(|names| Work::of(SHAPE, names, |name| vec![of_one((command, replies), name)]));
         let turns = works.each_ref().map(|work| (0, vec![work]));
         let samples = compare(effort.pick(1, 20, 60), &mut load, &turns);
         // Twice the time is half the speed.
