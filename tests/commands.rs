@@ -1,7 +1,7 @@
 //! What the server tells about the commands: flags, keys, rights, documentation.
 
 use redis::Value;
-use testkit::{Client, Server, bulk, code, field, int, items, lacks, strings};
+use testkit::{Client, Server, bulk, bulk_text, code, field, int, items, lacks, strings};
 
 /// Of each command: what a person may type, as put together from its arguments; an example; its arity, flags, categories
 /// where a module's commands are in any, flags of the one key, and tips, each in any order; and its arguments,
@@ -125,12 +125,7 @@ fn arguments(docs: &Value) -> Vec<Value> {
 }
 
 fn text_field(map: &Value, name: &str) -> Option<String> {
-    match field(map, name) {
-        Some(Value::BulkString(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Some(Value::SimpleString(text)) => Some(text.clone()),
-        None => None,
-        other => panic!("{name} is {other:?}"),
-    }
+    field(map, name).map(bulk_text)
 }
 
 /// An argument as clients type it: `[BLOCK milliseconds]`. `name` may say more than its name.

@@ -1,8 +1,7 @@
 //! `make bench`: measures Leasehold and what its users might use instead.
 //!
-//! One run measures one server: the one that `LEASEHOLD_SERVER` names, or the first in PATH.
-//! `docs/benchmarks.md` says what is measured and how. The full form writes its tables to
-//! `target/benchmarks/`.
+//! One run measures one server: the one that `LEASEHOLD_SERVER` names, or the first in PATH. `docs/benchmarks.md` says
+//! what is measured and how. The full form writes its tables to `target/benchmarks/`.
 
 #![allow(
     clippy::unwrap_used,

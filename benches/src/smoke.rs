@@ -13,11 +13,10 @@
 #[allow(dead_code, reason = "the benchmark itself uses the rest of it")]
 mod bench;
 
-use bench::fairness::{Section, fairness, overtakings};
+use bench::order::{Section, overtakings};
 use bench::report::Report;
 use bench::statistics::Spread;
-use bench::{Effort, SECTIONS, overview};
-use std::fs;
+use bench::{Effort, SECTIONS};
 use testkit::is_older_than;
 
 /// Runs a section, which checks every reply itself. Returns the rows that it wrote.
@@ -25,9 +24,10 @@ fn rows(name: &str) -> Vec<String> {
     let (_, run) = SECTIONS.iter().find(|(section, _)| *section == name).unwrap();
     let mut report = Report::begun(Effort::Smoke);
     run(Effort::Smoke, &mut report);
-    let file = fs::read_to_string(report.path(name, "csv")).unwrap();
-    assert!(!file.contains("NaN") && !file.contains("inf"), "{file}");
-    file.lines().skip(1).map(str::to_owned).collect()
+    assert!(!report.page.contains("NaN") && !report.page.contains("inf"), "{}", report.page);
+    let (_, table) = report.page.split_once(&format!("## {name}\n\n")).unwrap();
+    // Under the names of the columns and a rule.
+    table.lines().take_while(|line| !line.is_empty()).skip(2).map(str::to_owned).collect()
 }
 
 fn count(rows: &[String], name: &str) -> usize {
@@ -37,13 +37,13 @@ fn count(rows: &[String], name: &str) -> usize {
 #[test]
 fn each_way_to_take_a_lock_and_give_it_back_is_measured() {
     let rows = rows("same-work");
-    let cases = count(&rows, ",EVALSHA,");
+    let cases = count(&rows, "| EVALSHA ");
     assert_eq!(cases, 12, "{rows:#?}");
-    assert_eq!(count(&rows, ",FCALL,"), if is_older_than((7, 0)) { 0 } else { cases });
+    assert_eq!(count(&rows, "| FCALL "), if is_older_than((7, 0)) { 0 } else { cases });
     assert_eq!(count(&rows, "SET NX PX, INCR, DEL"), cases);
     // In four cases the two halves are measured too.
-    assert_eq!(count(&rows, ",Leasehold,"), cases + 8);
-    assert_eq!(count(&rows, "\"SET NX PX, DEL\""), cases + 8);
+    assert_eq!(count(&rows, "| Leasehold "), cases + 8);
+    assert_eq!(count(&rows, "SET NX PX, DEL "), cases + 8);
 }
 
 #[test]
@@ -63,7 +63,8 @@ fn each_way_to_wait_is_measured() {
     }
     // The column before the last is the share that was granted out of turn.
     for ours in rows.iter().filter(|row| row.contains("Leasehold")) {
-        assert_eq!(ours.rsplit(',').nth(1), Some("0"), "{ours}");
+        let cells: Vec<_> = ours.split('|').map(str::trim).collect();
+        assert_eq!(cells[cells.len() - 3], "0", "{ours}");
     }
 }
 
@@ -91,55 +92,19 @@ writes! {
     what_innocent_traffic_pays_is_measured: "innocent", 7;
 }
 
-#[test]
-fn the_overview_has_the_figures_of_each_server() {
-    let folder = std::env::temp_dir().join(format!("leasehold-overview-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let head = "What,Against,Wanted,Measured,Met\n";
-    for (server, rows) in [
-        ("redis-7.0", "acquire,DEL,≥ 1 ×,0.83 (0.80–0.85) ×,**no**\n"),
-        ("valkey-9.1", "acquire,DEL,≥ 1 ×,1.02 (1.00–1.04) ×,yes\nmemory,,≤ 9 bytes,7 bytes,yes\n"),
-    ] {
-        fs::write(folder.join(format!("{server}-targets.csv")), format!("{head}{rows}")).unwrap();
-    }
-    let overview = overview::of(&folder);
-    fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(
-        overview.rows(),
-        [
-            ["acquire", "DEL", "≥ 1 ×", "**0.83 ×**", "1.02 ×"],
-            ["memory", "", "≤ 9 bytes", "–", "7 bytes"],
-        ]
-    );
-}
-
-/// Critical sections, from worker, moment of asking, and moment of the grant.
-fn sections(all: &[(usize, f64, f64)]) -> Vec<Section> {
-    let section = |(place, &(worker, begun, granted))| Section {
-        place,
-        worker,
-        begun,
-        sent: begun + 0.1,
-        granted,
-    };
+/// Critical sections, from the moment of asking and that of the grant.
+fn sections(all: &[(f64, f64)]) -> Vec<Section> {
+    let section = |(place, &(begun, granted))| Section { place, begun, sent: begun + 0.1, granted };
     all.iter().enumerate().map(section).collect()
 }
 
 #[test]
 fn whoever_is_granted_before_one_who_was_queued_is_out_of_turn() {
-    let in_turn = [(0, 0.0, 1.0), (1, 0.1, 2.0), (2, 0.2, 3.0), (0, 1.5, 4.0), (1, 2.5, 5.0)];
+    let in_turn = [(0.0, 1.0), (0.1, 2.0), (0.2, 3.0), (1.5, 4.0), (2.5, 5.0)];
     assert_eq!(overtakings(&sections(&in_turn)), 0);
-    // Worker 2 asks at 0.2 and is granted the lock last, after a worker that asked two grants
-    // later.
-    let out_of_turn = [(0, 0.0, 1.0), (1, 0.1, 2.0), (0, 1.5, 3.0), (1, 2.5, 4.0), (2, 0.2, 5.0)];
+    // One asks at 0.2 and is granted the lock last, after one that asked two grants later.
+    let out_of_turn = [(0.0, 1.0), (0.1, 2.0), (1.5, 3.0), (2.5, 4.0), (0.2, 5.0)];
     assert_eq!(overtakings(&sections(&out_of_turn)), 1);
-}
-
-#[test]
-fn it_is_fair_if_all_get_through_equally_often() {
-    let fair = sections(&[(0, 0.0, 1.0), (1, 0.0, 2.0), (0, 0.0, 3.0), (1, 0.0, 4.0)]);
-    assert_eq!(fairness(&fair, 2), 1.0);
-    assert_eq!(fairness(&fair, 4), 0.5);
 }
 
 #[test]

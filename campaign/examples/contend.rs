@@ -1,5 +1,4 @@
-//! Keeps a hundred locks held and waited for on every server that runs in a folder: see
-//! `scripts/server-suites`.
+//! Keeps a hundred locks held and waited for on every server that runs in a folder: see `scripts/server-suites`.
 //!
 //! ```text
 //!   contend FOLDER
@@ -61,8 +60,7 @@ fn ports(folder: &Path) -> Vec<u16> {
     processes.filter_map(|process| port(&process.path(), folder)).collect()
 }
 
-/// The port in a title like `…/redis-server 127.0.0.1:21111`. Sentinels and children that save data
-/// have other titles.
+/// The port in a title like `…/redis-server 127.0.0.1:21111`. Sentinels and children that save data have other titles.
 fn port(process: &Path, folder: &Path) -> Option<u16> {
     if !fs::read_link(process.join("cwd")).ok()?.starts_with(folder) {
         return None;
@@ -81,8 +79,7 @@ fn contend(port: u16, lock: usize) {
     let (mut turn, mut rest) = (0, FIRST_REST);
     while let Ok(client) = LineClient::over_tcp((Ipv4Addr::LOCALHOST, port)) {
         let before = turn;
-        // Any error may end it: the server may be a replica, be loading, ask for a password, or
-        // close the connection.
+        // Any error may end it: the server may be a replica, be loading, ask for a password, or close the connection.
         let _ = hold_and_wait(client, lock, &mut turn);
         rest = if turn > before { FIRST_REST } else { LONGEST_REST.min(rest.saturating_mul(2)) };
         thread::sleep(rest);

@@ -51,7 +51,8 @@ impl Client<'_> {
             0 => (Op::Wait, *self.seed.pick(&[1, 20, 300]), 1_000),
             _ => (Op::Try, 0, 3_000),
         };
-        let longest = if self.shared.is_left_running { longest } else { 200 };
+        // Where servers are stopped, no lease is long that only one ends that knows of a connection.
+        let longest = if self.shared.plan.probes > 0 { longest } else { 200 };
         let ttl = (*self.seed.pick(&[5, SHORT, 200, 1_000, 3_000])).min(longest);
         let asked = Asked { op, ttl, grace, ..self.any(3) };
         let Some(hold) = self.binds(node.port, asked, patience) else { return Ok(()) };
@@ -143,7 +144,7 @@ impl Client<'_> {
         let (asked, fence, from, port) = (last.asked, last.fence, last.alive, last.node.port);
         let ended = self.ends(node, last);
         // Where there is a link in between, nobody knows when the server notices.
-        let is_sure = ended.is_ok() && self.shared.aside.is_none() && !is_older_than((7, 0));
+        let is_sure = ended.is_ok() && self.shared.plan.aside.is_none() && !is_older_than((7, 0));
         let outcome = if is_sure { Outcome::Ok } else { Outcome::Unknown };
         self.ended((&asked, fence), from, outcome);
         ended?;

@@ -56,8 +56,7 @@ impl Claims {
         self.all.lock().unwrap().push(Claim { law, what, span, excuse });
     }
 
-    /// Notes that the machine kept a client from running. The server did nothing wrong, and no
-    /// fault was made.
+    /// Notes that the machine kept a client from running. The server did nothing wrong, and no fault was made.
     pub(crate) fn delayed(&self, span: Span) {
         self.delays.lock().unwrap().push(span);
     }

@@ -1,5 +1,4 @@
-//! The clients whose operations are recorded: they send bursts of lock commands in one write, and
-//! requests that wait.
+//! The clients whose operations are recorded: they send bursts of lock commands in one write, and requests that wait.
 
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost};
@@ -118,7 +117,7 @@ impl Client<'_> {
     /// A try for one lock, or for two or three in one request of so many.
     pub(crate) fn any(&mut self, one_in: usize) -> Asked {
         // Half of all requests are for at most three locks.
-        let locks = self.shared.locks;
+        let locks = self.shared.plan.locks;
         let among = *self.seed.pick(&[locks.min(3), locks]);
         let mut lock = self.seed.below(among as usize) as u32;
         let mut also = [None; 2];
@@ -138,18 +137,17 @@ impl Client<'_> {
 
     /// A share for all of these locks: nobody shares one that is exclusive.
     pub(crate) fn share(&mut self, asked: &Asked) -> u8 {
-        if asked.locks().any(|lock| self.shared.shares.is_exclusive(lock)) {
+        if asked.locks().any(|lock| self.shared.plan.shares.is_exclusive(lock)) {
             return 1;
         }
-        *self.seed.pick(self.shared.shares.of(asked.lock))
+        *self.seed.pick(self.shared.plan.shares.of(asked.lock))
     }
 
     pub(crate) fn ttl(&mut self, longest: u32) -> u32 {
         (*self.seed.pick(&[1, 2, 5, 20, LONGEST_TTL_LEFT, 200, 1_000])).min(longest)
     }
 
-    /// Sends commands for some locks in one write: an acquire first, then any others, as the holder
-    /// or not.
+    /// Sends commands for some locks in one write: an acquire first, then any others, as the holder or not.
     fn bursts(&mut self, node: &mut Node) -> Result<(), Lost> {
         let mut asked = Vec::new();
         for _ in 0..1 + self.seed.below(6) {
@@ -294,7 +292,7 @@ impl Client<'_> {
             if node.asking {
                 lines.push_str("ASKING\r\n");
             }
-            lines.push_str(&asked.line(self.owner, patience, &self.shared.prefix));
+            lines.push_str(&asked.line(self.owner, patience, &self.shared.plan.prefix));
         }
         let asked_at = now();
         let mut lost = node.client.try_send(lines.as_bytes()).is_err();
@@ -399,8 +397,7 @@ impl Client<'_> {
                 "o{} asked for lock {} ({:?}), and is told nothing for {PATIENCE:?}",
                 self.owner, asked.lock, asked.op
             );
-            // A server that was stopped before it read the request counts the wait from when it
-            // goes on.
+            // A server that was stopped before it read the request counts the wait from when it goes on.
             let excuse = Excuse::Cut { stopped_within: u64::from(patience) * 1_000 };
             self.shared.claims.add("L5", excuse, asked_at, what);
         }

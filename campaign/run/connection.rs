@@ -43,8 +43,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Sends all commands in one write, as inline commands: words with spaces or quotes need quotes
-    /// around them.
+    /// Sends all commands in one write, as inline commands: words with spaces or quotes need quotes around them.
     pub(crate) fn send(&mut self, commands: &[String]) -> Result<(), Lost> {
         let of_locks = commands.iter().filter(|command| command.starts_with("LOCK."));
         ASKED.fetch_add(of_locks.count() as u64, SeqCst);

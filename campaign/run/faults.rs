@@ -2,19 +2,14 @@
 
 use crate::claims::Disturbance;
 use crate::runner::{IDLE_MICROS, now};
-use leasehold_campaign::{EVERY_LOCK, Op, Record, Span};
+use leasehold_campaign::{EVERY_LOCK, Op, Record, Rules, Span};
 use std::time::Duration;
 
 /// The faults of a round, and what each excuses.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) log: Vec<(u64, String)>,
-    pub(crate) loss: Vec<Span>,
-    pub(crate) standstill: Vec<Span>,
-    pub(crate) forgotten: Vec<Span>,
-    pub(crate) beside: Vec<Span>,
-    pub(crate) behind: Vec<Span>,
-    pub(crate) unbound: Vec<Span>,
+    pub(crate) rules: Rules,
     pub(crate) deletes: Vec<Record>,
     pub(crate) disturbances: Vec<Disturbance>,
 }
@@ -38,8 +33,8 @@ impl Faults {
     /// Notes that data may have been lost in this span, and for `before` earlier.
     pub(crate) fn lost(&mut self, span: Span, before: Duration) {
         let before = u64::try_from(before.as_micros()).unwrap();
-        self.loss.push(Span { from: span.from - before, to: span.to });
-        self.standstill.push(after(span));
+        self.rules.loss.push(Span { from: span.from - before, to: span.to });
+        self.rules.standstill.push(after(span));
         self.disturbances.push(Disturbance { span, stops: true, frees: true, cuts: false });
     }
 
@@ -58,23 +53,24 @@ impl Faults {
         done
     }
 
-    /// Notes that the clock was behind in this span: leases that had ended may have been in force again.
-    pub(crate) fn was_behind(&mut self, span: Span) {
-        self.lost(span, Duration::ZERO);
-        self.behind.push(span);
+    /// Notes that the clock was set back in this span, and behind until then. What was granted before may last longer, or
+    /// be in force again; what is granted since is judged as ever.
+    pub(crate) fn was_behind(&mut self, set_back: Span, until: u64) {
+        self.lost(set_back, Duration::ZERO);
+        self.rules.behind.push(Span { to: until, ..set_back });
     }
 
     /// Runs a fault after which a hold may be bound to no connection any more.
     pub(crate) fn unbinds<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
         let (done, span) = self.note(what, does);
-        self.unbound.push(span);
+        self.rules.unbound.push(span);
         done
     }
 
     /// Runs a fault that loses data, after which nothing is granted for as long as `rest`.
     pub(crate) fn forgets<T>(&mut self, what: &str, rest: Duration, does: impl FnOnce() -> T) -> T {
         let (done, span) = self.note(what, does);
-        self.forgotten.push(span);
+        self.rules.forgotten.push(span);
         let rest = u64::try_from(rest.as_micros()).unwrap();
         self.stood_still(Span { to: span.to + rest, ..span });
         done
@@ -94,7 +90,7 @@ impl Faults {
 
     /// Notes that nothing was granted in this span, and nothing lost.
     pub(crate) fn stood_still(&mut self, span: Span) {
-        self.standstill.push(after(span));
+        self.rules.standstill.push(after(span));
         self.disturbances.push(Disturbance { span, stops: true, frees: false, cuts: false });
     }
 

@@ -1,9 +1,7 @@
-//! Checks that neither names that were locks once nor clients that waited once leave anything
-//! behind.
+//! Checks that neither names that were locks once nor clients that waited once leave anything behind.
 //!
-//! A round grants and releases a hundred thousand locks, of ten million names in turn. Then two
-//! thousand clients wait, and leave in one of four ways. A thousand rounds make a hundred million
-//! grants and two million waiters.
+//! A round grants and releases a hundred thousand locks, of ten million names in turn. Then two thousand clients wait,
+//! and leave in one of four ways. A thousand rounds make a hundred million grants and two million waiters.
 
 use crate::runner::Totals;
 use redis::Value;
@@ -13,8 +11,7 @@ use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
 use testkit::{Client, LineClient, Seed, Server, bulk_text, encoded, eventually, is_older_than};
 
-/// So many that a leak shows: if each left a tenth of a byte behind, the server would use ten per
-/// cent more.
+/// So many that a leak shows: if each left a tenth of a byte behind, the server would use ten per cent more.
 const NAMES: usize = 10_000_000;
 const PAIRS_OF_A_ROUND: usize = 100_000;
 const WAITERS: usize = 2_000;
@@ -38,8 +35,7 @@ const GAUGES: [&str; 4] = ["waiters", "longest_wait_us", "held", "fence_ahead_us
 pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
     let at_once = if length < SHORT { FEWER_WAITERS } else { WAITERS };
-    // The server and the module remember slow commands, and on a busy machine any command may be
-    // slow.
+    // The server and the module remember slow commands, and on a busy machine any command may be slow.
     let server = Server::builder().tcp().config("slowlog-log-slower-than", "-1");
     let server = server.module_args("log-max-len 0").config("maxclients", "3000").start();
     // Servers since 7.0 also keep 12 kB of latencies for each command.
@@ -82,9 +78,8 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     totals
 }
 
-/// The least memory that the server uses when no other client is connected. Servers give back the
-/// memory of waiters slowly. The look ends when the figure has not fallen for `rest`, or is down to
-/// `enough`.
+/// The least memory that the server uses when no other client is connected. Servers give back the memory of waiters
+/// slowly. The look ends when the figure has not fallen for `rest`, or is down to `enough`.
 fn settled(server: &Server, enough: u64, rest: Duration) -> u64 {
     let mut client = server.client();
     eventually("everybody else has gone", || {

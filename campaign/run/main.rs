@@ -1,5 +1,4 @@
-//! The campaign: clients and faults on real servers. Every operation is recorded, and the record is
-//! judged.
+//! The campaign: clients and faults on real servers. Every operation is recorded, and the record is judged.
 //!
 //! ```text
 //!   cargo test -p leasehold-campaign --test campaign          every scenario for some seconds
@@ -37,8 +36,8 @@ mod scenarios;
 mod shares;
 mod tickets;
 
-use ledger::Run;
 use runner::Totals;
+use scenarios::Scenario;
 use std::any::Any;
 use std::collections::HashMap;
 use std::env;
@@ -59,7 +58,7 @@ struct Options {
 
 fn main() {
     if env::args().any(|word| word == "--list") {
-        scenarios::ALL.iter().for_each(|scenario| println!("{}", scenario.name));
+        scenarios::ALL.iter().for_each(|(name, _)| println!("{name}"));
         return;
     }
     // Tests are to be run by their names, and cargo tells them to every target. None of them is here.
@@ -75,12 +74,11 @@ fn main() {
             exit(2);
         }
     };
-    let chosen = |scenario: &&scenarios::Scenario| {
-        options.scenario.as_ref().is_none_or(|name| name == scenario.name)
-    };
+    let chosen =
+        |(known, _): &&Scenario| options.scenario.as_ref().is_none_or(|name| name == known);
     let all: Vec<_> = scenarios::ALL.iter().filter(chosen).collect();
     if all.is_empty() {
-        let names: Vec<_> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
+        let names = scenarios::ALL.map(|(name, _)| name);
         eprintln!("no such scenario; there are {}", names.join(", "));
         exit(2);
     }
@@ -117,22 +115,20 @@ fn number(text: String) -> Result<u64, String> {
 }
 
 /// Runs a scenario and prints its totals. Returns some violations of each promise.
-fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
+fn run(&(name, scenario): &Scenario, options: &Options) -> Vec<String> {
     let seed = options.seed.unwrap_or_else(|| Seed::fresh().value());
-    println!("{}: seed={seed}", scenario.name);
+    println!("{name}: seed={seed}");
     let length = Duration::from_secs(options.seconds);
     let begun = Instant::now();
-    // A server that died, or a fault that cannot be made, makes the harness panic. That is a
-    // finding too.
-    let totals = panic::catch_unwind(|| (scenario.run)(seed, length))
+    // A server that died, or a fault that cannot be made, makes the harness panic. That is a finding too.
+    let totals = panic::catch_unwind(|| scenario(seed, length))
         .unwrap_or_else(|end| end.downcast().map_or_else(could_not_go_on, |totals| *totals));
     let took = begun.elapsed();
     let Totals { operations, grants, waited, faults, wrong, micros, .. } = &totals;
     let Totals { tickets, ephemeral, several, guarded, .. } = &totals;
     let seconds = (*micros as f64 / 1e6).max(0.001);
     println!(
-        "{}: {operations} operations ({:.0}/s), {grants} grants, {waited} after a wait, {tickets} by tickets, {ephemeral} ephemeral, {several} of several locks, {guarded} guarded, {faults} faults ({:.0}/min), {} violations",
-        scenario.name,
+        "{name}: {operations} operations ({:.0}/s), {grants} grants, {waited} after a wait, {tickets} by tickets, {ephemeral} ephemeral, {several} of several locks, {guarded} guarded, {faults} faults ({:.0}/min), {} violations",
         *operations as f64 / seconds,
         *faults as f64 * 60.0 / seconds,
         wrong.len(),
@@ -144,12 +140,11 @@ fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
         *count += 1;
         if *count <= 3 {
             println!("seed={seed} {one}");
-            shown.push(format!("{}: seed={seed} {one}", scenario.name));
+            shown.push(format!("{name}: seed={seed} {one}"));
         }
     }
     if let Some(file) = &options.ledger {
-        let (scenario, seconds) = (scenario.name, took.as_secs());
-        ledger::add(file, &Run { scenario, seed, seconds, totals: &totals });
+        ledger::add(file, name, (seed, took.as_secs()), &totals);
     }
     shown
 }

@@ -1,7 +1,6 @@
-//! Probes. Each has several connections and holds conversations with the server in which the order
-//! of all requests is certain: nothing is sent before the effect of the request before it was seen.
-//! They go on beside faults, and find what is late by milliseconds, or happens in one turn of the
-//! server, which no record of many clients shows.
+//! Probes. Each has several connections and holds conversations with the server in which the order of all requests is
+//! certain: nothing is sent before the effect of the request before it was seen. They go on beside faults, and find
+//! what is late by milliseconds, or happens in one turn of the server, which no record of many clients shows.
 //!
 //! ```text
 //!   main        grant m ── sees w0 ── sees w1 ── release and a try in one write ── PING PING …
@@ -47,7 +46,7 @@ struct Probe<'c> {
 /// Holds conversations until probing is over.
 pub(crate) fn probe(shared: &Shared, mut seed: Seed) {
     // No other probe of this scenario has had this name.
-    let name = format!("{}t{}", shared.prefix, shared.next_owner.fetch_add(1, SeqCst));
+    let name = format!("{}t{}", shared.plan.prefix, shared.next_owner.fetch_add(1, SeqCst));
     let mut next_lock = 0;
     while !shared.probing_over.load(SeqCst) {
         let databases = if shared.roams.load(SeqCst) { [0; 4] } else { [0, 0, 2, 5] };

@@ -1,5 +1,4 @@
-//! Watches the queues. An owner that was seen in a queue must be granted the lock before any owner
-//! that asks later.
+//! Watches the queues. An owner that was seen in a queue must be granted the lock before any owner that asks later.
 
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost, owners};
@@ -21,9 +20,12 @@ pub(crate) fn watch(shared: &Shared, mut seed: Seed) -> Vec<Record> {
         while !shared.over.load(SeqCst) && shared.is_at(connection.port) {
             thread::sleep(Duration::from_millis(2));
             // Many ask for the first ones. Queues are longest for the last, which are asked for together.
-            let first =
-                *seed.pick(&[0, shared.locks.saturating_sub(3), shared.locks.saturating_sub(3)]);
-            let lock = (first + seed.below(3) as u32).min(shared.locks - 1);
+            let first = *seed.pick(&[
+                0,
+                shared.plan.locks.saturating_sub(3),
+                shared.plan.locks.saturating_sub(3),
+            ]);
+            let lock = (first + seed.below(3) as u32).min(shared.plan.locks - 1);
             if look(shared, &mut connection, lock, &mut seen).is_err() {
                 break;
             }
@@ -39,7 +41,8 @@ fn look(
     seen: &mut Vec<Record>,
 ) -> Result<(), Lost> {
     let asked = now();
-    let queue = connection.ask(&format!("LOCK.WAITERS {}{lock} COUNT {COUNT}", shared.prefix))?;
+    let queue =
+        connection.ask(&format!("LOCK.WAITERS {}{lock} COUNT {COUNT}", shared.plan.prefix))?;
     let told = now();
     let waiting = owners(&queue)?;
     for (position, owner) in waiting.iter().enumerate() {

@@ -59,7 +59,7 @@ impl Writer<'_> {
     /// Takes a lock, and writes by its fence, in time or too late.
     fn turn(&mut self, connection: &mut Connection, seed: &mut Seed) -> Result<(), Lost> {
         let lock = seed.below(LOCKS);
-        let (prefix, owner) = (&self.shared.prefix, &self.owner);
+        let (prefix, owner) = (&self.shared.plan.prefix, &self.owner);
         let ttl = *seed.pick(&TTLS);
         let asked = format!("LOCK.ACQUIRE {prefix}g{lock} {owner} {ttl} BLOCK 50");
         let Value::Int(fence) = connection.ask(&asked)? else { return Ok(()) };
@@ -79,7 +79,7 @@ impl Writer<'_> {
         self.former[lock] = Some(fence);
         if seed.below(4) > 0 {
             // Now and then the lock goes in the step in which it was written by it.
-            let line = format!("LOCK.RELEASE {}g{lock} {}", self.shared.prefix, self.owner);
+            let line = format!("LOCK.RELEASE {}g{lock} {}", self.shared.plan.prefix, self.owner);
             match seed.below(3) {
                 0 => drop(self.guarded(connection, lock, fence, &line)?),
                 _ => drop(connection.ask(&line)?),
@@ -112,7 +112,7 @@ impl Writer<'_> {
         fence: u64,
         command: &str,
     ) -> Result<Option<Value>, Lost> {
-        let (prefix, owner) = (&self.shared.prefix, &self.owner);
+        let (prefix, owner) = (&self.shared.plan.prefix, &self.owner);
         let command = command
             .replace("{register}", &format!("{prefix}g{lock}-register"))
             .replace("{count}", &format!("{prefix}g{lock}-count"));

@@ -7,10 +7,9 @@
 //!   probes                   ─────────                 ─────────
 //! ```
 //!
-//! A server that is stopped again and again may forget its queue or hand a lock on late, so L4 and
-//! L5 would hardly be tested. It is therefore left alone now and then, and probes check that it
-//! keeps every promise. Where hardly anything stops the server, as in `alone`, probes run all the
-//! time.
+//! A server that is stopped again and again may forget its queue or hand a lock on late, so L4 and L5 would hardly be
+//! tested. It is therefore left alone now and then, and probes check that it keeps every promise. Where hardly anything
+//! stops the server, as in `alone`, probes run all the time.
 
 use crate::claims::{Claims, Excuse};
 pub(crate) use crate::faults::Faults;
@@ -57,68 +56,55 @@ pub(crate) fn now() -> u64 {
     unix_micros()
 }
 
+/// A server to run against, what clients ask it for, and how strictly it is judged.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    /// The port that clients connect to.
+    pub(crate) port: u16,
+    pub(crate) locks: u32,
+    /// The prefix of the keys of all locks.
+    pub(crate) prefix: String,
+    pub(crate) shares: Shares,
+    /// How many milliseconds late a lease may end.
+    pub(crate) late_millis: i64,
+    /// How many probes run all the time. With 0, probes run only while the server is left alone, as where it is
+    /// stopped too often for probes to run beside the faults.
+    pub(crate) probes: u32,
+    /// How long after a stop of the server it may still be late.
+    pub(crate) calm_micros: u64,
+    /// How long a free lock may have a waiter. 0: any time.
+    pub(crate) idle_micros: u64,
+    /// The port of the probes, where clients use a link: it may delay one connection and not another.
+    pub(crate) aside: Option<u16>,
+}
+
 /// What clients, probes and faults share.
 pub(crate) struct Shared {
-    /// The port that clients connect to.
+    pub(crate) plan: Plan,
+    /// The port that clients connect to now.
     pub(crate) port: AtomicU16,
-    /// The port that probes connect to, if that is another.
-    pub(crate) aside: Option<u16>,
     /// The number of the server that clients connect to.
     pub(crate) server: AtomicU8,
-    /// Whether clients follow `MOVED` and `ASK`, as clients of a cluster do. They may then begin at
-    /// any node.
+    /// Whether clients follow `MOVED` and `ASK`, as clients of a cluster do. They may then begin at any node.
     pub(crate) roams: AtomicBool,
     pub(crate) over: AtomicBool,
     /// Whether probes are to end.
     pub(crate) probing_over: AtomicBool,
     /// How many conversations of probes have ended as they should.
     pub(crate) conversations: AtomicU64,
-    pub(crate) locks: u32,
-    pub(crate) shares: Shares,
-    /// The prefix of the keys of all locks.
-    pub(crate) prefix: String,
     pub(crate) next_owner: AtomicU32,
     /// The number of the next request for several locks.
     pub(crate) next_set: AtomicU32,
     /// How many guarded commands clients have sent.
     pub(crate) guarded: AtomicU64,
-    /// Held for reading by clients that send requests or follow a redirection: see
-    /// [`Shared::nobody_is_on_the_way`].
+    /// Held for reading by clients that send requests or follow a redirection: see [`Shared::nobody_is_on_the_way`].
     pub(crate) on_the_way: RwLock<()>,
-    /// Whether hardly anything stops the server. Elsewhere no lease is long that only a server ends that
-    /// knows of a connection.
-    pub(crate) is_left_running: bool,
     pub(crate) claims: Claims,
 }
 
-/// How probes test the server, and what clients ask for.
-pub(crate) struct Probing {
-    /// How many probes run all the time. With 0, probes run only while the server is left alone.
-    pub(crate) probes: u32,
-    /// How long after a stop of the server it may still be late.
-    pub(crate) calm_micros: u64,
-    /// How long a free lock may have a waiter. 0: any time.
-    pub(crate) idle_micros: u64,
-    /// The port of the probes, where clients use a link: it may delay one connection and not
-    /// another.
-    pub(crate) aside: Option<u16>,
-    /// What clients ask for.
-    pub(crate) shares: Shares,
-}
-
-/// For scenarios that stop the server too often for probes to run beside the faults.
-pub(crate) const WHEN_QUIET: Probing = Probing {
-    probes: 0,
-    calm_micros: IDLE_MICROS,
-    idle_micros: IDLE_MICROS,
-    aside: None,
-    shares: shares::ANY,
-};
-
 impl Shared {
-    /// Waits until no client is following a redirection. A client that follows an `ASK` after the
-    /// slot has gone on and while it is coming back would be granted a lock by a node that does not
-    /// have it. No node can detect that.
+    /// Waits until no client is following a redirection. A client that follows an `ASK` after the slot has gone on and
+    /// while it is coming back would be granted a lock by a node that does not have it. No node can detect that.
     pub(crate) fn nobody_is_on_the_way(&self) {
         drop(self.on_the_way.write().unwrap());
     }
@@ -131,11 +117,11 @@ impl Shared {
 
     /// Whether clients or probes are to use this port now.
     pub(crate) fn is_at(&self, port: u16) -> bool {
-        self.roams.load(SeqCst) || port == self.port.load(SeqCst) || self.aside == Some(port)
+        self.roams.load(SeqCst) || port == self.port.load(SeqCst) || self.plan.aside == Some(port)
     }
 
     pub(crate) fn port_of_probes(&self) -> u16 {
-        self.aside.unwrap_or_else(|| self.port.load(SeqCst))
+        self.plan.aside.unwrap_or_else(|| self.port.load(SeqCst))
     }
 
     /// The number of a request for several locks.
@@ -176,102 +162,94 @@ impl Totals {
     }
 }
 
-/// Runs rounds for `length`, with hardly any probes. `fault` makes one fault of its choice, and is
-/// called again and again.
-pub(crate) fn run_rounds(
-    place: (u16, u32, &str),
-    rules: &Rules,
-    time: (u64, Duration),
-    fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
-) -> Totals {
-    run_rounds_with(&WHEN_QUIET, place, rules, time, fault)
-}
-
-/// Runs rounds with these probes, and clients that ask for these shares.
-pub(crate) fn run_rounds_with(
-    probing: &Probing,
-    (port, locks, prefix): (u16, u32, &str),
-    rules: &Rules,
-    (seed, length): (u64, Duration),
-    mut fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
-) -> Totals {
-    let mut seed = Seed::of(seed);
-    let mut totals = Totals::default();
-    let mut before = HashMap::new();
-    let shared = Shared {
-        port: port.into(),
-        aside: probing.aside,
-        server: AtomicU8::new(0),
-        roams: AtomicBool::new(false),
-        over: AtomicBool::new(false),
-        probing_over: AtomicBool::new(false),
-        conversations: AtomicU64::new(0),
-        locks,
-        shares: probing.shares.shuffled(&mut seed.fork()),
-        prefix: prefix.to_owned(),
-        next_owner: AtomicU32::new(1),
-        next_set: AtomicU32::new(1),
-        guarded: AtomicU64::new(0),
-        on_the_way: RwLock::new(()),
-        is_left_running: probing.probes > 0,
-        claims: Claims::default(),
-    };
-    let begin = Instant::now();
-    let mut sofar = Duration::ZERO;
-    while sofar < length && totals.wrong.is_empty() {
-        let usual = if sofar.is_zero() { FIRST_ROUND } else { ROUND };
-        let round = (length - sofar).min(usual);
-        let begun = Instant::now();
-        // The seed of a round does not depend on how far the round before came.
-        let of_round = seed.fork();
-        let (records, faults, broken) = run_round(&shared, probing, of_round, round, &mut fault);
-        sofar = begin.elapsed();
-        totals.micros += begun.elapsed().as_micros();
-        let count = |is: fn(&Record) -> bool| records.iter().filter(|one| is(one)).count() as u64;
-        let guarded = shared.guarded.swap(0, SeqCst);
-        totals.guarded += guarded;
-        totals.operations += guarded + count(|record| !matches!(record.op, Op::Seen | Op::Closed));
-        totals.tickets += count(|record| record.is_ticket);
-        totals.ephemeral += count(|record| record.is_bound);
-        totals.several += count(|record| record.set != 0);
-        totals.faults += faults.log.len() as u64;
-        let rules = Rules {
-            loss: faults.loss,
-            standstill: faults.standstill,
-            forgotten: faults.forgotten,
-            beside: faults.beside,
-            behind: faults.behind,
-            unbound: faults.unbound,
-            idle_micros: probing.idle_micros,
-            ..rules.clone()
-        };
-        let history = History { records, before };
-        let verdict = history.check(&rules);
-        totals.grants += verdict.grants;
-        totals.waited += verdict.waited;
-        totals.wrong.extend(shared.claims.take_unexcused(
-            &faults.disturbances,
-            probing.calm_micros,
-            &faults.log,
-        ));
-        let explain = |(index, one)| match index {
-            // Each explanation searches the whole history.
-            0..3 => history.explain(one, &faults.log),
-            _ => String::new(),
-        };
-        totals.wrong.extend(verdict.violations.iter().enumerate().map(explain));
-        before = history.highest();
-        if broken {
-            totals.wrong.push("the next fault could not be made: see above".to_owned());
-            // The panic goes on with what is known by now. The servers must not end as if nothing
-            // were wrong.
-            panic::resume_unwind(Box::new(totals));
+impl Plan {
+    /// Ten locks of all kinds. A lease includes the millisecond of its deadline; two more are for the server, which may
+    /// look late.
+    pub(crate) fn at(port: u16) -> Self {
+        Self {
+            port,
+            locks: 10,
+            prefix: "l".to_owned(),
+            shares: shares::ANY,
+            late_millis: 3,
+            probes: 0,
+            calm_micros: IDLE_MICROS,
+            idle_micros: IDLE_MICROS,
+            aside: None,
         }
     }
-    if totals.grants == 0 || totals.waited == 0 || totals.faults == 0 {
-        totals.wrong.push("hardly anything happened: that shows nothing".to_owned());
+
+    /// Runs rounds for `length`. `fault` makes one fault of its choice, and is called again and again.
+    pub(crate) fn run(
+        mut self,
+        (seed, length): (u64, Duration),
+        mut fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
+    ) -> Totals {
+        let mut seed = Seed::of(seed);
+        self.shares = self.shares.shuffled(&mut seed.fork());
+        let shared = Shared {
+            port: self.port.into(),
+            plan: self,
+            server: AtomicU8::new(0),
+            roams: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            probing_over: AtomicBool::new(false),
+            conversations: AtomicU64::new(0),
+            next_owner: AtomicU32::new(1),
+            next_set: AtomicU32::new(1),
+            guarded: AtomicU64::new(0),
+            on_the_way: RwLock::new(()),
+            claims: Claims::default(),
+        };
+        let (mut totals, mut before) = (Totals::default(), HashMap::new());
+        let begin = Instant::now();
+        let mut sofar = Duration::ZERO;
+        while sofar < length && totals.wrong.is_empty() {
+            let usual = if sofar.is_zero() { FIRST_ROUND } else { ROUND };
+            let round = (length - sofar).min(usual);
+            let begun = Instant::now();
+            // The seed of a round does not depend on how far the round before came.
+            let of_round = seed.fork();
+            let (records, faults, broken) = run_round(&shared, of_round, round, &mut fault);
+            sofar = begin.elapsed();
+            totals.micros += begun.elapsed().as_micros();
+            let count =
+                |is: fn(&Record) -> bool| records.iter().filter(|one| is(one)).count() as u64;
+            let guarded = shared.guarded.swap(0, SeqCst);
+            totals.guarded += guarded;
+            totals.operations +=
+                guarded + count(|record| !matches!(record.op, Op::Seen | Op::Closed));
+            totals.tickets += count(|record| record.is_ticket);
+            totals.ephemeral += count(|record| record.is_bound);
+            totals.several += count(|record| record.set != 0);
+            totals.faults += faults.log.len() as u64;
+            let history = History { records, before };
+            let verdict = history.check(&faults.rules);
+            totals.grants += verdict.grants;
+            totals.waited += verdict.waited;
+            totals.wrong.extend(shared.claims.take_unexcused(
+                &faults.disturbances,
+                shared.plan.calm_micros,
+                &faults.log,
+            ));
+            let explain = |(index, one)| match index {
+                // Each explanation searches the whole history.
+                0..3 => history.explain(one, &faults.log),
+                _ => String::new(),
+            };
+            totals.wrong.extend(verdict.violations.iter().enumerate().map(explain));
+            before = history.highest();
+            if broken {
+                totals.wrong.push("the next fault could not be made: see above".to_owned());
+                // The panic goes on with what is known by now. The servers must not end as if nothing were wrong.
+                panic::resume_unwind(Box::new(totals));
+            }
+        }
+        if totals.grants == 0 || totals.waited == 0 || totals.faults == 0 {
+            totals.wrong.push("hardly anything happened: that shows nothing".to_owned());
+        }
+        totals
     }
-    totals
 }
 
 /// Leaves the servers alone for a while, in which nothing is excused. A failover that the servers
@@ -305,7 +283,7 @@ fn leave_alone(shared: &Shared, faults: &mut Faults, seed: &mut Seed) {
         let span = faults.lost_unasked(quiet, CALM);
         if shared.roams.load(SeqCst) {
             // Clients may have used both primaries.
-            faults.beside.push(span);
+            faults.rules.beside.push(span);
         }
     }
 }
@@ -314,12 +292,13 @@ fn leave_alone(shared: &Shared, faults: &mut Faults, seed: &mut Seed) {
 /// round ends early then.
 fn run_round(
     shared: &Shared,
-    probing: &Probing,
     mut seed: Seed,
     length: Duration,
     fault: &mut impl FnMut(&mut Faults, &mut Seed, &Shared),
 ) -> (Vec<Record>, Faults, bool) {
-    let mut faults = Faults::default();
+    let Plan { late_millis, idle_micros, probes, .. } = shared.plan;
+    let rules = Rules { late_millis, idle_micros, ..Rules::default() };
+    let mut faults = Faults { rules, ..Faults::default() };
     let mut records = Vec::new();
     let (mut of_faults, mut of_visitors) = (seed.fork(), seed.fork());
     shared.over.store(false, SeqCst);
@@ -339,13 +318,12 @@ fn run_round(
             .collect();
         let watcher = seed.fork();
         clients.push(scope.spawn(move || queue_watcher::watch(shared, watcher)));
-        for _ in 0..probing.probes {
+        for _ in 0..probes {
             let seed = seed.fork();
             scope.spawn(move || probes::probe(shared, seed));
         }
         let made = panic::catch_unwind(AssertUnwindSafe(|| {
-            let rests =
-                if probing.probes > 0 { 0 } else { length.as_secs() / BETWEEN_RESTS.as_secs() };
+            let rests = if probes > 0 { 0 } else { length.as_secs() / BETWEEN_RESTS.as_secs() };
             let until_rest = match u32::try_from(rests).unwrap() {
                 0 => length,
                 rests => length / rests - REST,
@@ -371,6 +349,6 @@ fn run_round(
         made.is_err()
     });
     records.append(&mut faults.deletes);
-    faults.standstill.append(&mut shared.claims.take_delays());
+    faults.rules.standstill.append(&mut shared.claims.take_delays());
     (records, faults, broken)
 }

@@ -14,14 +14,8 @@ mod strangers;
 
 use crate::leaks;
 use crate::runner::Totals;
-use leasehold_campaign::Rules;
+use crate::shares::{ANY, SHARED};
 use std::time::Duration;
-
-/// Rules where nothing is lost. A lease includes the millisecond of its deadline; the others are
-/// for the server, which may look late.
-fn lossless() -> Rules {
-    Rules { late_millis: 3, ..Rules::default() }
-}
 
 /// What a replica that follows as fast as it can may not have received yet.
 const LAG: Duration = Duration::from_millis(500);
@@ -30,28 +24,25 @@ fn millis(count: usize) -> Duration {
     Duration::from_millis(count as u64)
 }
 
-pub(crate) struct Scenario {
-    pub(crate) name: &'static str,
-    pub(crate) run: fn(u64, Duration) -> Totals,
-}
+pub(crate) type Scenario = (&'static str, fn(u64, Duration) -> Totals);
 
 pub(crate) const ALL: [Scenario; 18] = [
-    Scenario { name: "alone", run: alone::run },
-    Scenario { name: "links", run: links::links },
-    Scenario { name: "restarts", run: failing::restarts },
-    Scenario { name: "losing", run: failing::losing },
-    Scenario { name: "quarantine", run: quarantine::quarantine },
-    Scenario { name: "replica", run: failing::replica },
-    Scenario { name: "sentinel", run: several::sentinel },
-    Scenario { name: "cluster", run: several::cluster },
-    Scenario { name: "shared-replica", run: failing::shared_replica },
-    Scenario { name: "shared-cluster", run: several::shared_cluster },
-    Scenario { name: "failover", run: failover::failover },
-    Scenario { name: "clock", run: short::clock },
-    Scenario { name: "memory", run: short::memory },
-    Scenario { name: "disk", run: short::disk },
-    Scenario { name: "disk-always", run: short::disk_always },
-    Scenario { name: "mirror", run: agreeing::mirror },
-    Scenario { name: "storm", run: storm::storm },
-    Scenario { name: "leaks", run: leaks::run },
+    ("alone", alone::run),
+    ("links", links::links),
+    ("restarts", failing::restarts),
+    ("losing", failing::losing),
+    ("quarantine", quarantine::quarantine),
+    ("replica", |seed, length| failing::replica(ANY, seed, length)),
+    ("sentinel", several::sentinel),
+    ("cluster", |seed, length| several::cluster(ANY, seed, length)),
+    ("shared-replica", |seed, length| failing::replica(SHARED, seed, length)),
+    ("shared-cluster", |seed, length| several::cluster(SHARED, seed, length)),
+    ("failover", failover::failover),
+    ("clock", short::clock),
+    ("memory", short::memory),
+    ("disk", short::disk),
+    ("disk-always", short::disk_always),
+    ("mirror", agreeing::mirror),
+    ("storm", storm::storm),
+    ("leaks", leaks::run),
 ];

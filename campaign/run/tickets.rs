@@ -38,7 +38,7 @@ impl Client<'_> {
         let longest = if gives_up { self.ttl(1_000) } else { UNCLAIMED_TTL };
         let ttl = if abandons { self.ttl(LONGEST_TTL_LEFT) } else { longest };
         let ticket = Asked { ttl, ticket: Some(lasts), ..plain };
-        let line = ticket.line(self.owner, 0, &self.shared.prefix);
+        let line = ticket.line(self.owner, 0, &self.shared.plan.prefix);
         let lease = ttl.min(lasts);
         let (mut begun, mut before) = (now(), now());
         let (first, delay) = (begun, delay_of_this_thread());

@@ -13,7 +13,7 @@
 //! ```
 
 /// No server needs this long for what it does at once.
-pub const LATE_MICROS: u64 = 100_000;
+const LATE_MICROS: u64 = 100_000;
 
 /// This many answers show that the server is running.
 const ANSWERS: u32 = 20;

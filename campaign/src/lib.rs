@@ -27,5 +27,5 @@ mod record;
 mod report;
 
 pub use checker::{History, Law, Rules, Span, Verdict, Violation};
-pub use lateness::{LATE_MICROS, Lateness};
+pub use lateness::Lateness;
 pub use record::{EVERY_LOCK, Op, Outcome, Record};

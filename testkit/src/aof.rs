@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 
 const FENCE_CLOCK: &[u8] = b"leasehold:fence-clock";
 
-/// The commands appended so far, in order. Without SELECT, MULTI and EXEC, which change no key by
-/// themselves, without broadcasts of the fence clock, and without the part that a rewrite wrote as
-/// RDB.
+/// The commands appended so far, in order. Without SELECT, MULTI and EXEC, which change no key by themselves, without
+/// broadcasts of the fence clock, and without the part that a rewrite wrote as RDB.
 pub fn commands(server: &Server) -> Vec<Vec<Vec<u8>>> {
     let is_told = |command: &Vec<Vec<u8>>| command.get(1).is_some_and(|key| key == FENCE_CLOCK);
     all(server).filter(|command| !is_frame(&command[0]) && !is_told(command)).collect()

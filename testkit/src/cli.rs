@@ -3,20 +3,19 @@
 use super::version::{announce, server_binary, version_in};
 use super::{Cluster, eventually};
 use std::env;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// The first version that rebalances slots.
 const REBALANCES_SINCE: (u32, u32) = (5, 0);
 
-/// Longer than any rebalancing takes.
-const LONGEST: Duration = Duration::from_secs(120);
+/// Longer than any rebalancing takes, in seconds.
+const LONGEST: &str = "120";
 
-/// The program beside the server, or in PATH. `None`, with a line that says so, if none is new
-/// enough.
+/// With which `timeout` ends then.
+const TIMED_OUT: i32 = 124;
+
+/// The program beside the server, or in PATH. `None`, with a line that says so, if none is new enough.
 pub fn find(since: (u32, u32)) -> Option<PathBuf> {
     let beside = server_binary().parent().map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -56,31 +55,18 @@ impl Rebalance {
     pub fn to_weight(&self, cluster: &Cluster, index: usize, weight: f64) {
         let node = cluster.node(index);
         // The program moves nothing while nodes disagree, as they do just after slots have moved.
-        let file = node.dir().join("rebalance");
         eventually("the slots are shared out", || {
-            let mut program = Command::new(&self.client)
+            let output = Command::new("timeout")
+                .args([LONGEST.as_ref(), self.client.as_os_str()])
                 .args(["--cluster", "rebalance", &format!("127.0.0.1:{}", node.port())])
                 .args(["--cluster-weight", &format!("{}={weight}", node.id)])
                 .args(["--cluster-threshold", "1"])
                 .stdin(Stdio::null())
-                .stdout(File::create(&file).unwrap())
-                .spawn()
+                .output()
                 .unwrap();
-            let told = || String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
-            let begun = Instant::now();
-            let status = loop {
-                if let Some(status) = program.try_wait().unwrap() {
-                    break status;
-                }
-                if begun.elapsed() > LONGEST {
-                    program.kill().unwrap();
-                    program.wait().unwrap();
-                    panic!("it never ends: {}", told());
-                }
-                sleep(Duration::from_millis(10));
-            };
-            let told = told();
-            if status.success() && !told.contains("[ERR]") { Ok(()) } else { Err(told) }
+            let told = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_ne!(output.status.code(), Some(TIMED_OUT), "it never ends: {told}");
+            if output.status.success() && !told.contains("[ERR]") { Ok(()) } else { Err(told) }
         });
         cluster.wait_until_all_agree();
     }

@@ -2,7 +2,7 @@
 //! parses the replies.
 
 use super::eventually::{becomes, eventually, until};
-use super::reply::{field, int, micros};
+use super::reply::{field, int, micros, number};
 use super::request::{Words, all_encoded, encoded};
 use super::transport::{Transport, Uninterrupted, has_arrived, reset};
 use redis::{Parser, RedisResult, Value};
@@ -67,8 +67,7 @@ impl Client {
         self.transport.set_deadline(Some(deadline)).unwrap();
     }
 
-    /// Sends a command and waits for its reply, which may be an error. Losing the connection ends
-    /// the test.
+    /// Sends a command and waits for its reply, which may be an error. Losing the connection ends the test.
     pub fn cmd(&mut self, words: impl Words) -> Value {
         let words = words.words();
         self.try_cmd(words.clone()).unwrap_or_else(|error| panic!("{}: {error}", shown(&words)))
@@ -207,10 +206,7 @@ impl Client {
         if reply == Value::Nil {
             return None;
         }
-        let number = |name| match field(&reply, name) {
-            Some(&Value::Int(number)) => number,
-            other => panic!("{name} is {other:?} in {reply:?}"),
-        };
+        let number = |name| number(&reply, name);
         let Some(Value::BulkString(owner)) = field(&reply, "owner") else {
             panic!("no owner in {reply:?}")
         };

@@ -6,10 +6,9 @@
 use super::{Client, eventually, library, unix_micros};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 use tempfile::NamedTempFile;
@@ -44,8 +43,7 @@ impl Clock {
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(&[0; size_of::<Words>()]).unwrap();
         let (length, access) = (size_of::<Words>(), libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: maps the file that was just written, for its whole length. The mapping stays
-        // until this process ends.
+        // SAFETY: maps the file that was just written, for its whole length. The mapping stays until this process ends.
         let words = unsafe {
             libc::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
         };
@@ -71,11 +69,10 @@ impl Clock {
 
     /// Makes a process use this clock.
     pub fn preload<'a>(&self, process: &'a mut Command) -> &'a mut Command {
-        process.env(PRELOAD, shim()).env(OFFSET_FILE, self.file())
+        process.env(PRELOAD, &*library::CLOCK_SHIM).env(OFFSET_FILE, self.file())
     }
 
-    /// Waits until the server uses the new time: Valkey 9.1 reads the clock only once in a
-    /// millisecond.
+    /// Waits until the server uses the new time: Valkey 9.1 reads the clock only once in a millisecond.
     pub fn wait_until_known(&self, client: &mut Client) {
         eventually("the server knows the time", || {
             let before = self.now();
@@ -109,10 +106,4 @@ impl Clock {
 
 fn micros(span: Duration) -> i64 {
     span.as_micros().try_into().unwrap()
-}
-
-/// The compiled shim, built once per run.
-pub(crate) fn shim() -> &'static Path {
-    static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    SHIM.get_or_init(|| library::compiled("clock_shim", include_str!("clock_shim.rs")))
 }

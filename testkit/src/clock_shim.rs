@@ -1,14 +1,12 @@
 //! Preloaded into a server: moves its wall clock by an offset that a test may change at any time.
 //!
-//! The first word of a file that both sides map is the offset in microseconds. Two more words
-//! describe a step at an exact moment: after how many reads of the clock, and by how much. The
-//! fourth word is how long the machine seems to have been suspended. The clock that counts suspends
-//! is ahead by that time.
+//! The first word of a file that both sides map is the offset in microseconds. Two more words describe a step at an
+//! exact moment: after how many reads of the clock, and by how much. The fourth word is how long the machine seems to
+//! have been suspended. The clock that counts suspends is ahead by that time.
 //!
-//! Only the three calls that read the wall clock are replaced. The monotonic clock, by which the
-//! server sleeps, stays as it is. The real clock is read by system call, because the functions of
-//! the C library are replaced. Nothing here allocates: the server's allocator asks for the time
-//! before it is ready.
+//! Only the three calls that read the wall clock are replaced. The monotonic clock, by which the server sleeps, stays
+//! as it is. The real clock is read by system call, because the functions of the C library are replaced. Nothing here
+//! allocates: the server's allocator asks for the time before it is ready.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr;

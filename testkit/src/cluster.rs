@@ -9,8 +9,7 @@
 //!   SlotMove                      moves a slot, step by step or at once: see `slot_move.rs`
 //! ```
 //!
-//! A node keeps its index: node 0 stays node 0 after it was killed, and when it comes back as a
-//! replica.
+//! A node keeps its index: node 0 stays node 0 after it was killed, and when it comes back as a replica.
 
 use super::cluster_client::ClusterClient;
 use super::replica::{wait_until_in_sync, wait_until_it_is};
@@ -24,8 +23,7 @@ use std::time::{Duration, Instant};
 
 const SLOTS: usize = 16_384;
 
-/// Longer than a node tries to meet another. On a busy machine, CLUSTER MEET may have to be
-/// repeated.
+/// Longer than a node tries to meet another. On a busy machine, CLUSTER MEET may have to be repeated.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// Servers that share the slots of a cluster.
@@ -162,14 +160,10 @@ impl Cluster {
     /// Waits until every node that is up knows the owner of the slot and the owner's epoch. If the
     /// slot moved again before that, two nodes would claim it.
     pub fn wait_until_owned_by(&self, slot: u16, owner: usize) {
-        let owns = |node: &Node| {
-            let owner = node.sees().into_iter().find(|seen| seen.has(slot));
-            owner.map(|owner| (owner.id, owner.epoch))
-        };
         for node in self.nodes.iter().filter(|node| node.is_up()) {
             eventually("the node knows who has the slot", || {
-                let wanted = owns(&self.nodes[owner]);
-                let seen = owns(node);
+                let wanted = self.nodes[owner].sees_owner(slot);
+                let seen = node.sees_owner(slot);
                 let is_owner = seen.as_ref().is_some_and(|(id, _)| *id == self.nodes[owner].id);
                 if is_owner && seen == wanted { Ok(()) } else { Err((seen, wanted)) }
             });
@@ -178,10 +172,8 @@ impl Cluster {
 
     /// The owner of the slot and its epoch, if every node that is up says the same.
     pub fn owner_of(&self, slot: u16) -> Option<usize> {
-        let mut seen = self.nodes.iter().filter(|node| node.is_up()).map(|node| {
-            let owner = node.sees().into_iter().find(|seen| seen.has(slot));
-            owner.map(|owner| (owner.id, owner.epoch))
-        });
+        let up = self.nodes.iter().filter(|node| node.is_up());
+        let mut seen = up.map(|node| node.sees_owner(slot));
         let owner = seen.next()??;
         if seen.all(|another| another.as_ref() == Some(&owner)) {
             self.nodes.iter().position(|node| node.id == owner.0)
@@ -218,8 +210,7 @@ impl Cluster {
         wait_until_it_is(node, "master");
     }
 
-    /// Waits until every node that is up knows this replica. Its primary would ignore the replica
-    /// before that.
+    /// Waits until every node that is up knows this replica. Its primary would ignore the replica before that.
     fn wait_until_known(&self, replica: usize) {
         let id = &self.node(replica).id;
         let primary = |node: &Node| {
@@ -345,14 +336,19 @@ impl Node {
         self.sees().iter().any(|seen| seen.is_the_asked() && seen.has(slot))
     }
 
+    /// The owner of the slot and its epoch.
+    fn sees_owner(&self, slot: u16) -> Option<(String, String)> {
+        let owner = self.sees().into_iter().find(|seen| seen.has(slot))?;
+        Some((owner.id, owner.epoch))
+    }
+
     fn sees(&self) -> Vec<Seen> {
         bulk_text(&self.cmd("CLUSTER NODES")).lines().map(Seen::parse).collect()
     }
 }
 
 impl Seen {
-    /// Parses `id ip:port@bus flags primary ping pong epoch link slot slot …`, and ignores slots
-    /// that are moving.
+    /// Parses `id ip:port@bus flags primary ping pong epoch link slot slot …`, and ignores slots that are moving.
     fn parse(line: &str) -> Self {
         let words: Vec<_> = line.split(' ').collect();
         let range = |word: &&str| {

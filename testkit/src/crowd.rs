@@ -64,8 +64,7 @@ impl Crowd {
         self.members.len()
     }
 
-    /// Sends a command on a member's connection. The command must fit into the socket's buffer, as
-    /// lock commands do.
+    /// Sends a command on a member's connection. The command must fit into the socket's buffer, as lock commands do.
     pub fn send(&mut self, index: usize, words: impl Words) {
         let member = self.members[index].as_mut().expect("it left");
         member.stream.write_all(&encoded(words)).unwrap();
@@ -96,8 +95,7 @@ impl Crowd {
         received
     }
 
-    /// Waits for one reply to each remaining member, and returns the replies by member. `None` is a
-    /// lost connection.
+    /// Waits for one reply to each remaining member, and returns the replies by member. `None` is a lost connection.
     pub fn one_reply_each(&mut self) -> Vec<Option<Value>> {
         let mut replies = vec![None; self.size()];
         let mut missing = self.members.iter().flatten().count();
@@ -158,8 +156,7 @@ impl Member {
     }
 }
 
-/// A parser reads as much as it can and drops the bytes after its reply. So this gives it one byte
-/// at a time.
+/// A parser reads as much as it can and drops the bytes after its reply. So this gives it one byte at a time.
 struct ByteByByte<'b>(&'b [u8]);
 
 impl Read for ByteByByte<'_> {

@@ -13,16 +13,12 @@ pub const UNKNOWN_OPTION: &str = "ERR unknown option, expected SHARE holders, BL
      NOTIFY channel, EPHEMERAL grace or ALSO numkeys key [key ...], each at most once";
 pub const PATIENCE_OUT_OF_RANGE: &str =
     "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
-pub const KEY_TOO_LONG_TO_WAIT: &str =
-    "ERR key must be at most 4096 bytes long with BLOCK or TICKET";
 pub const SCRIPT_REPEATED: &str =
     "ERR no lock changes in a script that replicas repeat (config lua-replicate-commands)";
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-pub const NO_FENCE_LEFT: &str = "ERR no fence left: the server's clock is past the year 2255";
 pub const INTERNAL: &str = "ERR internal error, see the server's log";
 
-/// The server's error for a wrong number of arguments. Up to 6.2 it shows the command as it was
-/// typed.
+/// The server's error for a wrong number of arguments. Up to 6.2 it shows the command as it was typed.
 pub fn wrong_arity(command: &str) -> String {
     let shown =
         if is_older_than((7, 0)) { command.to_owned() } else { command.to_ascii_lowercase() };

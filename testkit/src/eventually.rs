@@ -29,8 +29,7 @@ pub fn until<T: Debug>(what: &str, mut probe: impl FnMut() -> T, fits: impl Fn(&
     })
 }
 
-/// Calls `probe` until it returns `Ok`, or until the patience has ended. Then returns the last
-/// error.
+/// Calls `probe` until it returns `Ok`, or until the patience has ended. Then returns the last error.
 pub(crate) fn patiently<T, E>(
     patience: Duration,
     mut probe: impl FnMut() -> Result<T, E>,

@@ -20,8 +20,7 @@
 //!   Stopwatch::start()                 time in which this machine ran, for short bounds
 //! ```
 //!
-//! A server that died, stopped answering or logged a panic fails its test when the server is
-//! dropped.
+//! A server that died, stopped answering or logged a panic fails its test when the server is dropped.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +33,6 @@
 )]
 
 pub mod aof;
-mod caller;
 mod cli;
 mod client;
 pub mod clock;
@@ -75,7 +73,6 @@ mod version;
 pub mod waiter;
 mod wall_clock;
 
-pub use caller::library as caller_library;
 pub use cli::{Rebalance, find as find_cli};
 pub use client::{Client, LockInfo};
 pub use clock::Clock;
@@ -83,12 +80,13 @@ pub use cluster::{Cluster, Node, Slot, Takeover};
 pub use cluster_client::ClusterClient;
 pub use ending::End;
 pub use eventually::{PATIENCE, becomes, eventually, until};
+pub use library::CALLER;
 pub use line_client::LineClient;
 pub use ports::{free_port, free_port_of_a_node};
 pub use proxy::{Proxy, Way};
 pub use replica::{fences_become_known, role_of, start_pair, wait_until_in_sync, wait_until_it_is};
 pub use replication_stream::ReplicationStream;
-pub use reply::{bulk, bulk_text, code, error, field, int, items, micros, strings};
+pub use reply::{bulk, bulk_text, code, error, field, int, items, micros, number, strings};
 pub use request::{Words, encoded};
 pub use seed::Seed;
 pub use sentinel::{Pace, Sentinels};

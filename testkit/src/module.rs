@@ -4,7 +4,7 @@ use super::version::{announce, version_line};
 use std::env::{self, consts};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use std::time::SystemTime;
 
 /// The default of `leasehold.fence-margin`, in milliseconds.
@@ -13,15 +13,15 @@ pub const USUAL_FENCE_MARGIN: u64 = 15_000;
 /// The module's file. Cargo builds the cdylib for tests beside their executable. Only `cargo build`
 /// refreshes the copy one folder up, so that copy may be older.
 pub fn path() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
+    static PATH: LazyLock<PathBuf> = LazyLock::new(|| {
         let path = find();
         let built = modified(&path);
         refuse_if_stale(&path, built);
         let age = SystemTime::now().duration_since(built).unwrap_or_default().as_secs();
         announce(&format!("testing {} ({age} s old) on {}", path.display(), version_line()));
         path
-    })
+    });
+    &PATH
 }
 
 /// Whether this build panics at named places. Only debug builds do.

@@ -41,6 +41,7 @@ pub struct Proxy {
     acceptor: Option<JoinHandle<()>>,
 }
 
+#[derive(Default)]
 struct State {
     /// The server's port.
     server: u16,
@@ -90,18 +91,7 @@ impl Proxy {
     pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = Arc::new(State {
-            server,
-            cut: Ways::default(),
-            one_in: AtomicU64::new(1),
-            accepted: AtomicU64::new(0),
-            deaf_below: AtomicU64::new(0),
-            delay_micros: AtomicU64::new(0),
-            fast_below: AtomicU64::new(0),
-            only_subscriptions: AtomicBool::new(false),
-            over: AtomicBool::new(false),
-            links: Mutex::default(),
-        });
+        let state = Arc::new(State { server, one_in: AtomicU64::new(1), ..State::default() });
         let shared = Arc::clone(&state);
         let acceptor = Some(thread::spawn(move || accept(&listener, &shared)));
         Self { port, state, acceptor }
@@ -301,8 +291,7 @@ impl Link {
                     break;
                 }
             } else if !is_cut() {
-                // The link was healed just now, and `heal` may have missed that this connection lost
-                // something.
+                // The link was healed just now, and `heal` may have missed that this connection lost something.
                 break;
             }
         }

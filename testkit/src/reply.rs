@@ -12,11 +12,11 @@ pub fn bulk(bytes: impl AsRef<[u8]>) -> Value {
     Value::BulkString(bytes.as_ref().to_vec())
 }
 
-/// The text of a bulk or simple string reply.
+/// The text of a string reply of any kind.
 pub fn bulk_text(value: &Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::VerbatimString { text, .. } => text.clone(),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => text.clone(),
         other => panic!("no text: {other:?}"),
     }
 }
@@ -43,7 +43,7 @@ pub fn items(value: &Value) -> &[Value] {
 
 /// A list of texts, bulk or simple strings.
 pub fn strings(value: &Value) -> Vec<String> {
-    items(value).iter().map(text).collect()
+    items(value).iter().map(bulk_text).collect()
 }
 
 /// The time in Unix microseconds, from a reply to `TIME`. `None` for another reply.
@@ -58,19 +58,20 @@ pub fn micros(time: &Value) -> Option<u64> {
 pub fn field<'v>(map: &'v Value, name: &str) -> Option<&'v Value> {
     match map {
         Value::Map(pairs) => {
-            pairs.iter().find(|(key, _)| text(key) == name).map(|(_, value)| value)
+            pairs.iter().find(|(key, _)| bulk_text(key) == name).map(|(_, value)| value)
         }
         Value::Array(items) => {
-            items.chunks_exact(2).find(|pair| text(&pair[0]) == name).map(|pair| &pair[1])
+            items.chunks_exact(2).find(|pair| bulk_text(&pair[0]) == name).map(|pair| &pair[1])
         }
         _ => panic!("no map: {map:?}"),
     }
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) => text.clone(),
-        _ => panic!("no string: {value:?}"),
+/// The number of that name in such a map.
+#[track_caller]
+pub fn number(map: &Value, name: &str) -> i64 {
+    match field(map, name) {
+        Some(&Value::Int(number)) => number,
+        other => panic!("{name} is {other:?} in {map:?}"),
     }
 }

@@ -8,8 +8,7 @@ use std::time::UNIX_EPOCH;
 pub struct Seed(u64);
 
 impl Seed {
-    /// A fresh seed, or the one in `LEASEHOLD_SEED`. Prints the seed, so that a failure can be
-    /// repeated.
+    /// A fresh seed, or the one in `LEASEHOLD_SEED`. Prints the seed, so that a failure can be repeated.
     pub fn announced() -> Self {
         let seed = match env::var("LEASEHOLD_SEED") {
             Ok(chosen) => chosen.parse().expect("LEASEHOLD_SEED is a number"),

@@ -27,9 +27,8 @@ const QUORUM: usize = 2;
 const HURRY: &str = "SENTINEL DEBUG info-period 100 ping-period 300 ask-period 100 publish-period 100 \
                      tilt-trigger 20000";
 
-/// How long a primary must be silent before a sentinel takes it for down: longer than a busy
-/// machine delays it. The times differ, because sentinels that notice at the same moment would each
-/// vote for themselves.
+/// How long a primary must be silent before a sentinel takes it for down: longer than a busy machine delays it. The
+/// times differ, because sentinels that notice at the same moment would each vote for themselves.
 const DOWN_AFTER_MILLIS: [u64; 3] = [1_000, 1_200, 1_400];
 
 /// Sentinels that did not agree on a leader try again after twice this time.
@@ -60,8 +59,7 @@ impl Sentinels {
         Self::with(|_, setup| setup)
     }
 
-    /// Like `start`, but `setup` changes the setup of the server with that index. The first primary
-    /// has index 0.
+    /// Like `start`, but `setup` changes the setup of the server with that index. The first primary has index 0.
     pub fn with(setup: impl Fn(usize, Setup) -> Setup) -> Self {
         Self::at_pace(Pace::Hurried, setup)
     }

@@ -364,10 +364,17 @@ impl Server {
 
     /// The processor time of the thread that answers clients, as the kernel counts it. It excludes time in which other
     /// programs had the processor.
-    pub fn processor_time(&mut self) -> Duration {
+    pub fn processor_time(&self) -> Duration {
+        self.processor_clock()()
+    }
+
+    /// Reads that time again and again.
+    pub fn processor_clock(&self) -> impl Fn() -> Duration + use<> {
         let pid = self.pid();
-        let counted = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap();
-        Duration::from_nanos(counted.split(' ').next().unwrap().parse().unwrap())
+        move || {
+            let counted = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap();
+            Duration::from_nanos(counted.split(' ').next().unwrap().parse().unwrap())
+        }
     }
 
     /// What the server has logged.
@@ -401,8 +408,9 @@ impl Server {
         OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap()
     }
 
-    fn pid(&mut self) -> u32 {
-        self.running().id()
+    /// The process of the server.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("the server is stopped").id()
     }
 
     fn running(&mut self) -> &mut Child {

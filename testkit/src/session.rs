@@ -18,7 +18,8 @@
 //!
 //! An error is `-CODE` or `-CODE and its text`. `…` is whatever is no error, `…share 5` a reply with this in it (and not `share 50`), and `OK…` one
 //! that begins so. A text that looks like a reply of another type is in quotes: `"5"` is no integer. Of holders and
-//! waiters the owners are shown, `ticket(bob)` where no connection waits; of the log, `deleted(owner)`.
+//! waiters the owners are shown, `ticket(bob)` where no connection waits; of the log, `deleted(owner)`. A push message begins
+//! with `>`. Whatever a connection is sent is told before it leaves, or before the story ends.
 
 use super::eventually::eventually;
 use super::reply::{bulk_text, field};
@@ -28,6 +29,8 @@ use super::{Server, Setup};
 use redis::Value;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::thread;
+use std::time::Duration;
 
 /// The connections to one server, by name, and the fences that they were told.
 pub struct Session<'s> {
@@ -68,8 +71,7 @@ fn row(line: &str) -> Row<'_> {
 }
 
 impl<'s> Session<'s> {
-    /// A session without connections. Each is opened when it first sends something, and selects
-    /// this database.
+    /// A session without connections. Each is opened when it first sends something, and selects this database.
     pub fn of(server: &'s Server, database: u32) -> Self {
         let (connections, fences) = Default::default();
         Self { server, database, connections, fences, highest: *FENCES.start() }
@@ -131,7 +133,10 @@ impl<'s> Session<'s> {
         let named = request.split_once(':').filter(|(name, _)| is_name(name));
         let (name, commands) = named.map_or(("", request), |(name, rest)| (name, rest.trim()));
         match (commands, reply) {
-            ("leaves", "") => drop(self.connections.remove(name).expect("it has sent something")),
+            ("leaves", "") => {
+                let mut leaving = self.connections.remove(name).expect("it has sent something");
+                assert_all_is_told(self.server, name, &mut leaving);
+            }
             (_, "") => panic!("no reply is told of {request}"),
             ("", "closed") => self.connection(name).client.assert_closed(),
             ("", "waits") => {
@@ -306,6 +311,28 @@ impl<'s> Session<'s> {
     }
 }
 
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            for (name, open) in &mut self.connections {
+                assert_all_is_told(self.server, name, open);
+            }
+        }
+    }
+}
+
+/// Asserts that a connection was sent no more than the story told so far.
+#[track_caller]
+fn assert_all_is_told(server: &Server, name: &str, open: &mut Waiter) {
+    // The server sends what came of earlier requests before it reads the second of these.
+    let mut observer = server.client();
+    (0..2).for_each(|_| drop(observer.cmd("PING")));
+    open.client.set_deadline(Duration::from_millis(1));
+    if let Ok(more) = open.client.try_receive() {
+        panic!("{name}: is sent {}, which is not told", shown(&more));
+    }
+}
+
 /// Whether a text has this part. A number at its end is a whole one.
 fn has(text: &str, part: &str) -> bool {
     let is_digit = |letter: char| letter.is_ascii_digit();
@@ -333,7 +360,11 @@ fn shown(reply: &Value) -> String {
         Value::ServerError(told) => {
             format!("-{} {}", told.code(), told.details().unwrap_or_default())
         }
-        Value::Array(items) | Value::Set(items) | Value::Push { data: items, .. } => {
+        Value::Push { kind, data } => {
+            let words: Vec<_> = data.iter().map(item).collect();
+            format!(">{kind} {}", words.join(" "))
+        }
+        Value::Array(items) | Value::Set(items) => {
             let words: Vec<_> = items.iter().map(item).collect();
             match items[..] {
                 [] => "(empty)".to_owned(),
@@ -374,6 +405,7 @@ fn item(item: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::catch_unwind;
 
     fn play(text: &str) {
         Session::play(&Server::builder().without_module().start(), text);
@@ -398,47 +430,40 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is answered \"1\", not \"2\"")]
-    fn a_story_that_tells_another_reply_fails_its_test() {
-        play("# one\nINCR n -> 2");
-    }
-
-    #[test]
-    #[should_panic(expected = "is answered \"\\\"5\\\"\", not \"5\"")]
-    fn a_text_is_no_integer() {
-        play("# of a digit\nSET n 5 -> OK\nGET n -> 5");
-    }
-
-    #[test]
-    #[should_panic(expected = "is answered \"[1]\", not \"1\"")]
-    fn a_list_of_an_integer_is_no_integer() {
-        play("# of one\nEVAL \"return {1}\" 0 -> 1");
-    }
-
-    #[test]
-    #[should_panic(
-        expected = "is answered \"-ERR value is not an integer or out of range\", not \"…\""
-    )]
-    fn an_error_is_not_whatever() {
-        play("# not a number\nSET n x -> OK\nINCR n -> …");
-    }
-
-    #[test]
-    #[should_panic(expected = "is answered \"share 50\", not \"…share 5\"")]
-    fn a_number_is_not_the_beginning_of_another() {
-        play("# five\nECHO \"share 5\" -> …share 5\nECHO \"share 50\" -> …share 5");
-    }
-
-    #[test]
-    #[should_panic(expected = "no reply is told of PING")]
-    fn a_request_whose_reply_is_not_told_fails_its_test() {
-        play("# nothing\nPING ->");
-    }
-
-    #[test]
-    #[should_panic(expected = "is answered \"OK; 1000000000000006\", not \"OK; B\"")]
-    fn a_fence_that_is_no_higher_than_one_before_fails_its_test() {
+    fn a_story_that_is_not_so_fails_its_test() {
         let set = "SET n 1000000000000005; INCR n -> OK";
-        play(&format!("# two\n{set}; A\n{set}; B"));
+        let lower = format!("{set}; A\n{set}; B");
+        for (what, story, told) in [
+            ("another reply", "INCR n -> 2", "is answered \"1\", not \"2\""),
+            ("a text", "SET n 5 -> OK\nGET n -> 5", "is answered \"\\\"5\\\"\", not \"5\""),
+            ("a list", "EVAL \"return {1}\" 0 -> 1", "is answered \"[1]\", not \"1\""),
+            ("an error is not whatever", "SET n x -> OK\nINCR n -> …", "is answered \"-ERR value"),
+            (
+                "a number is not the beginning of another",
+                "ECHO \"share 5\" -> …share 5\nECHO \"share 50\" -> …share 5",
+                "is answered \"share 50\", not \"…share 5\"",
+            ),
+            (
+                "a push message is no list",
+                "HELLO 3 -> …\nSUBSCRIBE channel -> subscribe channel 1",
+                "is answered \">subscribe channel 1\", not \"subscribe channel 1\"",
+            ),
+            ("a fence that is not above those before", &lower, "not \"OK; B\""),
+            ("nothing", "PING ->", "no reply is told of PING"),
+            (
+                "less than a connection is sent until it leaves",
+                "bob: BLPOP list 0 -> waits\nRPUSH list x -> 1\nbob: leaves",
+                "bob: is sent list x, which is not told",
+            ),
+            (
+                "less than a connection is sent until the end",
+                "SUBSCRIBE one two -> subscribe one 1",
+                ": is sent subscribe two 2, which is not told",
+            ),
+        ] {
+            let failure = catch_unwind(|| play(&format!("# {what}\n{story}"))).expect_err(what);
+            let failure = failure.downcast_ref::<String>().expect("a text");
+            assert!(failure.contains(told), "{what}: {failure}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::clock::{self, Clock};
 use super::tls::Identity;
 use super::version::{is_older_than, server_binary};
-use super::{Server, caller, module, power};
+use super::{Server, library, module};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
@@ -12,17 +12,19 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// How clients reach the server. Every server listens on a unix socket too.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Transport {
+    #[default]
     Unix,
     Tcp,
     Tls,
 }
 
 /// The kind of the process.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A server that is not in a cluster, with or without replicas.
+    #[default]
     Alone,
     /// A node of a cluster.
     Node,
@@ -30,7 +32,7 @@ pub(crate) enum Kind {
 }
 
 /// A chain of calls that ends with `start()` or `refuse()`.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Setup {
     configs: Vec<(String, String)>,
     env: Vec<(String, OsString)>,
@@ -49,18 +51,7 @@ pub struct Setup {
 
 impl Setup {
     pub(crate) fn new() -> Self {
-        Self {
-            configs: Vec::new(),
-            env: Vec::new(),
-            runner: Vec::new(),
-            module: Some(Vec::new()),
-            dir: None,
-            tcp: false,
-            transport: Transport::Unix,
-            password: None,
-            kind: Kind::Alone,
-            expects_panics: false,
-        }
+        Self { module: Some(Vec::new()), ..Self::default() }
     }
 
     /// A line of the configuration file.
@@ -117,8 +108,7 @@ impl Setup {
         self.tcp()
     }
 
-    /// Also listens on a TCP port with TLS, and its clients use it. Clients and server show each
-    /// other a certificate.
+    /// Also listens on a TCP port with TLS, and its clients use it. Clients and server show each other a certificate.
     pub fn clients_over_tls(mut self) -> Self {
         self.transport = Transport::Tls;
         self.tcp()
@@ -154,22 +144,22 @@ impl Setup {
 
     /// Uses a clock that the test can set.
     pub fn clock(self, clock: &Clock) -> Self {
-        self.env(clock::PRELOAD, clock::shim()).env(clock::OFFSET_FILE, clock.file())
+        self.env(clock::PRELOAD, &*library::CLOCK_SHIM).env(clock::OFFSET_FILE, clock.file())
     }
 
     /// Notes what the server has forced to disk: see `power.rs`. Excludes a clock.
     pub fn power_may_fail(self) -> Self {
-        self.env(clock::PRELOAD, power::shim())
+        self.env(clock::PRELOAD, &*library::POWER_SHIM)
     }
 
     /// Also loads a module through which a test calls commands as a module does.
     pub fn with_caller(self) -> Self {
-        self.config("loadmodule", &quoted(caller::library()))
+        self.config("loadmodule", &quoted(&library::CALLER))
     }
 
     /// Like `with_caller`, with arguments for that module: see `caller_module.rs`.
     pub fn with_caller_that(self, arguments: &str) -> Self {
-        self.config("loadmodule", &format!("{} {arguments}", quoted(caller::library())))
+        self.config("loadmodule", &format!("{} {arguments}", quoted(&library::CALLER)))
     }
 
     /// Panics at this place. The log may then contain panics.
@@ -221,8 +211,7 @@ impl Setup {
         line("dir", &quoted(dir));
         line("save", "\"\"");
         line("appendonly", "no");
-        // A replica gets its data without the delay for other replicas, and loads the data while it
-        // arrives.
+        // A replica gets its data without the delay for other replicas, and loads the data while it arrives.
         line("repl-diskless-sync", "no");
         line("repl-diskless-load", "on-empty-db");
         line("hz", "100");

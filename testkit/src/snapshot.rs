@@ -28,8 +28,7 @@ impl Snapshot {
     pub fn of(server: &Server) -> Self {
         let mut client = server.client();
         let mut entries = BTreeMap::new();
-        // In a cluster, a replica would redirect to its primary without READONLY. Elsewhere the
-        // command has no effect.
+        // In a cluster, a replica would redirect to its primary without READONLY. Elsewhere the command has no effect.
         client.cmd("READONLY");
         for database in 0..DATABASES {
             if client.cmd(format!("SELECT {database}")) != Value::Okay {

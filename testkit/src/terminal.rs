@@ -20,8 +20,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Runs the program as the leader of a session, like a login, so that the terminal stops and interrupts its
-    /// jobs.
+    /// Runs the program as the leader of a session, like a login, so that the terminal stops and interrupts its jobs.
     pub fn run(mut program: Command) -> Self {
         let (ours, theirs) = terminal();
         program

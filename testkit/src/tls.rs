@@ -43,8 +43,7 @@ impl Identity {
 
 /// A connection that is encrypted by a process.
 pub(crate) struct Tunnel {
-    /// The standard input and output of the process: a socket, because a pipe cannot be read with a
-    /// deadline.
+    /// The standard input and output of the process: a socket, because a pipe cannot be read with a deadline.
     stream: UnixStream,
     process: Child,
 }

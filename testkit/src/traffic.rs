@@ -1,9 +1,8 @@
 //! Background traffic: connections that send pipelined commands as fast as the server answers them,
 //! until this is dropped.
 //!
-//! One thread drives all connections. While the thread reads the replies of one connection, all
-//! others have a batch under way. So the server is never idle, as under `redis-benchmark -c 50 -P
-//! 16`.
+//! One thread drives all connections. While the thread reads the replies of one connection, all others have a batch
+//! under way. So the server is never idle, as under `redis-benchmark -c 50 -P 16`.
 
 use super::request::all_encoded;
 use super::{LineClient, Server};
@@ -12,8 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 
-/// Commands that are sent in one write. Each reply must be one line: a status, an error, an integer
-/// or nil.
+/// Commands that are sent in one write. Each reply must be one line: a status, an error, an integer or nil.
 pub struct Batch {
     bytes: Vec<u8>,
     replies: usize,

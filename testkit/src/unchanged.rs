@@ -12,8 +12,7 @@ pub fn unchanged<T>(server: &Server, act: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Sends each command on one connection, and checks that its reply is this error and that nothing
-/// changes.
+/// Sends each command on one connection, and checks that its reply is this error and that nothing changes.
 #[track_caller]
 pub fn assert_each_is_refused(server: &Server, table: &[(&str, &str)]) {
     let mut client = server.client();

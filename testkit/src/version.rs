@@ -5,7 +5,7 @@ use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Once, OnceLock};
+use std::sync::{LazyLock, Once};
 
 struct Product {
     binary: PathBuf,
@@ -15,40 +15,37 @@ struct Product {
     version: (u32, u32),
 }
 
-fn product() -> &'static Product {
-    static PRODUCT: OnceLock<Product> = OnceLock::new();
-    PRODUCT.get_or_init(|| {
-        let binary = find_binary();
-        let output = Command::new(&binary).arg("--version").output();
-        let output = output.unwrap_or_else(|error| panic!("cannot run {binary:?}: {error}"));
-        let line = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        let version =
-            version_in(&line, " v=").unwrap_or_else(|| panic!("{binary:?} says only {line:?}"));
-        // Valkey 7.2 prints `Server v=7.2.7`, without a name.
-        Product { valkey: !line.starts_with("Redis"), binary, line, version }
-    })
-}
+static PRODUCT: LazyLock<Product> = LazyLock::new(|| {
+    let binary = find_binary();
+    let output = Command::new(&binary).arg("--version").output();
+    let output = output.unwrap_or_else(|error| panic!("cannot run {binary:?}: {error}"));
+    let line = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let version =
+        version_in(&line, " v=").unwrap_or_else(|| panic!("{binary:?} says only {line:?}"));
+    // Valkey 7.2 prints `Server v=7.2.7`, without a name.
+    Product { valkey: !line.starts_with("Redis"), binary, line, version }
+});
 
 /// The server under test: `LEASEHOLD_SERVER`, or the one in PATH.
 pub fn server_binary() -> &'static Path {
-    &product().binary
+    &PRODUCT.binary
 }
 
 pub(crate) fn version_line() -> &'static str {
-    &product().line
+    &PRODUCT.line
 }
 
 /// The product and version, such as `redis 7.0`.
 pub fn server_name() -> String {
-    let Product { valkey, version: (major, minor), .. } = product();
+    let Product { valkey, version: (major, minor), .. } = &*PRODUCT;
     format!("{} {major}.{minor}", if *valkey { "valkey" } else { "redis" })
 }
 
 /// `Redis` or `Valkey`, and the full version, such as `8.6.3`.
 pub fn full_version() -> (&'static str, &'static str) {
-    let Product { valkey, line, .. } = product();
+    let Product { valkey, line, .. } = &*PRODUCT;
     let version = line.split(" v=").nth(1).and_then(|rest| rest.split(' ').next());
-    (if *valkey { "Valkey" } else { "Redis" }, version.expect("checked by product()"))
+    (if *valkey { "Valkey" } else { "Redis" }, version.expect("checked by PRODUCT"))
 }
 
 /// Whether the server is older than `since`. If so, prints what goes untested.
@@ -61,8 +58,7 @@ pub fn lacks_settings() -> bool {
     lacks((7, 0), "CONFIG SET of a module's setting")
 }
 
-/// Whether the server lacks NOTIFY, which reports the grant of a ticket. If so, prints what goes
-/// untested.
+/// Whether the server lacks NOTIFY, which reports the grant of a ticket. If so, prints what goes untested.
 pub fn lacks_notify() -> bool {
     lacks((7, 0), "NOTIFY")
 }
@@ -78,11 +74,11 @@ pub const NEVER: (u32, u32) = (u32::MAX, 0);
 /// Like `lacks`, for something that Redis and Valkey have since different versions.
 pub fn lacks_either(redis: (u32, u32), valkey: (u32, u32), what: &str) -> bool {
     let since = of_product(redis, valkey);
-    is_missing(product().version < since, since, what)
+    is_missing(PRODUCT.version < since, since, what)
 }
 
 fn of_product(redis: (u32, u32), valkey: (u32, u32)) -> (u32, u32) {
-    if product().valkey { valkey } else { redis }
+    if PRODUCT.valkey { valkey } else { redis }
 }
 
 fn is_missing(missing: bool, since: (u32, u32), what: &str) -> bool {
@@ -98,7 +94,7 @@ fn is_missing(missing: bool, since: (u32, u32), what: &str) -> bool {
 
 /// Whether the server is Valkey and at least of this version.
 pub fn is_valkey_since(version: (u32, u32)) -> bool {
-    product().valkey && product().version >= version
+    PRODUCT.valkey && PRODUCT.version >= version
 }
 
 /// Whether key events would put clients into the wrong database. Then the module does not learn
@@ -117,7 +113,7 @@ pub fn misplaces_clients() -> bool {
 /// Whether the server may crash when `CLIENT UNBLOCK` names a client that `CLIENT PAUSE` holds back,
 /// even without a module. Among earlier versions, only late patch releases do not crash.
 pub fn may_crash_when_a_paused_client_is_unblocked() -> bool {
-    let may = product().version < of_product((8, 2), (9, 0));
+    let may = PRODUCT.version < of_product((8, 2), (9, 0));
     if may {
         static ANNOUNCED: Once = Once::new();
         ANNOUNCED.call_once(|| {
@@ -158,8 +154,7 @@ fn built_without(what: &str, lacks: bool) -> bool {
 /// 7.2, from which it was forked. Valkey 8.0 has what Redis 7.4 offers modules, because both had been
 /// in work before the fork.
 pub fn is_older_than(version: (u32, u32)) -> bool {
-    let product = product();
-    let level = match (product.valkey, product.version) {
+    let level = match (PRODUCT.valkey, PRODUCT.version) {
         (false, version) => version,
         (true, (..8, _)) => (7, 2),
         (true, _) => (7, 4),

@@ -66,7 +66,7 @@ fn a_command_is_refused_while_a_module_has_it_and_unknown_otherwise() {
         assert_eq!(client.cmd(guarded(fence, "caller.block")), error(OF_A_MODULE));
         assert_eq!(server.cmd("MODULE UNLOAD caller"), Value::Okay);
         assert_eq!(client.cmd(guarded(fence, "caller.block")), error(UNKNOWN));
-        let path = testkit::caller_library().to_str().unwrap();
+        let path = testkit::CALLER.to_str().unwrap();
         assert_eq!(client.cmd(["MODULE", "LOAD", path]), Value::Okay);
     }
 }

@@ -4,7 +4,8 @@ use super::{let_run_out, play, until_waited};
 use crate::waiting::LONG;
 use redis::Value;
 use testkit::{
-    Client, Server, Waiter, deadline, eventually, field, int, items, start_pair, wait_until_in_sync,
+    Client, Server, Waiter, deadline, eventually, field, int, items, number, start_pair,
+    wait_until_in_sync,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +27,7 @@ fn log(client: &mut Client, count: &str) -> Vec<Entry> {
 }
 
 fn entry(entry: &Value) -> Entry {
-    let number = |name| match field(entry, name) {
-        Some(&Value::Int(number)) => number,
-        other => panic!("{name} is {other:?}"),
-    };
+    let number = |name| number(entry, name);
     let bytes = |name| match field(entry, name) {
         Some(Value::BulkString(bytes)) => bytes.clone(),
         other => panic!("{name} is {other:?}"),

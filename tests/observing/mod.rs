@@ -19,7 +19,7 @@ use crate::waiting::short_of_memory;
 use redis::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use testkit::{Client, Clock, Server, Session, Setup, eventually, field, stories, until};
+use testkit::{Client, Clock, Server, Session, Setup, eventually, number, stories, until};
 
 /// The figures of `INFO leasehold`, and which of them have moved since the last look.
 pub(crate) struct Figures {
@@ -153,10 +153,7 @@ fn evict(client: &mut Client, figures: &mut Figures) -> i64 {
 fn waited(client: &mut Client, key: &str) -> i64 {
     let queue = client.cmd(format!("LOCK.WAITERS {key} COUNT 1"));
     let Value::Array(rows) = queue else { panic!("not a queue: {queue:?}") };
-    match field(&rows[0], "waited") {
-        Some(Value::Int(millis)) => *millis,
-        other => panic!("not a number: {other:?}"),
-    }
+    number(&rows[0], "waited")
 }
 
 /// Waits until the first in the queue of this lock has waited so many milliseconds. Waits go by a clock that

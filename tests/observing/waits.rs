@@ -41,6 +41,7 @@ CLIENT KILL ID {carol} -> 1 | waits_abandoned+1 waiters-1 | -
 LOCK.RELEASE k alice -> 1 | releases+1 held-1 | released
 # a wait that ends because the server becomes a replica
 REPLICAOF 127.0.0.1 1 -> OK
+bob: -> -UNBLOCKED
 INFO leasehold_waiters -> until 0 | waits_abandoned+1 waiters-1 held-1
 # a wait that goes on in a newer request of the same owner
 newer: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
@@ -76,6 +77,7 @@ carol: -> waits
 LOCK.RELEASE k bob -> 0 | releases_refused+1 | -
 # a lock that is deleted while nobody waits
 LOCK.RELEASE k alice -> 1
+bob: -> B
 UNLINK k -> 1 | | released handed-off del
 carol: LOCK.ACQUIRE k carol 60000 -> C | | lost acquired
 LOCK.RELEASE k bob -> 0 | | -

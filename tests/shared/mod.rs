@@ -12,7 +12,9 @@ mod strangers;
 mod telling;
 
 use redis::Value;
-use testkit::{Client, Server, Session, Snapshot, Waiter, field, start_pair, wait_until_in_sync};
+use testkit::{
+    Client, Server, Session, Snapshot, Waiter, field, number, start_pair, wait_until_in_sync,
+};
 
 const LONG: u64 = 60_000;
 
@@ -97,10 +99,7 @@ pub(crate) fn holds(client: &mut Client, key: &str) -> Vec<Hold> {
 fn rows(reply: &Value) -> Vec<Hold> {
     let Value::Array(rows) = reply else { panic!("no list: {reply:?}") };
     let hold = |row: &Value| {
-        let number = |name| match field(row, name) {
-            Some(&Value::Int(number)) => number,
-            other => panic!("{name} is {other:?}"),
-        };
+        let number = |name| number(row, name);
         let Some(Value::BulkString(owner)) = field(row, "owner") else { panic!("{row:?}") };
         let (fence, deadline, share) = (number("fence"), number("deadline"), number("share"));
         Hold { owner: owner.clone(), fence, deadline, share }

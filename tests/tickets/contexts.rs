@@ -39,7 +39,7 @@ const SESSIONS: &str = r#"
 
     # a connection with a subscription takes places
     bob: HELLO 3 -> …
-    bob: SUBSCRIBE news -> news 1
+    bob: SUBSCRIBE news -> >subscribe news 1
     bob: LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     LOCK.WAITERS k -> ticket(bob)
 

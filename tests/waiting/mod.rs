@@ -25,7 +25,7 @@ mod unheard;
 
 use redis::Value;
 use testkit::waiter::{id_of, wait_until_parked};
-use testkit::{Client, Server, Session, Setup, Waiter, bulk_text, field, is_older_than};
+use testkit::{Client, Server, Session, Setup, Waiter, bulk_text, field, is_older_than, number};
 
 pub(crate) const LONG: u64 = 60_000;
 
@@ -81,10 +81,7 @@ fn owners_of(rows: Vec<Row>) -> Vec<String> {
 pub(crate) fn rows(reply: &Value) -> Vec<Row> {
     let Value::Array(rows) = reply else { panic!("no list of waiters: {reply:?}") };
     let row = |row: &Value| {
-        let number = |name| match field(row, name) {
-            Some(&Value::Int(number)) => number,
-            other => panic!("{name} is {other:?}"),
-        };
+        let number = |name| number(row, name);
         Row {
             owner: bulk_text(field(row, "owner").expect("an owner")),
             kind: field(row, "kind").map_or_else(String::new, bulk_text),

@@ -54,10 +54,10 @@ fn a_subscriber_that_waits_gets_its_messages_meanwhile() {
     }
     let session = "# a subscriber
         bob: HELLO 3 -> …
-        bob: SUBSCRIBE news -> news 1
+        bob: SUBSCRIBE news -> >subscribe news 1
         bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
         PUBLISH news hello -> 1
-        bob: -> news hello
+        bob: -> >message news hello
         LOCK.RELEASE k alice -> 1
         bob: -> B";
     play(Server::builder, session);

@@ -1,6 +1,6 @@
 //! Many workers and one lock: how many get through, how long they wait, and in which order.
 
-use super::fairness::{Section, fairness, overtakings};
+use super::order::{Section, overtakings};
 use super::report::Report;
 use super::statistics::{Spread, quantile};
 use super::table::Table;
@@ -50,8 +50,6 @@ struct Run {
     per_second: f64,
     /// In seconds, sorted.
     waits: Vec<f64>,
-    /// Jain's index: 1 if all workers got through equally often, 1/n if only one of n did.
-    fairness: f64,
     /// The share of grants that went to a worker before another that was queued when it asked.
     overtaking: f64,
     /// Commands that the server executed for each critical section.
@@ -133,7 +131,6 @@ fn run_once(server: &Server, way: &Way, case: Case, length: Duration) -> Run {
     Run {
         per_second: in_time as f64 / (closed - opened),
         waits,
-        fairness: fairness(&sections[..in_time], case.workers),
         overtaking: overtakings(&sections) as f64 / sections.len() as f64,
         commands,
     }
@@ -157,7 +154,7 @@ fn work(way: &Way, number: usize, length: Duration, floor: &Floor) -> Vec<Sectio
         worker.release();
         let [begun, sent, granted] =
             [begun, sent, granted].map(|moment| (moment - floor.epoch).as_secs_f64());
-        sections.push(Section { place, worker: number, begun, sent, granted });
+        sections.push(Section { place, begun, sent, granted });
     }
     sections
 }
@@ -191,7 +188,6 @@ fn table() -> Table {
         "half wait up to",
         "99 % up to",
         "longest wait",
-        "fairness",
         "out of turn",
         "commands each",
     ])
@@ -210,7 +206,6 @@ fn add(table: &mut Table, case: Case, ways: &[Way], measured: &[Measured]) {
             half,
             most,
             longest,
-            format!("{:.3}", one.median(|run| run.fairness)),
             percent(one.median(|run| run.overtaking)),
             format!("{:.1}", one.median(|run| run.commands)),
         ]);

@@ -1,9 +1,8 @@
-//! The ways to acquire and release a lock that are compared: what each sends, and the replies that
-//! it must get.
+//! The ways to acquire and release a lock that are compared: what each sends, and the replies that it must get.
 
+use super::load::{OKAY, ONE, Reply, Shape, Work};
 use redis::Value;
-use std::fmt::Display;
-use testkit::{Server, bulk_text, encoded};
+use testkit::{Server, bulk_text};
 
 /// The length of every lease. None ends during a measurement.
 pub(crate) const TTL: &str = "600000";
@@ -16,51 +15,6 @@ const ACQUIRE: &str = "\
 /// Deletes the lock if it is the owner's.
 pub(crate) const RELEASE: &str = "\
     if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
-
-#[derive(Clone, Copy)]
-pub(crate) enum Word {
-    Text(&'static str),
-    Key,
-    /// The key of the counter from which some get a fence.
-    Counter,
-    Owner,
-    /// The digest of the script with this place in the list.
-    Script(usize),
-}
-
-/// The reply of a success, in one or more lines.
-#[derive(Clone, Copy)]
-pub(crate) enum Reply {
-    /// Any number: a fence.
-    Number,
-    Exactly(&'static [u8]),
-    /// Any value, or its length.
-    Something,
-}
-
-pub(crate) const ONE: Reply = Reply::Exactly(b":1");
-pub(crate) const OKAY: Reply = Reply::Exactly(b"+OK");
-
-impl Reply {
-    #[track_caller]
-    pub(crate) fn check(self, line: &[u8]) {
-        let succeeded = match self {
-            Self::Number => line.first() == Some(&b':'),
-            Self::Exactly(wanted) => line == wanted,
-            Self::Something => !line.is_empty() && !line.starts_with(b"-") && line != b"$-1",
-        };
-        assert!(succeeded, "answered {}", line.escape_ascii());
-    }
-}
-
-type Command = (&'static [Word], Reply);
-
-pub(crate) struct Contender {
-    pub(crate) name: &'static str,
-    acquire: &'static [Command],
-    release: &'static [Command],
-    scripts: Vec<String>,
-}
 
 /// A lock and its owner.
 pub(crate) struct Lock {
@@ -78,107 +32,61 @@ impl Lock {
             owner: format!("{number:08x}-5a1c-4e6b-9d2f-{number:012x}"),
         }
     }
+
+    /// A line with the names of this lock in it, and the length of every lease.
+    pub(crate) fn in_line(&self, line: &str) -> String {
+        let line = line.replace("{key}", &self.key).replace("{counter}", &self.counter);
+        line.replace("{owner}", &self.owner).replace("{ttl}", TTL)
+    }
 }
 
-use Word::{Counter, Key, Owner, Script, Text};
+/// A command for any lock, and the reply that it must get.
+pub(crate) type Line<'l> = (&'l str, Reply);
 
-const SET: Command = (&[Text("SET"), Key, Owner, Text("NX"), Text("PX"), Text(TTL)], OKAY);
-const INCR: Command = (&[Text("INCR"), Counter], Reply::Number);
-const DEL: Command = (&[Text("DEL"), Key], ONE);
-const DELIFEQ: Command = (&[Text("DELIFEQ"), Key, Owner], ONE);
-const DELEX: Command = (&[Text("DELEX"), Key, Text("IFEQ"), Owner], ONE);
+const SET: Line<'_> = ("SET {key} {owner} NX PX {ttl}", OKAY);
+const INCR: Line<'_> = ("INCR {counter}", Reply::Number);
+const DEL: Line<'_> = ("DEL {key}", ONE);
 
 pub(crate) const LEASEHOLD: &str = "Leasehold";
 pub(crate) const EVALSHA: &str = "EVALSHA";
 pub(crate) const BARE: &str = "SET NX PX, DEL";
 
-/// The command with which the server deletes a key only if it has a certain value.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Compared {
-    Delifeq,
-    Delex,
-    Nothing,
-}
+/// The commands with which servers delete a key only if it has a certain value: their names, the lines, and the ways with
+/// them, with a fence and without.
+const COMPARED: [(&str, &str, &str, &str); 2] = [
+    ("DELIFEQ", "DELIFEQ {key} {owner}", "SET NX PX, INCR, DELIFEQ", "SET NX PX, DELIFEQ"),
+    ("DELEX", "DELEX {key} IFEQ {owner}", "SET NX PX, INCR, DELEX", "SET NX PX, DELEX"),
+];
 
-impl Compared {
-    pub(crate) fn of(server: &Server) -> Self {
-        match (knows(server, "DELIFEQ"), knows(server, "DELEX")) {
-            (true, _) => Self::Delifeq,
-            (false, true) => Self::Delex,
-            (false, false) => Self::Nothing,
-        }
-    }
-
-    /// The ways that promise as much as Leasehold does.
-    pub(crate) fn trios() -> [&'static str; 2] {
-        [Self::Delifeq, Self::Delex].map(Self::native_trio)
-    }
-
-    pub(crate) fn native_trio(self) -> &'static str {
-        match self {
-            Self::Delifeq => "SET NX PX, INCR, DELIFEQ",
-            Self::Delex => "SET NX PX, INCR, DELEX",
-            Self::Nothing => "SET NX PX, INCR, DEL",
-        }
-    }
-
-    pub(crate) fn pair(self) -> Option<&'static str> {
-        match self {
-            Self::Delifeq => Some("SET NX PX, DELIFEQ"),
-            Self::Delex => Some("SET NX PX, DELEX"),
-            Self::Nothing => None,
-        }
-    }
-
-    fn release(self) -> &'static [Command] {
-        match self {
-            Self::Delifeq => &[DELIFEQ],
-            Self::Delex => &[DELEX],
-            Self::Nothing => &[DEL],
-        }
-    }
-}
-
-fn knows(server: &Server, command: &str) -> bool {
-    let reply = server.cmd(format!("COMMAND INFO {command}"));
-    matches!(reply, Value::Array(found) if found.iter().all(|one| *one != Value::Nil))
+/// One way. Lists what it sends for one lock.
+pub(crate) struct Contender {
+    pub(crate) name: &'static str,
+    pub(crate) acquire: Vec<(String, Reply)>,
+    pub(crate) release: Vec<(String, Reply)>,
 }
 
 impl Contender {
-    fn new(name: &'static str, acquire: &'static [Command], release: &'static [Command]) -> Self {
-        Self { name, acquire, release, scripts: Vec::new() }
+    fn new(name: &'static str, acquire: &[Line<'_>], release: &[Line<'_>]) -> Self {
+        let owned = |lines: &[Line<'_>]| {
+            lines.iter().map(|(line, reply)| ((*line).to_owned(), *reply)).collect()
+        };
+        Self { name, acquire: owned(acquire), release: owned(release) }
     }
 
     pub(crate) fn leasehold() -> Self {
-        Self::new(
-            LEASEHOLD,
-            &[(&[Text("LOCK.ACQUIRE"), Key, Owner, Text(TTL)], Reply::Number)],
-            &[(&[Text("LOCK.RELEASE"), Key, Owner], ONE)],
-        )
+        let acquire = ("LOCK.ACQUIRE {key} {owner} {ttl}", Reply::Number);
+        Self::new(LEASEHOLD, &[acquire], &[("LOCK.RELEASE {key} {owner}", ONE)])
     }
 
     pub(crate) fn bare() -> Self {
         Self::new(BARE, &[SET], &[DEL])
     }
 
-    /// The pair of commands that checks the owner, where the server has one.
-    pub(crate) fn compared(server: &Server) -> Option<Self> {
-        let compared = Compared::of(server);
-        compared.pair().map(|name| Self::new(name, &[SET], compared.release()))
-    }
-
     fn scripts(server: &Server) -> Self {
-        let scripts = [ACQUIRE, RELEASE].map(|script| load_script(server, script));
-        let mut contender = Self::new(
-            EVALSHA,
-            &[(
-                &[Text("EVALSHA"), Script(0), Text("2"), Key, Counter, Owner, Text(TTL)],
-                Reply::Number,
-            )],
-            &[(&[Text("EVALSHA"), Script(1), Text("1"), Key, Owner], ONE)],
-        );
-        contender.scripts = scripts.into();
-        contender
+        let [acquire, release] = [ACQUIRE, RELEASE].map(|script| load_script(server, script));
+        let acquire = format!("EVALSHA {acquire} 2 {{key}} {{counter}} {{owner}} {{ttl}}");
+        let release = format!("EVALSHA {release} 1 {{key}} {{owner}}");
+        Self::new(EVALSHA, &[(&acquire, Reply::Number)], &[(&release, ONE)])
     }
 
     /// The same scripts as functions, where the server has functions.
@@ -193,105 +101,48 @@ impl Contender {
             format!("#!lua name=bench\n{}{}", named("acquire", ACQUIRE), named("release", RELEASE));
         let reply = server.cmd(["FUNCTION", "LOAD", "REPLACE", &library]);
         assert!(matches!(reply, Value::BulkString(_)), "{reply:?}");
-        Some(Self::new(
-            "FCALL",
-            &[(
-                &[Text("FCALL"), Text("acquire"), Text("2"), Key, Counter, Owner, Text(TTL)],
-                Reply::Number,
-            )],
-            &[(&[Text("FCALL"), Text("release"), Text("1"), Key, Owner], ONE)],
-        ))
+        let acquire = ("FCALL acquire 2 {key} {counter} {owner} {ttl}", Reply::Number);
+        Some(Self::new("FCALL", &[acquire], &[("FCALL release 1 {key} {owner}", ONE)]))
     }
 
     /// Every way that this server supports, Leasehold first.
     pub(crate) fn all(server: &Server) -> Vec<Self> {
-        let compared = Compared::of(server);
-        let trio = Self::new(compared.native_trio(), &[SET, INCR], compared.release());
+        let (release, trio) = match compared(server) {
+            Some((_, line, trio, _)) => ((line, ONE), trio),
+            None => (DEL, "SET NX PX, INCR, DEL"),
+        };
+        let trio = Self::new(trio, &[SET, INCR], &[release]);
         let all = [Some(Self::leasehold()), Some(Self::scripts(server)), Self::functions(server)];
-        let all = all.into_iter().flatten().chain([trio, Self::bare()]);
-        all.collect()
+        all.into_iter().flatten().chain([trio, Self::bare()]).collect()
     }
 
-    fn encode(&self, (words, _): &Command, lock: &Lock, bytes: &mut Vec<u8>) {
-        let word = |word: &Word| -> Vec<u8> {
-            match *word {
-                Text(text) => text.into(),
-                Key => lock.key.clone().into(),
-                Counter => lock.counter.clone().into(),
-                Owner => lock.owner.clone().into(),
-                Script(number) => self.scripts[number].clone().into(),
-            }
-        };
-        bytes.extend(encoded(words.iter().map(word).collect::<Vec<_>>()));
+    /// Leasehold, the bare commands, and those that check the owner, where the server has them.
+    pub(crate) fn pairs(server: &Server) -> Vec<Self> {
+        let compared =
+            compared(server).map(|(_, line, _, pair)| Self::new(pair, &[SET], &[(line, ONE)]));
+        [Self::leasehold(), Self::bare()].into_iter().chain(compared).collect()
     }
 
-    fn commands(&self, part: Part) -> impl Iterator<Item = &Command> + Clone {
-        let (acquire, release) = match part {
-            Part::Both => (self.acquire, self.release),
-            Part::Acquire => (self.acquire, &[][..]),
-            Part::Release => (&[][..], self.release),
-        };
-        acquire.iter().chain(release)
-    }
-
-    /// The requests for these locks, `depth` locks in one write.
-    pub(crate) fn batches(&self, part: Part, locks: &[Lock], depth: usize) -> Vec<Batch> {
-        let batch = |locks: &[Lock]| {
-            let mut batch = Batch { bytes: Vec::new(), replies: Vec::new() };
-            for lock in locks {
-                for command in self.commands(part) {
-                    self.encode(command, lock, &mut batch.bytes);
-                    batch.replies.push(command.1);
-                }
-            }
-            batch
-        };
-        locks.chunks(depth).map(batch).collect()
-    }
-
-    /// The requests without pipelining: each command waits for the reply to the one before it.
-    pub(crate) fn steps(&self, part: Part, locks: &[Lock]) -> Vec<Batch> {
-        let mut steps = Vec::new();
-        for lock in locks {
-            for command in self.commands(part) {
-                let mut bytes = Vec::new();
-                self.encode(command, lock, &mut bytes);
-                steps.push(Batch { bytes, replies: vec![command.1] });
-            }
-        }
-        steps
+    /// Whether it promises as much as Leasehold does by native commands.
+    pub(crate) fn is_as_strong(name: &str) -> bool {
+        COMPARED.iter().any(|(_, _, trio, _)| *trio == name)
     }
 }
 
-/// The part of the work that is measured.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    Both,
-    Acquire,
-    Release,
+/// These lines for each of the locks.
+pub(crate) fn work(shape: Shape, lines: &[(String, Reply)], locks: &[Lock]) -> Work {
+    Work::of(shape, locks, |lock| {
+        lines.iter().map(|(line, reply)| (lock.in_line(line), vec![*reply])).collect()
+    })
 }
 
-/// The requests of one write, and the replies that they must get.
-pub(crate) struct Batch {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) replies: Vec<Reply>,
+fn compared(server: &Server) -> Option<(&'static str, &'static str, &'static str, &'static str)> {
+    COMPARED.into_iter().find(|(command, ..)| knows(server, command))
 }
 
-impl Batch {
-    /// These commands for each name, with `{}` for the name, and so many names in one write.
-    pub(crate) fn of_names(
-        names: &[impl Display],
-        (commands, replies): (&[&str], &[Reply]),
-        depth: usize,
-    ) -> Vec<Self> {
-        let request = |name: &String, command: &&str| encoded(command.replace("{}", name));
-        let requests = |name: String| commands.iter().flat_map(move |one| request(&name, one));
-        let batch = |names: &[_]| Self {
-            bytes: names.iter().map(ToString::to_string).flat_map(requests).collect(),
-            replies: replies.repeat(names.len()),
-        };
-        names.chunks(depth).map(batch).collect()
-    }
+fn knows(server: &Server, command: &str) -> bool {
+    let reply = server.cmd(format!("COMMAND INFO {command}"));
+    matches!(reply, Value::Array(found) if found.iter().all(|one| *one != Value::Nil))
 }
 
 /// Loads a script, and returns its digest for EVALSHA.

@@ -1,6 +1,5 @@
-//! Which cores the servers and this program run on. All servers get the same core, and this program
-//! gets the others. Otherwise one server might share a core with this program for as long as it
-//! lives, and another not.
+//! Which cores the servers and this program run on. All servers get the same core, and this program gets the others.
+//! Otherwise one server might share a core with this program for as long as it lives, and another not.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -31,8 +30,7 @@ impl Drop for Apart {
 
 /// On a machine with one core, they share it.
 pub(crate) fn give_the_last_to(server: &Server) {
-    let pid = server.client().info_number("server", "process_id");
-    confine(pid.try_into().unwrap(), all() - 1..all());
+    confine(server.pid().try_into().unwrap(), all() - 1..all());
 }
 
 /// Confines a thread to these cores. A process is named by its main thread, which executes the

@@ -1,7 +1,6 @@
 //! What many who wait cost a server whose clients do nothing, and how late they make the next grant.
 
 use super::Effort;
-use super::load::processor_time;
 use super::named::{END_OF_LEASE, Scene};
 use super::pings::while_doing;
 use super::report::Report;
@@ -62,10 +61,9 @@ struct Idle {
 fn idle(effort: Effort, server: &Server) -> Idle {
     let (settling, length) = effort.pick((20, 20), (3_000, 3_000), (3_000, 10_000));
     sleep(Duration::from_millis(settling));
-    let mut observer = server.client();
-    let (begun, before) = (Instant::now(), processor_time(&mut observer));
+    let (begun, before) = (Instant::now(), server.processor_time());
     sleep(Duration::from_millis(length));
-    let used = processor_time(&mut observer) - before;
+    let used = server.processor_time() - before;
     let processor = used.as_secs_f64() / begun.elapsed().as_secs_f64();
     let mut scene = Scene::on(server);
     let hand_offs = 0..effort.pick(2, 40, 200);

@@ -1,14 +1,14 @@
 //! Holds that end with their connection: how soon the next one has the lock, and what bindings cost everybody else.
 
-use super::contenders::{Batch, Lock, OKAY, ONE, Reply};
-use super::load::{Load, Shape, Work};
+use super::contenders::Lock;
+use super::load::{Load, OKAY, ONE, Pattern, Reply, Shape, Work, compare, of_one};
 use super::memory::settled;
 use super::pings::{longest, while_doing};
 use super::report::Report;
 use super::statistics::{Spread, quantile};
 use super::table::Table;
 use super::tickets::send;
-use super::{Effort, cores, in_turns};
+use super::{Effort, cores};
 use std::time::Instant;
 use testkit::{Server, encoded, eventually, int};
 
@@ -18,13 +18,12 @@ const SHAPE: Shape = Shape { connections: 1, depth: 64 };
 const LONG: u64 = 86_400_000;
 
 /// What is asked pipelined, with `{}` for a number, and the replies that it must get.
-const TRAFFIC: [(&str, &[&str], &[Reply]); 3] = [
-    ("SET", &["SET k{} v"], &[OKAY]),
-    ("GET", &["GET k{}"], &[Reply::Exactly(b"$1"), Reply::Exactly(b"v")]),
+const TRAFFIC: [(&str, &[Pattern]); 3] = [
+    ("SET", &[("SET k{} v", &[OKAY])]),
+    ("GET", &[("GET k{}", &[Reply::Exactly(b"$1"), Reply::Exactly(b"v")])]),
     (
         "LOCK.ACQUIRE, LOCK.RELEASE",
-        &["LOCK.ACQUIRE l{} owner 60000", "LOCK.RELEASE l{} owner"],
-        &[Reply::Number, ONE],
+        &[("LOCK.ACQUIRE l{} owner 60000", &[Reply::Number]), ("LOCK.RELEASE l{} owner", &[ONE])],
     ),
 ];
 
@@ -111,22 +110,16 @@ fn many(effort: Effort, count: usize) -> Many {
     let _apart = cores::leave_the_last();
     servers.iter().for_each(cores::give_the_last_to);
     let numbers: Vec<usize> = (0..effort.pick(64, 6_400, 6_400)).collect();
-    let work: Vec<_> = TRAFFIC
-        .iter()
-        .map(|(_, commands, replies)| {
-            let traffic = (*commands, *replies);
-            Work::shared(SHAPE, &numbers, |numbers| Batch::of_names(numbers, traffic, SHAPE.depth))
+    let works = TRAFFIC.map(|(_, commands)| {
+        Work::of(SHAPE, &numbers, |number| {
+            commands.iter().map(|one| of_one(*one, number)).collect()
         })
-        .collect();
-    let mut loads = servers.each_ref().map(|server| Load::on(server, SHAPE));
-    let mut times = vec![[Vec::new(), Vec::new()]; TRAFFIC.len()];
-    in_turns(effort.pick(1, 20, 60), servers.len(), |_, one| {
-        for (work, times) in work.iter().zip(&mut times) {
-            times[one].push(loads[one].measure(work, numbers.len()).wall);
-        }
     });
-    let costs = times.iter().map(|[unbound, bound]| Spread::of_ratios(bound, unbound)).collect();
-    Many { bytes, costs }
+    let mut loads = servers.each_ref().map(|server| Load::on(server, SHAPE));
+    let turns = [0, 1].map(|load| (load, works.iter().collect()));
+    let samples = compare(effort.pick(1, 20, 60), &mut loads, &turns);
+    let both = samples[0].iter().zip(&samples[1]);
+    Many { bytes, costs: both.map(|(unbound, bound)| bound.against(unbound)).collect() }
 }
 
 /// The locks of one connection.

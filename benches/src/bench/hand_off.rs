@@ -1,6 +1,6 @@
 //! Whether it takes longer to hand a lock on that has thousands of waiters than one that has a few.
 
-use super::contenders::ONE;
+use super::load::ONE;
 use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;

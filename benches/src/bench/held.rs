@@ -1,6 +1,6 @@
 //! Whether a lock costs more among a million held locks than among a thousand.
 
-use super::contenders::{Contender, Lock, Part};
+use super::contenders::{Contender, Lock, work};
 use super::load::{Load, Shape, Work};
 use super::report::Report;
 use super::statistics::Spread;
@@ -12,8 +12,7 @@ const SHAPE: Shape = Shape { connections: 1, depth: 32 };
 
 /// Few enough not to add much to a thousand held locks.
 const AT_ONCE: usize = 512;
-/// The number of sets of names, which take turns so that the processor's caches do not have the
-/// names.
+/// The number of sets of names, which take turns so that the processor's caches do not have the names.
 const SETS: usize = 40;
 /// Held locks are numbered from here on.
 const HELD: usize = 1_000_000;
@@ -40,17 +39,22 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         .map(|set| (0..AT_ONCE).map(|lock| Lock::numbered(set * AT_ONCE + lock)).collect())
         .collect();
     let rounds = effort.pick(2, 400, 2_000);
-    let work: Vec<Vec<[Work; 2]>> = contenders
+    let works: Vec<Vec<[Work; 2]>> = contenders
         .iter()
-        .map(|one| sets.iter().map(|locks| halves(one, locks)).collect())
+        .map(|one| {
+            let halves = |locks: &Vec<Lock>| {
+                [&one.acquire, &one.release].map(|half| work(SHAPE, half, locks))
+            };
+            sets.iter().map(halves).collect()
+        })
         .collect();
     in_turns(rounds, places.len(), |round, number| {
         let place = &mut places[number];
-        for (contender, (work, times)) in work.iter().zip(&mut place.times).enumerate() {
+        for (contender, (work, times)) in works.iter().zip(&mut place.times).enumerate() {
             // Other names than the other server's, which are in the caches.
             let set = (round + contender * sets.len() / 2) % sets.len();
             for (half, times) in work[set].iter().zip(times) {
-                times.push(place.load.measure(half, AT_ONCE).wall);
+                times.push(place.load.measure(half).wall);
             }
         }
     });
@@ -102,17 +106,9 @@ impl Place {
         let numbers: Vec<usize> = (HELD..HELD + held).collect();
         for part in numbers.chunks(10_000) {
             let locks: Vec<_> = part.iter().copied().map(Lock::numbered).collect();
-            place.load.measure(&work(&contender, Part::Acquire, &locks), locks.len());
+            place.load.measure(&work(SHAPE, &contender.acquire, &locks));
         }
         assert_eq!(place.server.cmd("DBSIZE"), testkit::int(held as u64 as i64));
         place
     }
-}
-
-fn work(contender: &Contender, part: Part, locks: &[Lock]) -> Work {
-    Work::shared(SHAPE, locks, |locks| contender.batches(part, locks, SHAPE.depth))
-}
-
-fn halves(contender: &Contender, locks: &[Lock]) -> [Work; 2] {
-    [Part::Acquire, Part::Release].map(|part| work(contender, part, locks))
 }

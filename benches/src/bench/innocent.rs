@@ -1,7 +1,6 @@
 //! What the module costs clients that use no locks.
 
-use super::contenders::{Batch, OKAY, ONE, Reply};
-use super::load::{Load, Shape, Work};
+use super::load::{Load, OKAY, ONE, Pattern, Reply, Shape, Work, of_one};
 use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
@@ -10,9 +9,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 use testkit::{Cluster, LineClient, Server, encoded};
 
-/// A command for each of many keys, with `{}` for the number of the key, and the replies that it
-/// must get.
-const TRAFFIC: [(&str, &[Reply]); 5] = [
+/// A command for each of many keys, with `{}` for the number of the key, and the replies that it must get.
+const TRAFFIC: [Pattern; 5] = [
     ("SET k{} v PX 100000", &[OKAY]),
     ("EXPIRE k{} 100", &[ONE]),
     ("GET k{}", &[Reply::Exactly(b"$1"), Reply::Exactly(b"v")]),
@@ -48,11 +46,9 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let all = [alone, unused, waited_at, clusters[0].node(0), clusters[1].node(0), control];
     let mut places: Vec<Place> = all.iter().map(|server| Place::on(server)).collect();
     let keys: Vec<usize> = (0..effort.pick(64, 6_400, 6_400)).collect();
-    let work = TRAFFIC.map(|(command, replies)| {
-        Work::shared(SHAPE, &keys, |keys| Batch::of_names(keys, (&[command], replies), SHAPE.depth))
-    });
+    let work = TRAFFIC.map(|one| Work::of(SHAPE, &keys, |key| vec![of_one(one, key)]));
     in_turns(effort.pick(1, 20, 60), places.len(), |_, one| {
-        places[one].round(&work, keys.len(), effort.pick(1, CONNECTIONS, CONNECTIONS));
+        places[one].round(&work, effort.pick(1, CONNECTIONS, CONNECTIONS));
     });
     let grown = populated(unused) / populated(alone);
 
@@ -104,9 +100,9 @@ impl Place {
         }
     }
 
-    fn round(&mut self, work: &[Work], keys: usize, connections: usize) {
+    fn round(&mut self, work: &[Work], connections: usize) {
         for (work, times) in work.iter().zip(&mut self.times) {
-            times.push(self.load.measure(work, keys).wall);
+            times.push(self.load.measure(work).wall);
         }
         let ping = encoded("PING");
         let started = Instant::now();

@@ -60,8 +60,7 @@ pub(super) fn settled(effort: Effort, client: &mut Client) -> f64 {
     fewest(effort.pick(3, 100, 150), client)
 }
 
-/// The least memory used at any of so many looks, 20 ms apart. Tables shrink and buffers are freed
-/// from time to time.
+/// The least memory used at any of so many looks, 20 ms apart. Tables shrink and buffers are freed from time to time.
 fn fewest(looks: usize, client: &mut Client) -> f64 {
     let look = |client: &mut Client| -> f64 {
         sleep(Duration::from_millis(20));
@@ -106,10 +105,9 @@ fn of_connections(effort: Effort, count: usize) -> f64 {
     (settled(effort, &mut client) - before) / count as f64
 }
 
-/// Bytes for each of so many waiters that connect and ask at once, as after a failover: when the
-/// server has settled, and at the peak. New connections cause the peak: the server gives each a
-/// reply buffer of 16 kB and shrinks it after some seconds. Redis 7.0 remembers the largest reply
-/// for five.
+/// Bytes for each of so many waiters that connect and ask at once, as after a failover: when the server has settled,
+/// and at the peak. New connections cause the peak: the server gives each a reply buffer of 16 kB and shrinks it after
+/// some seconds. Redis 7.0 remembers the largest reply for five.
 fn of_waiters(effort: Effort, count: usize, request: impl Fn(usize) -> String) -> [f64; 2] {
     let server = roomy(count);
     let mut client = server.client();

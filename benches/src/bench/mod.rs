@@ -16,16 +16,14 @@
 //!   innocent    what the module costs clients that use no locks
 //! ```
 //!
-//! All that is compared takes turns, and is compared within each round. A machine that is slower
-//! for a while slows all of it. `contenders` and `ways` are compared, `load` and `crowd` drive
-//! them, and `report` writes the figures.
+//! All that is compared takes turns, and is compared within each round. A machine that is slower for a while slows all
+//! of it. `contenders` and `ways` are compared, `load` and `crowd` drive them, and `report` writes the figures.
 
 mod contended;
 mod contenders;
 mod cores;
 mod crowds;
 mod ephemeral;
-pub(crate) mod fairness;
 mod guarded;
 mod hand_off;
 mod held;
@@ -34,7 +32,7 @@ mod load;
 pub(crate) mod machine;
 mod memory;
 mod named;
-pub(crate) mod overview;
+pub(crate) mod order;
 mod pings;
 pub(crate) mod report;
 mod same_work;

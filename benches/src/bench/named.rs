@@ -1,12 +1,10 @@
-//! Clients that name contended locks all the time: what that costs the waiters, and what it costs
-//! those clients.
+//! Clients that name contended locks all the time: what that costs the waiters, and what it costs those clients.
 
-use super::contenders::{Batch, OKAY, Reply};
-use super::load::{Load, Shape, Work};
+use super::load::{Load, OKAY, Pattern, Reply, Shape, Work, compare, of_one};
 use super::report::Report;
-use super::statistics::{Spread, quantile};
+use super::statistics::quantile;
 use super::table::Table;
-use super::{Effort, cores, in_turns};
+use super::{Effort, cores};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use testkit::contended::Contended;
@@ -38,7 +36,7 @@ pub(super) const END_OF_LEASE: usize = 1;
 const WAITED_FOR: usize = 1_000;
 
 /// The commands for one key, with `{}` for its name, and their replies.
-const COMMANDS: [(&str, &[Reply]); 4] = [
+const COMMANDS: [Pattern; 4] = [
     ("GET {}", &[Reply::Something, Reply::Something]),
     ("SET {} old NX PX 1000", &[Reply::Exactly(b"$-1")]),
     ("EXISTS {}", &[Reply::Exactly(b":1")]),
@@ -188,33 +186,26 @@ fn those_who_name(effort: Effort, report: &mut Report) {
     }
     let _apart = cores::leave_the_last();
     cores::give_the_last_to(&server);
-    let mut load = Load::on(&server, SHAPE);
+    let mut load = [Load::on(&server, SHAPE)];
     // Each lock is named several times in each round.
     let repeated = |names: &[String]| -> Vec<String> {
         let count = effort.pick(1, 32, 32) * SHAPE.connections * SHAPE.depth;
         names.iter().cycle().take(count).cloned().collect()
     };
     let names = [repeated(&contended.names), repeated(&others)];
-    let work = COMMANDS.map(|(command, replies)| {
-        names.each_ref().map(|names| {
-            let commands = (&[command][..], replies);
-            Work::shared(SHAPE, names, |names| Batch::of_names(names, commands, SHAPE.depth))
-        })
-    });
-    let mut times = vec![[Vec::new(), Vec::new()]; COMMANDS.len()];
-    for (work, times) in work.iter().zip(&mut times) {
-        in_turns(effort.pick(1, 20, 60), 2, |_, one| {
-            times[one].push(load.measure(&work[one], names[one].len()).wall);
-        });
-    }
     let mut table =
         Table::new(&["Names that nobody waits for = 1", "names that somebody waits for"]);
     let mut least = f64::INFINITY;
-    for ((command, _), [waited_for, other]) in COMMANDS.iter().zip(&times) {
+    for (command, replies) in COMMANDS {
+        let works = names
+            .each_ref()
+            .map(|names| Work::of(SHAPE, names, |name| vec![of_one((command, replies), name)]));
+        let turns = works.each_ref().map(|work| (0, vec![work]));
+        let samples = compare(effort.pick(1, 20, 60), &mut load, &turns);
         // Twice the time is half the speed.
-        let speed = Spread::of_ratios(other, waited_for);
+        let speed = samples[1][0].against(&samples[0][0]);
         least = least.min(speed.median);
-        table.row(vec![(*command).to_owned(), speed.shown(3)]);
+        table.row(vec![command.to_owned(), speed.shown(3)]);
     }
     report.table("naming", &table);
     let what = format!("commands that name one of {WAITED_FOR} contended locks: speed");

@@ -1,8 +1,7 @@
-//! Writes the figures to a folder in `target/`: a page of tables for each server, files of
-//! comma-separated values, and the overview, of which `docs/benchmarks.md` has an excerpt.
+//! Writes the figures to a folder in `target/`: a page of tables for each server.
 
 use super::table::Table;
-use super::{Effort, machine, overview};
+use super::{Effort, machine};
 use std::fmt::Write;
 use std::fs;
 use std::mem;
@@ -16,7 +15,7 @@ pub(crate) struct Report {
     /// The folder of the files.
     folder: PathBuf,
     /// The page of the server, as far as it is written.
-    page: String,
+    pub(crate) page: String,
     targets: Table,
 }
 
@@ -40,16 +39,10 @@ impl Report {
         Self { server, folder, page, targets }
     }
 
-    /// Prints a table, puts it on the page, and writes it as a file for programs.
+    /// Prints a table, and puts it on the page.
     pub(crate) fn table(&mut self, name: &str, table: &Table) {
         println!("\n{name}, {}\n\n{}", self.server, table.markdown());
         write!(self.page, "\n## {name}\n\n{}", table.markdown()).unwrap();
-        fs::write(self.path(name, "csv"), table.comma_separated()).unwrap();
-    }
-
-    /// The path of a file about this server.
-    pub(crate) fn path(&self, name: &str, extension: &str) -> PathBuf {
-        self.folder.join(format!("{}-{name}.{extension}", self.server))
     }
 
     /// What was measured against what, with so many digits, and the limit, such as `≤ 1.20 × the time`.
@@ -80,14 +73,11 @@ impl Report {
         self.targets.row(row.map(str::to_owned).into());
     }
 
-    /// Writes the page, and prints the targets and figures of this run. Only those of a whole run are
-    /// kept.
+    /// Writes the page, and prints the targets and figures of this run. Only those of a whole run are kept.
     pub(crate) fn finish(mut self, whole: bool) {
         let table = mem::replace(&mut self.targets, Table::new(&[]));
         if whole {
             self.table("targets", &table);
-            let overview = overview::of(&self.folder).markdown();
-            fs::write(self.folder.join("overview.md"), overview).unwrap();
         } else {
             println!("\n{}", table.markdown());
         }

@@ -1,11 +1,11 @@
 //! What the ways cost to acquire and release one lock after another.
 
-use super::contenders::{BARE, Compared, Contender, EVALSHA, LEASEHOLD, Lock, Part};
-use super::load::{Load, Sample, Shape, Work};
+use super::Effort;
+use super::contenders::{BARE, Contender, EVALSHA, LEASEHOLD, Lock, work};
+use super::load::{Load, Reply, Samples, Shape, Work, compare};
 use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
-use super::{Effort, in_turns};
 use testkit::{Server, Setup, start_pair};
 
 /// The number of lock names, which take turns.
@@ -106,55 +106,35 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let mut page = table();
     let cases = &CASES[..effort.pick(CASES.len(), BASE, CASES.len())];
     for (number, case) in cases.iter().enumerate() {
-        let measured = measure(case, Part::Both, effort, &Contender::all);
-        add(&mut page, "acquire + release", case, &measured);
+        let both = |one: &Contender| vec![[&one.acquire[..], &one.release].concat()];
+        let [measured] = &measure(case, effort, Contender::all, both)[..] else {
+            panic!("one part")
+        };
+        add(&mut page, "acquire + release", case, measured);
         if number < BASE && case.is_pipelined() {
-            pair_targets(case, &measured, report);
+            pair_targets(case, measured, report);
         }
         if case.io_threads > 1 && !case.is_pipelined() {
-            let (ours, floor) =
-                (find(&measured, LEASEHOLD).unwrap(), find(&measured, BARE).unwrap());
             let what = "acquire + release, 64 connections, io-threads 4";
-            target(report, what, (ours, floor), case.wanted().acquire);
+            target(report, what, measured, BARE, case.wanted().acquire);
         }
     }
     for case in &CASES[..BASE] {
-        let [taken, given] = halves(case, effort);
-        add(&mut page, "acquire", case, &taken);
-        add(&mut page, "release", case, &given);
-        single_targets(case, &taken, &given, report);
+        let halves = |one: &Contender| vec![one.acquire.clone(), one.release.clone()];
+        let (how, least) = (case.how(), case.wanted());
+        let wanted = [("acquire", least.acquire), ("release", least.release)];
+        for (measured, (work, least)) in
+            measure(case, effort, Contender::pairs, halves).iter().zip(wanted)
+        {
+            add(&mut page, work, case, measured);
+            target(report, &format!("{work}, {how}"), measured, BARE, least);
+        }
     }
     report.table("same-work", &page);
 }
 
-/// The samples of one contender, by round.
-struct Measured {
-    name: &'static str,
-    samples: Vec<Sample>,
-}
-
-impl Measured {
-    fn walls(&self) -> Vec<f64> {
-        self.samples.iter().map(|sample| sample.wall).collect()
-    }
-
-    fn wall(&self) -> Spread {
-        Spread::of(self.walls())
-    }
-
-    fn processor(&self) -> f64 {
-        let (processor, wall) =
-            self.samples.iter().fold((0.0, 0.0), |(processor, wall), sample| {
-                (processor + sample.processor, wall + sample.wall)
-            });
-        processor / wall
-    }
-
-    /// How many times as fast this one is as the other.
-    fn ratio(&self, that: &Self) -> Spread {
-        Spread::of_ratios(&that.walls(), &self.walls())
-    }
-}
+/// The contenders and their samples.
+type Measured = Vec<(&'static str, Samples)>;
 
 fn start(case: &Case) -> (Server, Option<Server>) {
     let setup = Server::builder().config("io-threads", &case.io_threads.to_string());
@@ -188,95 +168,47 @@ fn extent(case: &Case, effort: Effort) -> (usize, usize) {
     (effort.pick(locks.min(NAMES / 8), locks, locks), effort.pick(1, 40, 100))
 }
 
+/// What each part of the contenders' work takes, such as to acquire all locks and then to release all of them.
 fn measure(
     case: &Case,
-    part: Part,
     effort: Effort,
-    contenders: &dyn Fn(&Server) -> Vec<Contender>,
+    contenders: fn(&Server) -> Vec<Contender>,
+    parts: impl Fn(&Contender) -> Vec<Vec<(String, Reply)>>,
 ) -> Vec<Measured> {
     let (server, _replica) = start(case);
     let (count, rounds) = extent(case, effort);
     let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
     let contenders = contenders(&server);
-    let work: Vec<Work> = contenders.iter().map(|one| work(case, one, part, &locks)).collect();
-    let mut load = Load::on(&server, case.shape);
-    // Once before, so that keys and buffers have their full size.
-    for work in &work {
-        load.measure(work, count);
-    }
-    let mut measured: Vec<_> =
-        contenders.iter().map(|one| Measured { name: one.name, samples: Vec::new() }).collect();
-    in_turns(rounds, work.len(), |_, one| {
-        measured[one].samples.push(load.measure(&work[one], count));
-    });
-    measured
+    let works = |one| parts(one).iter().map(|part| work(case.shape, part, &locks)).collect();
+    let works: Vec<Vec<Work>> = contenders.iter().map(works).collect();
+    let turns: Vec<_> = works.iter().map(|parts| (0, parts.iter().collect())).collect();
+    let samples = compare(rounds, &mut [Load::on(&server, case.shape)], &turns);
+    let of_part = |part: usize| {
+        let samples = samples.iter().map(|parts| parts[part].clone());
+        contenders.iter().map(|one| one.name).zip(samples).collect()
+    };
+    (0..works[0].len()).map(of_part).collect()
 }
 
-/// Acquires all locks and then releases all of them, each part measured by itself.
-fn halves(case: &Case, effort: Effort) -> [Vec<Measured>; 2] {
-    let (server, _replica) = start(case);
-    let (count, rounds) = extent(case, effort);
-    let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
-    let contenders: Vec<Contender> = [Some(Contender::leasehold()), Some(Contender::bare())]
-        .into_iter()
-        .chain([Contender::compared(&server)])
-        .flatten()
-        .collect();
-    let work: Vec<[Work; 2]> = contenders
-        .iter()
-        .map(|one| [Part::Acquire, Part::Release].map(|part| work(case, one, part, &locks)))
-        .collect();
-    let mut load = Load::on(&server, case.shape);
-    let mut both = [(); 2].map(|()| {
-        let measured = |one: &Contender| Measured { name: one.name, samples: Vec::new() };
-        contenders.iter().map(measured).collect::<Vec<_>>()
-    });
-    in_turns(rounds + 1, work.len(), |round, one| {
-        for (half, measured) in work[one].iter().zip(&mut both) {
-            let sample = load.measure(half, count);
-            // In the first round keys and buffers grow to their full size.
-            if round > 0 {
-                measured[one].samples.push(sample);
-            }
-        }
-    });
-    both
+fn find<'m>(measured: &'m Measured, name: &str) -> &'m Samples {
+    let (_, samples) = measured.iter().find(|(one, _)| *one == name).expect("it is measured");
+    samples
 }
 
-fn work(case: &Case, contender: &Contender, part: Part, locks: &[Lock]) -> Work {
-    Work::shared(case.shape, locks, |locks| match case.shape.depth {
-        1 => contender.steps(part, locks),
-        depth => contender.batches(part, locks, depth),
-    })
-}
-
-fn find<'m>(measured: &'m [Measured], name: &str) -> Option<&'m Measured> {
-    measured.iter().find(|one| one.name == name)
-}
-
-fn target(report: &mut Report, what: &str, (ours, that): (&Measured, &Measured), least: f64) {
-    let ratio = ours.ratio(that);
+fn target(report: &mut Report, what: &str, measured: &Measured, that: &str, least: f64) {
+    let ratio = find(measured, that).against(find(measured, LEASEHOLD));
     let (wanted, measured) = (format!("≥ {least:.2} ×"), format!("{} ×", ratio.shown(2)));
-    report.target_as((what, that.name), &wanted, measured, ratio.median >= least);
+    report.target_as((what, that), &wanted, measured, ratio.median >= least);
 }
 
-fn pair_targets(case: &Case, measured: &[Measured], report: &mut Report) {
-    let (ours, least) = (find(measured, LEASEHOLD).unwrap(), case.wanted());
+fn pair_targets(case: &Case, measured: &Measured, report: &mut Report) {
+    let least = case.wanted();
     let what = format!("acquire + release, {}", case.how());
-    let scripts = find(measured, EVALSHA).unwrap();
-    target(report, &what, (ours, scripts), least.against_scripts);
-    // No target where none of the three commands compares the owner, because they promise less
-    // then.
-    if let Some(trio) = measured.iter().find(|one| Compared::trios().contains(&one.name)) {
-        target(report, &what, (ours, trio), least.against_native_trio);
+    target(report, &what, measured, EVALSHA, least.against_scripts);
+    // No target where none of the three commands compares the owner, because they promise less then.
+    if let Some((trio, _)) = measured.iter().find(|(name, _)| Contender::is_as_strong(name)) {
+        target(report, &what, measured, trio, least.against_native_trio);
     }
-}
-
-fn single_targets(case: &Case, taken: &[Measured], given: &[Measured], report: &mut Report) {
-    let (how, least) = (case.how(), case.wanted());
-    let bare = |measured| find(measured, BARE).unwrap();
-    target(report, &format!("acquire, {how}"), (&taken[0], bare(taken)), least.acquire);
-    target(report, &format!("release, {how}"), (&given[0], bare(given)), least.release);
 }
 
 fn table() -> Table {
@@ -291,18 +223,19 @@ fn table() -> Table {
     ])
 }
 
-fn add(table: &mut Table, work: &str, case: &Case, measured: &[Measured]) {
-    for (number, one) in measured.iter().enumerate() {
-        let processor = Spread::of(one.samples.iter().map(|sample| sample.processor)).median;
+fn add(table: &mut Table, work: &str, case: &Case, measured: &Measured) {
+    for (number, (name, samples)) in measured.iter().enumerate() {
         let first = |text: &str| if number == 0 { text.to_owned() } else { String::new() };
-        let ratio = measured[0].ratio(one).shown(2);
+        let ratio = samples.against(&measured[0].1).shown(2);
+        let walls = samples.walls();
+        let busy: f64 = samples.0.iter().map(|sample| sample.processor).sum();
         table.row(vec![
             first(work),
             first(case.name),
-            one.name.to_owned(),
-            format!("{:.0}", 1.0 / one.wall().median),
-            format!("{:.2}", processor * 1e6),
-            format!("{:.0} %", one.processor() * 100.0),
+            (*name).to_owned(),
+            format!("{:.0}", 1.0 / Spread::of(walls.iter().copied()).median),
+            format!("{:.2}", samples.processor().median * 1e6),
+            format!("{:.0} %", busy / walls.iter().sum::<f64>() * 100.0),
             if number == 0 { "–".to_owned() } else { format!("{ratio} ×") },
         ]);
     }

@@ -1,12 +1,11 @@
 //! Several locks in one request, against a request for each.
 
 use super::Effort;
-use super::contenders::{Batch, Lock, ONE, Reply, TTL};
-use super::load::{Load, Shape, Work};
+use super::contenders::{Lock, TTL};
+use super::load::{Command, Load, ONE, Reply, Shape, Work, compare};
 use super::report::Report;
-use super::statistics::Spread;
 use super::table::Table;
-use testkit::{Server, encoded};
+use testkit::Server;
 
 /// How many locks make up a set.
 const OF_A_SET: [usize; 3] = [2, 3, 10];
@@ -25,13 +24,13 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     let mut table = Table::new(&header);
     for of_a_set in OF_A_SET {
         for (name, shape) in SHAPES {
-            let speed = compare(effort, shape, of_a_set);
+            let speed = compared(effort, shape, of_a_set);
             let what = format!("{of_a_set} locks, {name}");
-            table.row(vec![what.clone(), format!("{:.2} ×", speed.median)]);
+            table.row(vec![what.clone(), format!("{speed:.2} ×")]);
             if of_a_set == 3 {
                 let what = format!("{what}, acquired and released in one request each");
                 let against = "a request for each lock";
-                report.target((&what, against), "≥ 2.0 ×", (speed.median, 2));
+                report.target((&what, against), "≥ 2.0 ×", (speed, 2));
             }
         }
     }
@@ -53,7 +52,7 @@ fn sets(of_a_set: usize) -> Vec<Set> {
 }
 
 /// All of a set with one request, and with one more.
-fn together(set: &Set) -> Vec<(String, Reply)> {
+fn together(set: &Set) -> Vec<Command> {
     let Set { owner, keys } = set;
     let (first, also) = keys.split_first().unwrap();
     let behind = format!("ALSO {} {}", also.len(), also.join(" "));
@@ -63,41 +62,27 @@ fn together(set: &Set) -> Vec<(String, Reply)> {
         _ => Reply::Number,
     };
     vec![
-        (format!("LOCK.ACQUIRE {first} {owner} {TTL} {behind}"), Reply::Number),
-        (format!("LOCK.RELEASE {first} {owner} {behind}"), released),
+        (format!("LOCK.ACQUIRE {first} {owner} {TTL} {behind}"), vec![Reply::Number]),
+        (format!("LOCK.RELEASE {first} {owner} {behind}"), vec![released]),
     ]
 }
 
-fn one_by_one(set: &Set) -> Vec<(String, Reply)> {
+fn one_by_one(set: &Set) -> Vec<Command> {
     let Set { owner, keys } = set;
-    let acquire = |key: &String| (format!("LOCK.ACQUIRE {key} {owner} {TTL}"), Reply::Number);
-    let release = |key: &String| (format!("LOCK.RELEASE {key} {owner}"), ONE);
+    let acquire = |key| (format!("LOCK.ACQUIRE {key} {owner} {TTL}"), vec![Reply::Number]);
+    let release = |key| (format!("LOCK.RELEASE {key} {owner}"), vec![ONE]);
     keys.iter().map(acquire).chain(keys.iter().map(release)).collect()
 }
 
-/// As many requests in one write, whatever they are for.
-fn batches(sets: &[Set], depth: usize, requests: fn(&Set) -> Vec<(String, Reply)>) -> Vec<Batch> {
-    let all: Vec<_> = sets.iter().flat_map(requests).collect();
-    let batch = |requests: &[(String, Reply)]| Batch {
-        bytes: requests.iter().flat_map(|(line, _)| encoded(line.as_str())).collect(),
-        replies: requests.iter().map(|(_, reply)| *reply).collect(),
-    };
-    all.chunks(depth).map(batch).collect()
-}
-
-/// How many times as fast it is to ask for all of a set at once.
-fn compare(effort: Effort, shape: Shape, of_a_set: usize) -> Spread {
+/// How many times as fast it is to ask for all of a set at once, with as many requests in one write, whatever they are for.
+fn compared(effort: Effort, shape: Shape, of_a_set: usize) -> f64 {
     let server = Server::start();
     let sets = sets(of_a_set);
-    let [at_once, each] = [together, one_by_one]
-        .map(|requests| Work::shared(shape, &sets, |sets| batches(sets, shape.depth, requests)));
-    let mut load = Load::on(&server, shape);
-    load.measure(&each, SETS);
-    let rounds = 0..effort.pick(1, 20, 60);
-    let measured = rounds.map(|_| {
-        let of = |work: &Work, load: &mut Load| load.measure(work, SETS).wall;
-        (of(&each, &mut load), of(&at_once, &mut load))
-    });
-    let (each, at_once): (Vec<_>, Vec<_>) = measured.unzip();
-    Spread::of_ratios(&each, &at_once)
+    let requests = [one_by_one, together].map(|of| sets.iter().flat_map(of).collect::<Vec<_>>());
+    let works = requests.each_ref().map(|all| Work::of(shape, all, |one| vec![one.clone()]));
+    let turns = works.each_ref().map(|work| (0, vec![work]));
+    let samples = compare(effort.pick(1, 20, 60), &mut [Load::on(&server, shape)], &turns);
+    // A sample is the time of one request.
+    let more = requests[0].len() as f64 / requests[1].len() as f64;
+    more * samples[0][0].against(&samples[1][0]).median
 }

@@ -3,14 +3,13 @@
 //! All ways do the same: so many hold the lock all the time; in turns, one more takes it, and the one that has held it the
 //! longest gives it back. Nothing is waited for.
 
-use super::contenders::{Batch, ONE, Reply, TTL, load_script};
-use super::load::{Load, Shape, Work, sent_to_replicas};
+use super::Effort;
+use super::contenders::{Lock, RELEASE, load_script};
+use super::load::{Load, OKAY, ONE, Reply, Samples, Shape, Work, compare, sent_to_replicas};
 use super::report::Report;
-use super::statistics::Spread;
 use super::table::Table;
-use super::{Effort, in_turns};
 use redis::Value;
-use testkit::{Client, Server, encoded, start_pair, wait_until_in_sync};
+use testkit::{Server, start_pair, wait_until_in_sync};
 
 const SHAPE: Shape = Shape { connections: 1, depth: 32 };
 
@@ -35,163 +34,108 @@ const SORTED_SET_ACQUIRE: &str = "\
 
 const SORTED_SET_RELEASE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
 
-const PERMIT_RELEASE: &str = super::contenders::RELEASE;
-
-type Words = Vec<Vec<u8>>;
-
-/// One way to be one of several holders.
+/// One way to be one of several holders: how the holder with a number takes it and gives it back, where so many may.
 struct Way {
     name: &'static str,
-    acquire: Box<dyn Fn(usize) -> Words>,
+    acquire: String,
     acquired: Reply,
-    release: Box<dyn Fn(usize) -> Words>,
+    release: String,
 }
 
-/// As long as a UUID.
-fn owner(number: usize) -> String {
-    format!("{number:08x}-5a1c-4e6b-9d2f-{number:012x}")
+/// Those that are compared where so many hold the lock all the time: one more may.
+fn ways(server: &Server, holders: usize) -> [Way; 4] {
+    let most = holders + 1;
+    let [add, remove, delete] = [SORTED_SET_ACQUIRE, SORTED_SET_RELEASE, RELEASE]
+        .map(|script| format!("EVALSHA {} 1", load_script(server, script)));
+    let way = |name, acquire: String, acquired, release: &str| Way {
+        name,
+        acquire,
+        acquired,
+        release: release.to_owned(),
+    };
+    [
+        way(
+            SHARED,
+            format!("LOCK.ACQUIRE shared {{owner}} {{ttl}} SHARE {most}"),
+            Reply::Number,
+            "LOCK.RELEASE shared {owner}",
+        ),
+        way(
+            EXCLUSIVE,
+            "LOCK.ACQUIRE {key} {owner} {ttl}".to_owned(),
+            Reply::Number,
+            "LOCK.RELEASE {key} {owner}",
+        ),
+        way(
+            SORTED_SET,
+            format!("{add} set {{owner}} {most} {{ttl}}"),
+            ONE,
+            &format!("{remove} set {{owner}}"),
+        ),
+        way(
+            PERMITS,
+            "SET {permit} {owner} NX PX {ttl}".to_owned(),
+            OKAY,
+            &format!("{delete} {{permit}} {{owner}}"),
+        ),
+    ]
 }
 
-fn words<const N: usize>(words: [&str; N]) -> Words {
-    words.map(|word| word.as_bytes().to_vec()).into()
-}
-
-impl Way {
-    /// Those that are compared where so many hold the lock all the time: one more may.
-    fn all(server: &Server, holders: usize) -> Vec<Self> {
-        let most = holders + 1;
-        let script = |text| load_script(server, text);
-        let shared = Self {
-            name: SHARED,
-            acquire: Box::new(move |turn| {
-                let (owner, most) = (owner(turn), most.to_string());
-                words(["LOCK.ACQUIRE", "shared", &owner, TTL, "SHARE", &most])
-            }),
-            acquired: Reply::Number,
-            release: Box::new(|turn| words(["LOCK.RELEASE", "shared", &owner(turn)])),
-        };
-        let name = |turn| format!("lock:{turn:07}");
-        let exclusive = Self {
-            name: EXCLUSIVE,
-            acquire: Box::new(move |turn| words(["LOCK.ACQUIRE", &name(turn), &owner(turn), TTL])),
-            acquired: Reply::Number,
-            release: Box::new(move |turn| words(["LOCK.RELEASE", &name(turn), &owner(turn)])),
-        };
-        let (acquire, release) = (script(SORTED_SET_ACQUIRE), script(SORTED_SET_RELEASE));
-        let sorted_set = Self {
-            name: SORTED_SET,
-            acquire: Box::new(move |turn| {
-                let (owner, most) = (owner(turn), most.to_string());
-                words(["EVALSHA", &acquire, "1", "set", &owner, &most, TTL])
-            }),
-            acquired: ONE,
-            release: Box::new(move |turn| words(["EVALSHA", &release, "1", "set", &owner(turn)])),
-        };
-        let release = script(PERMIT_RELEASE);
-        let permit = move |turn| format!("permit:{}", turn % most);
-        let permits = Self {
-            name: PERMITS,
-            acquire: Box::new(move |turn| {
-                words(["SET", &permit(turn), &owner(turn), "NX", "PX", TTL])
-            }),
-            acquired: super::contenders::OKAY,
-            release: Box::new(move |turn| {
-                words(["EVALSHA", &release, "1", &permit(turn), &owner(turn)])
-            }),
-        };
-        vec![shared, exclusive, sorted_set, permits]
+/// Round the ring once: afterwards those hold it who held it before. The first holders take it, and stay until the ring has
+/// gone round.
+fn begin(server: &Server, way: &Way, holders: usize, turns: usize) -> Work {
+    let line = |line: &str, turn: usize| {
+        let permit = format!("permit:{}", turn % (holders + 1));
+        Lock::numbered(turn).in_line(&line.replace("{permit}", &permit))
+    };
+    let mut client = server.client();
+    for turn in 0..holders {
+        let reply = client.cmd(line(&way.acquire, turn));
+        assert!(matches!(reply, Value::Int(_) | Value::Okay), "{}: {reply:?}", way.name);
     }
-
-    /// The first holders take it, and stay until the ring has gone round.
-    fn begin(&self, client: &mut Client, holders: usize) {
-        for turn in 0..holders {
-            let reply = client.cmd((self.acquire)(turn));
-            assert!(matches!(reply, Value::Int(_) | Value::Okay), "{}: {reply:?}", self.name);
-        }
-    }
-
-    /// Round the ring once: afterwards those hold it who held it before.
-    fn work(&self, holders: usize, turns: usize) -> Work {
-        let numbers: Vec<usize> = (0..turns).collect();
-        Work::shared(SHAPE, &numbers, |numbers| {
-            let batch = |turns_of_batch: &[usize]| {
-                let mut batch = Batch { bytes: Vec::new(), replies: Vec::new() };
-                for turn in turns_of_batch {
-                    batch.bytes.extend(encoded((self.acquire)((turn + holders) % turns)));
-                    batch.bytes.extend(encoded((self.release)(*turn)));
-                    batch.replies.extend([self.acquired, ONE]);
-                }
-                batch
-            };
-            numbers.chunks(SHAPE.depth).map(batch).collect()
-        })
-    }
+    Work::of(SHAPE, &(0..turns).collect::<Vec<_>>(), |turn| {
+        vec![
+            (line(&way.acquire, (turn + holders) % turns), vec![way.acquired]),
+            (line(&way.release, *turn), vec![ONE]),
+        ]
+    })
 }
 
 /// What one way takes with so many holders.
 struct Measured {
     name: &'static str,
     holders: usize,
-    /// Of the server's processor for each command, by round.
-    processor: Vec<f64>,
-    wall: Vec<f64>,
+    /// Of an acquisition and a release.
+    samples: Samples,
     /// What replicas are sent for each command.
     bytes: f64,
 }
 
-/// So many turns that each permit is at the same place again.
-fn turns(holders: usize, effort: Effort) -> usize {
-    let about = effort.pick(TURNS / 8, TURNS, TURNS).max(holders + 1);
-    about / (holders + 1) * (holders + 1)
-}
-
 fn measure(holders: usize, effort: Effort) -> Vec<Measured> {
-    let (server, turns) = (server(), turns(holders, effort));
-    let ways = Way::all(&server, holders);
-    let mut client = server.client();
-    let mut load = Load::on(&server, SHAPE);
-    let work: Vec<Work> = ways.iter().map(|way| way.work(holders, turns)).collect();
-    for (way, work) in ways.iter().zip(&work) {
-        way.begin(&mut client, holders);
-        load.measure(work, 2 * turns);
-    }
-    let mut measured: Vec<Measured> = ways
-        .iter()
-        .map(|way| Measured {
-            name: way.name,
-            holders,
-            processor: Vec::new(),
-            wall: Vec::new(),
-            bytes: 0.0,
-        })
-        .collect();
-    in_turns(effort.pick(1, 20, 60), ways.len(), |_, one| {
-        let sample = load.measure(&work[one], 2 * turns);
-        measured[one].processor.push(sample.processor);
-        measured[one].wall.push(sample.wall);
-    });
-    replicate(holders, turns, &mut measured);
-    measured
-}
-
-fn server() -> Server {
-    Server::builder().module_args("max-holders 2000").start()
-}
-
-/// What a replica is sent, which is counted by the server.
-fn replicate(holders: usize, turns: usize, measured: &mut [Measured]) {
+    // So many turns that each permit is at the same place again.
+    let about = effort.pick(TURNS / 8, TURNS, TURNS).max(holders + 1);
+    let turns = about / (holders + 1) * (holders + 1);
     let setup = || Server::builder().module_args("max-holders 2000");
+    let server = setup().start();
+    let ways = ways(&server, holders);
+    let works = ways.each_ref().map(|way| begin(&server, way, holders, turns));
+    let in_turns = works.each_ref().map(|work| (0, vec![work]));
+    let all = compare(effort.pick(1, 20, 60), &mut [Load::on(&server, SHAPE)], &in_turns);
+
     let (primary, replica) = start_pair(setup(), setup());
-    let (mut client, mut load) = (primary.client(), Load::on(&primary, SHAPE));
-    for (way, measured) in Way::all(&primary, holders).iter().zip(measured) {
-        way.begin(&mut client, holders);
-        let work = way.work(holders, turns);
-        load.measure(&work, 2 * turns);
-        let before = sent_to_replicas(&mut client);
-        load.measure(&work, 2 * turns);
-        measured.bytes = (sent_to_replicas(&mut client) - before) as f64 / (2 * turns) as f64;
-    }
+    let mut load = Load::on(&primary, SHAPE);
+    let ways = self::ways(&primary, holders);
+    let measured = ways.iter().zip(all).map(|(way, mut samples)| {
+        let work = begin(&primary, way, holders, turns);
+        load.measure(&work);
+        let before = sent_to_replicas(&primary);
+        load.measure(&work);
+        let bytes = (sent_to_replicas(&primary) - before) as f64 / (2 * turns) as f64;
+        Measured { name: way.name, holders, samples: samples.remove(0), bytes }
+    });
+    let measured = measured.collect();
     wait_until_in_sync(&primary, &replica);
+    measured
 }
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
@@ -206,19 +150,22 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         "bytes to a replica a command",
     ]);
     for group in &all {
-        let ours = Spread::of(group[0].processor.iter().copied()).median;
+        let ours = group[0].samples.processor().median;
         for (number, one) in group.iter().enumerate() {
-            let processor = Spread::of(one.processor.iter().map(|time| time * 1e6));
+            // Of one command of the two.
+            let processor = one.samples.processor();
+            let [low, median, high] =
+                [processor.low, processor.median, processor.high].map(|time| time / 2.0 * 1e6);
             let first = if number == 0 { one.holders.to_string() } else { String::new() };
             page.row(vec![
                 first,
                 one.name.to_owned(),
-                format!("{:.2}", processor.median),
-                format!("{:.2}–{:.2}", processor.low, processor.high),
+                format!("{median:.2}"),
+                format!("{low:.2}–{high:.2}"),
                 if number == 0 {
                     "–".to_owned()
                 } else {
-                    format!("{:.2} ×", processor.median / (ours * 1e6))
+                    format!("{:.2} ×", processor.median / ours)
                 },
                 format!("{:.0}", one.bytes),
             ]);
@@ -232,17 +179,17 @@ fn targets(group: &[Measured], report: &mut Report) {
     let of = |name| group.iter().find(|one| one.name == name).unwrap();
     let (ours, holders) = (of(SHARED), of(SHARED).holders);
     let what = format!("shared acquire + release, {holders} holders");
-    let against_exclusive = Spread::of_ratios(&ours.wall, &of(EXCLUSIVE).wall);
-    let (pair, time) = ((&*what, "the exclusive pair"), (against_exclusive.median, 2));
+    let against_exclusive = ours.samples.against(&of(EXCLUSIVE).samples).median;
+    let (pair, time) = ((&*what, "the exclusive pair"), (against_exclusive, 2));
     match holders {
         10 => {
             report.target(pair, "≤ 1.60 × the time", time);
-            let faster = Spread::of_ratios(&of(SORTED_SET).wall, &ours.wall).median;
+            let faster = of(SORTED_SET).samples.against(&ours.samples).median;
             report.target(("a semaphore of 10", SORTED_SET), "≥ 2.50 ×", (faster, 2));
         }
         100 => report.target(pair, "≤ 3.00 × the time", time),
         1_000 => {
-            let micros = Spread::of(ours.processor.iter().copied()).median * 1e6;
+            let micros = ours.samples.processor().median / 2.0 * 1e6;
             report.target((&what, ""), "≤ 10 µs a command", (micros, 2));
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! A table, as Markdown and as comma-separated values.
+//! A table in Markdown.
 
 use std::fmt::Write;
 
@@ -50,39 +50,4 @@ impl Table {
         self.rows.iter().for_each(|row| line(row));
         text
     }
-
-    pub(crate) fn comma_separated(&self) -> String {
-        let cell =
-            |cell: &str| if cell.contains(',') { format!("\"{cell}\"") } else { cell.into() };
-        let mut text = self.columns.join(",") + "\n";
-        for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(|text| cell(text)).collect();
-            text += &(cells.join(",") + "\n");
-        }
-        text
-    }
-
-    /// Reads what `comma_separated` has written.
-    pub(crate) fn parse(text: &str) -> Self {
-        let mut lines = text.lines().map(cells);
-        Self { columns: lines.next().expect("a line of names"), rows: lines.collect() }
-    }
-
-    pub(crate) fn rows(&self) -> &[Vec<String>] {
-        &self.rows
-    }
-}
-
-/// The cells of a line. Cells with commas are between quotes.
-fn cells(line: &str) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    let mut is_quoted = false;
-    for letter in line.chars() {
-        match letter {
-            '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => cells.push(String::new()),
-            other => cells.last_mut().expect("it begins with one").push(other),
-        }
-    }
-    cells
 }

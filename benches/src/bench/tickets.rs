@@ -1,7 +1,8 @@
 //! Tickets: the memory of one, and how soon one hears of its grant.
 
 use super::Effort;
-use super::contenders::{Lock, ONE, Reply, TTL};
+use super::contenders::{Lock, TTL};
+use super::load::{ONE, Reply};
 use super::memory::settled;
 use super::report::Report;
 use super::statistics::quantile;

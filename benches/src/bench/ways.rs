@@ -1,7 +1,7 @@
-//! The ways to wait for a lock that are compared. Each worker has connections and a thread of its
-//! own.
+//! The ways to wait for a lock that are compared. Each worker has connections and a thread of its own.
 
-use super::contenders::{ONE, RELEASE, Reply, TTL, load_script};
+use super::contenders::{RELEASE, TTL, load_script};
+use super::load::{ONE, Reply};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -168,8 +168,7 @@ impl Waiting for Queueing {
     }
 }
 
-/// Waits for the one element of a list. Such a lock has no owner, and never ends if its holder
-/// dies.
+/// Waits for the one element of a list. Such a lock has no owner, and never ends if its holder dies.
 struct Passing {
     line: LineClient,
     receive: Vec<u8>,
@@ -222,8 +221,7 @@ impl Waiting for Polling {
     }
 }
 
-/// Subscribes to the channel of a held lock, and tries again at each message or when the lease has
-/// ended.
+/// Subscribes to the channel of a held lock, and tries again at each message or when the lease has ended.
 struct Listening {
     line: LineClient,
     /// The connection on which messages arrive.

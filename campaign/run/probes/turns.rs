@@ -70,8 +70,7 @@ pub(super) fn order(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
-/// Checks that no waiter has a reply before the first, who hears of the release of the holder
-/// before.
+/// Checks that no waiter has a reply before the first, who hears of the release of the holder before.
 fn in_turn(probe: &mut Probe<'_>, lock: &str, mut waiting: Range<usize>) -> Result<(), Lost> {
     let Some(first) = waiting.next() else { return Ok(()) };
     for other in waiting {
@@ -84,8 +83,7 @@ fn in_turn(probe: &mut Probe<'_>, lock: &str, mut waiting: Range<usize>) -> Resu
     Ok(())
 }
 
-/// Takes the lock from its holder in some way, and tries to get it at once, before those who wait.
-/// Returns the way.
+/// Takes the lock from its holder in some way, and tries to get it at once, before those who wait. Returns the way.
 fn free(probe: &mut Probe<'_>, lock: &str) -> Result<String, Lost> {
     let try_it = format!("LOCK.ACQUIRE {lock} thief 1000");
     let release = format!("LOCK.RELEASE {lock} m");

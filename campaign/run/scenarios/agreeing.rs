@@ -1,8 +1,6 @@
-//! Scenario `mirror`: a primary and its replica. When all is quiet, both hold the same, to the
-//! millisecond.
+//! Scenario `mirror`: a primary and its replica. When all is quiet, both hold the same, to the millisecond.
 
-use super::lossless;
-use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_with};
+use crate::runner::{Plan, Totals};
 use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,13 +19,12 @@ pub(crate) fn mirror(seed: u64, length: Duration) -> Totals {
     let replica = Server::builder().tcp().replica_through(link.port()).start();
     wait_until_in_sync(&primary, &replica);
     let mut client = primary.client();
-    let probing = Probing { probes: 1, calm_micros: 250_000, ..WHEN_QUIET };
+    let plan = Plan { probes: 1, calm_micros: 250_000, ..Plan::at(primary.port()) };
     let mut totals = Totals::default();
     let begin = Instant::now();
     while begin.elapsed() < length && totals.wrong.is_empty() {
-        let place = (primary.port(), 10, "l");
         let round = (seed.number(), Duration::from_millis(700));
-        let of_round = run_rounds_with(&probing, place, &lossless(), round, |faults, seed, _| {
+        let of_round = plan.clone().run(round, |faults, seed, _| {
             thread::sleep(Duration::from_millis(seed.below(100) as u64));
             // A database that is swapped away must not come back.
             let swap = ["SWAPDB 0 1", "SELECT 1", "FLUSHDB", "SELECT 0"];

@@ -1,8 +1,6 @@
-//! Scenario `alone`: one server that does not die, and everything that its clients and its operator
-//! can do to it.
+//! Scenario `alone`: one server that does not die, and everything that its clients and its operator can do to it.
 
-use super::lossless;
-use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, run_rounds_with};
+use crate::runner::{Faults, Plan, Totals};
 use std::thread;
 use std::time::Duration;
 use testkit::{Client, Seed, Server, eventually};
@@ -13,9 +11,8 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let server = Server::builder().tcp().start();
     let mut client = server.client();
     // Some servers check only `hz` times a second whether a pause is over.
-    let probing = Probing { probes: 3, calm_micros: 250_000, ..WHEN_QUIET };
-    let place = (server.port(), locks, "l");
-    run_rounds_with(&probing, place, &lossless(), (seed, length), |faults, seed, _| {
+    let plan = Plan { locks, probes: 3, calm_micros: 250_000, ..Plan::at(server.port()) };
+    plan.run((seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_micros(seed.below(30_000) as u64));
         match seed.below(56) {
             0 => stop(faults, seed, &mut client),
@@ -73,8 +70,7 @@ fn stop(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
             });
         }
         1 => {
-            // A BGSAVE that ends just then would put an older file where the server is about to
-            // load its own from.
+            // A BGSAVE that ends just then would put an older file where the server is about to load its own from.
             eventually("no file is being saved", || {
                 match client.info_field("persistence", "rdb_bgsave_in_progress").as_deref() {
                     Some("0") => Ok(()),

@@ -1,8 +1,8 @@
 //! Scenarios `restarts`, `losing` and `replica`: servers that die.
 
-use super::{lossless, millis};
-use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds, run_rounds_with};
-use crate::shares::{self, Shares};
+use super::millis;
+use crate::runner::{Plan, Totals};
+use crate::shares::Shares;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use testkit::{Proxy, Seed, Server, Setup, Way, wait_until_in_sync, wait_until_it
 pub(crate) fn restarts(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
     let mut server = setup.start();
-    run_rounds((server.port(), 10, "l"), &lossless(), (seed, length), |faults, seed, _| {
+    Plan::at(server.port()).run((seed, length), |faults, seed, _| {
         thread::sleep(millis(50 + seed.below(300)));
         if seed.below(4) == 0 {
             faults.still("frozen for a while", || {
@@ -38,7 +38,7 @@ pub(crate) fn losing(seed: u64, length: Duration) -> Totals {
         setup
     };
     let mut server = setup.start();
-    run_rounds((server.port(), 10, "l"), &lossless(), (seed, length), |faults, seed, _| {
+    Plan::at(server.port()).run((seed, length), |faults, seed, _| {
         thread::sleep(millis(50 + seed.below(300)));
         faults.lossy("kill -9, and start without all of it", millis(2_000), || {
             server.kill();
@@ -47,25 +47,15 @@ pub(crate) fn losing(seed: u64, length: Duration) -> Totals {
     })
 }
 
-pub(crate) fn replica(seed: u64, length: Duration) -> Totals {
-    replaced(shares::ANY, seed, length)
-}
-
-pub(crate) fn shared_replica(seed: u64, length: Duration) -> Totals {
-    replaced(shares::SHARED, seed, length)
-}
-
-/// Clients use the primary. When it dies its replica takes over, and a new replica follows that
-/// one.
-fn replaced(shares: Shares, seed: u64, length: Duration) -> Totals {
+/// Clients use the primary. When it dies its replica takes over, and a new replica follows that one.
+pub(crate) fn replica(shares: Shares, seed: u64, length: Duration) -> Totals {
     let plain = || -> Setup { Server::builder().tcp() };
     let mut primary = plain().start();
     let mut link = Proxy::to(primary.port());
     let mut replica = plain().replica_through(link.port()).start();
     wait_until_in_sync(&primary, &replica);
-    let (place, time) = ((primary.port(), 10, "l"), (seed, length));
-    let probing = Probing { shares, ..WHEN_QUIET };
-    run_rounds_with(&probing, place, &lossless(), time, |faults, seed, shared| {
+    let plan = Plan { shares, ..Plan::at(primary.port()) };
+    plan.run((seed, length), |faults, seed, shared| {
         thread::sleep(millis(30 + seed.below(150)));
         match seed.below(6) {
             0 => {
@@ -84,8 +74,7 @@ fn replaced(shares: Shares, seed: u64, length: Duration) -> Totals {
                 primary.thaw();
             }),
             3 => faults.note("the link is slow", || link.slow(millis(seed.below(10)))).0,
-            // Grants that the replica has not received are lost. If the link was cut, these may be
-            // a second old.
+            // Grants that the replica has not received are lost. If the link was cut, these may be a second old.
             _ => faults.lossy(
                 "kill -9 of the primary, its replica takes over",
                 millis(1_500),

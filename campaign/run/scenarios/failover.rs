@@ -1,8 +1,7 @@
-//! Scenario `failover`: a cluster whose primaries hand over, hang or die. Clients follow
-//! redirections.
+//! Scenario `failover`: a cluster whose primaries hand over, hang or die. Clients follow redirections.
 
-use super::{LAG, lossless, millis};
-use crate::runner::{Shared, Totals, now, run_rounds};
+use super::{LAG, millis};
+use crate::runner::{Plan, Shared, Totals, now};
 use redis::Value;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
@@ -67,16 +66,15 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
     let slot = cluster.slot_of(0);
     let mut pair =
         Pair { cluster, slot: slot.number, primary: 0, replica: 3, elected: HashMap::new() };
-    let rules = lossless();
     let mut settled = now();
-    let (port, prefix) = (pair.cluster.node(0).port(), slot.key("l"));
-    run_rounds((port, 10, &prefix), &rules, (seed, length), |faults, seed, shared| {
+    let plan = Plan { prefix: slot.key("l"), ..Plan::at(pair.cluster.node(0).port()) };
+    plan.run((seed, length), |faults, seed, shared| {
         shared.roams.store(true, SeqCst);
         thread::sleep(millis(50 + seed.below(300)));
         let led = pair.primary;
         if pair.settles(shared) != led {
             let span = faults.lost_unasked(settled, LAG);
-            faults.beside.push(span);
+            faults.rules.beside.push(span);
         }
         let (primary, replica) = (pair.primary, pair.replica);
         let change = match seed.below(9) {
@@ -96,8 +94,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
                 });
                 return;
             }
-            // It hears of its successor as soon as it goes on, but a client may have asked it
-            // something before.
+            // It hears of its successor as soon as it goes on, but a client may have asked it something before.
             _ => Change { primary: Fate::Hangs, asks: None },
         };
         if change.takes_votes() {
@@ -130,7 +127,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
         if change.is_lossy() || leads != replica {
             faults.lost(span, LAG);
             // The former primary may hear of it later.
-            faults.beside.push(span);
+            faults.rules.beside.push(span);
         } else {
             faults.stood_still(span);
         }
@@ -157,13 +154,11 @@ impl Pair {
         }
     }
 
-    /// Waits until one of the two leads, the other follows, and all nodes know. Sends clients to
-    /// the primary.
+    /// Waits until one of the two leads, the other follows, and all nodes know. Sends clients to the primary.
     fn settles(&mut self, shared: &Shared) -> usize {
         let both = [self.primary, self.replica];
-        // A primary that was to hand over and still leads refuses writes until it has given that
-        // up.
-        let probe = format!("SET {}probe x PX 1", shared.prefix);
+        // A primary that was to hand over and still leads refuses writes until it has given that up.
+        let probe = format!("SET {}probe x PX 1", shared.plan.prefix);
         let writes = |owner: usize| match self.cluster.node(owner).cmd(&*probe) {
             Value::Okay => Ok(owner),
             told => Err(format!("{owner} leads, and says {told:?}")),

@@ -1,24 +1,19 @@
 //! Scenario `links`: the links of some clients are cut, both ways or one, while others go on.
 
-use super::lossless;
 use crate::clients::PATIENCE;
-use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_with};
+use crate::runner::{Plan, Totals};
 use std::thread;
 use std::time::Duration;
 use testkit::{Proxy, Server, Way};
 
-/// The server does not notice. A lock that was granted to a client that never hears of it stays
-/// held to the end of the lease, and the queues keep their order. So only what the clients
-/// themselves cannot know is excused.
+/// The server does not notice. A lock that was granted to a client that never hears of it stays held to the end of the
+/// lease, and the queues keep their order. So only what the clients themselves cannot know is excused.
 pub(crate) fn links(seed: u64, length: Duration) -> Totals {
     let server = Server::builder().tcp().start();
     let link = Proxy::to(server.port());
-    let rules = lossless();
-    // A client with a slow link cannot tell when its grant was made. It can still tell that there
-    // was one.
-    let probing = Probing { idle_micros: 0, aside: Some(server.port()), ..WHEN_QUIET };
-    let place = (link.port(), 10, "l");
-    run_rounds_with(&probing, place, &rules, (seed, length), |faults, seed, _| {
+    // A client with a slow link cannot tell when its grant was made. It can still tell that there was one.
+    let plan = Plan { idle_micros: 0, aside: Some(server.port()), ..Plan::at(link.port()) };
+    plan.run((seed, length), |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
         thread::sleep(moment(100));
         // Sometimes longer than the patience of clients.

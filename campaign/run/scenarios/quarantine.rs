@@ -1,9 +1,8 @@
 //! Scenario `quarantine`: a server keeps no data, and grants nothing until every lease that it may
 //! have forgotten has ended.
 
-use super::lossless;
 use crate::claims::Excuse;
-use crate::runner::{Totals, now, run_rounds};
+use crate::runner::{Plan, Totals, now};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Server, eventually};
@@ -21,8 +20,7 @@ pub(crate) fn quarantine(seed: u64, length: Duration) -> Totals {
         Some(_) => Ok(()),
         None => Err(()),
     });
-    let rules = lossless();
-    run_rounds((server.port(), 10, "l"), &rules, (seed, length), |faults, seed, shared| {
+    Plan::at(server.port()).run((seed, length), |faults, seed, shared| {
         // Sometimes the server is killed again before it grants anything.
         let at_work = *seed.pick(&[300, 1_500]);
         thread::sleep(Duration::from_millis(500 + seed.below(at_work) as u64));

@@ -1,12 +1,9 @@
 //! Scenarios `sentinel` and `cluster`: servers that know of each other.
 
-use super::{LAG, lossless, millis};
+use super::{LAG, millis};
 use crate::clients::PATIENCE;
-use crate::runner::{
-    Faults, Probing, Shared, Totals, WHEN_QUIET, now, run_rounds, run_rounds_with,
-};
-use crate::shares::{self, Shares};
-use leasehold_campaign::Rules;
+use crate::runner::{Faults, Plan, Shared, Totals, now};
+use crate::shares::Shares;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
@@ -17,10 +14,8 @@ use testkit::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 pub(crate) fn sentinel(seed: u64, length: Duration) -> Totals {
     let mut sentinels = Sentinels::start();
     let mut primary = 0;
-    let rules = lossless();
     let mut settled = now();
-    let port = sentinels.server(primary).port();
-    run_rounds((port, 10, "l"), &rules, (seed, length), |faults, seed, shared| {
+    Plan::at(sentinels.server(primary).port()).run((seed, length), |faults, seed, shared| {
         thread::sleep(millis(200 + seed.below(800)));
         follow(&sentinels, &mut primary, settled, faults, shared);
         let former = primary;
@@ -67,27 +62,16 @@ fn follow(
     }
 }
 
-pub(crate) fn cluster(seed: u64, length: Duration) -> Totals {
-    moved(shares::ANY, seed, length)
-}
-
-pub(crate) fn shared_cluster(seed: u64, length: Duration) -> Totals {
-    moved(shares::SHARED, seed, length)
-}
-
-/// All locks are in one slot, which moves again and again. Clients follow redirections. Nothing is
-/// lost.
-fn moved(shares: Shares, seed: u64, length: Duration) -> Totals {
+/// All locks are in one slot, which moves again and again. Clients follow redirections. Nothing is lost.
+pub(crate) fn cluster(shares: Shares, seed: u64, length: Duration) -> Totals {
     let mut cluster = Cluster::of(2, 0);
     let slot = cluster.slot_of(0);
     let mut step = SlotMove { slot: slot.number, from: 0, to: 1 };
     let by_hand_only = lacks_moves_at_once();
     // A lock that is moved by hand is sent with what is left of its lease, and that takes a moment.
-    let rules = Rules { late_millis: 500, ..Rules::default() };
-    let (port, prefix) = (cluster.node(0).port(), slot.key("l"));
-    let (place, time) = ((port, 10, &*prefix), (seed, length));
-    let probing = Probing { shares, ..WHEN_QUIET };
-    run_rounds_with(&probing, place, &rules, time, |faults, seed, shared| {
+    let plan = Plan::at(cluster.node(0).port());
+    let plan = Plan { prefix: slot.key("l"), shares, late_millis: 500, ..plan };
+    plan.run((seed, length), |faults, seed, shared| {
         shared.roams.store(true, SeqCst);
         thread::sleep(millis(20 + seed.below(200)));
         shared.nobody_is_on_the_way();

@@ -1,8 +1,6 @@
-//! Scenarios `clock`, `memory`, `disk` and `disk-always`: servers without the right time, memory or
-//! disk.
+//! Scenarios `clock`, `memory`, `disk` and `disk-always`: servers without the right time, memory or disk.
 
-use super::lossless;
-use crate::runner::{Faults, Totals, now, run_rounds};
+use crate::runner::{Faults, Plan, Totals, now};
 use leasehold_campaign::Span;
 use redis::Value;
 use std::thread;
@@ -12,18 +10,15 @@ use testkit::{Client, Clock, Server, eventually};
 /// How long the clock may stay behind.
 const BEHIND: Duration = Duration::from_millis(300);
 
-/// A clock that is set forward ends every lease at once, because no lease is longer than a second
-/// and no step shorter. While it is behind, or set to and fro over and over, only guarded writes are judged.
+/// How far the clock is set, in seconds. No lease is longer than the shortest step.
+pub(super) const STEPS: [u64; 5] = [1, 2, 30, 600, 3_600];
+
+/// While the clock is set to and fro over and over, only guarded writes are judged.
 pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
-    const STEPS: [u64; 5] = [1, 2, 30, 600, 3_600];
     let mut clock = Clock::new();
     let server = Server::builder().tcp().clock(&clock).start();
     let mut client = server.client();
-    let rules = lossless();
-    // The server is made to look at all locks, so that it notices which leases have ended.
-    let locks: Vec<_> = (0..10).map(|lock| format!("l{lock}")).collect();
-    let look = format!("EXISTS {}", locks.join(" "));
-    run_rounds((server.port(), 10, "l"), &rules, (seed, length), |faults, seed, _| {
+    Plan::at(server.port()).run((seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(300) as u64));
         let step = Duration::from_secs(*seed.pick(&STEPS));
         let mut rest = || Duration::from_millis(seed.below(BEHIND.as_millis() as usize) as u64);
@@ -31,7 +26,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
         let begin = now();
         match seed.below(3) {
             0 => {
-                forward(faults, &mut clock, step, &mut client, &look);
+                forward(faults, &mut clock, step, &mut client);
                 thread::sleep(one);
                 back_and_flush(faults, &mut clock, step, &mut client, other);
             }
@@ -39,7 +34,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
                 back_and_flush(faults, &mut clock, step, &mut client, one);
                 thread::sleep(other);
                 // This ends what was granted since the step back.
-                forward(faults, &mut clock, step, &mut client, &look);
+                forward(faults, &mut clock, step, &mut client);
             }
             _ => {
                 for _ in 0..30 {
@@ -52,26 +47,21 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
                 // So that leases of later grants end by the right clock.
                 clock.wait_until_known(&mut client);
                 client.cmd("FLUSHALL");
-                faults.was_behind(Span { from: begin, to: now() });
+                let set = Span { from: begin, to: now() };
+                faults.was_behind(set, set.to);
             }
         }
         // Leases that were to end are noticed a second later at the latest, by either clock.
-        faults.standstill.push(Span { from: begin, to: now() + 1_000_000 });
+        faults.rules.standstill.push(Span { from: begin, to: now() + 1_000_000 });
     })
 }
 
-/// Every lease ends.
-fn forward(
-    faults: &mut Faults,
-    clock: &mut Clock,
-    step: Duration,
-    client: &mut Client,
-    look: &str,
-) {
+/// Every lease ends. The server is made to look at all locks, so that it notices.
+pub(super) fn forward(faults: &mut Faults, clock: &mut Clock, step: Duration, client: &mut Client) {
     faults.frees("the clock is set forward", None, || {
         clock.step_forward(step);
         clock.wait_until_known(client);
-        client.cmd(look);
+        client.cmd("EXISTS l0 l1 l2 l3 l4 l5 l6 l7 l8 l9");
     });
 }
 
@@ -83,13 +73,13 @@ fn back_and_flush(
     client: &mut Client,
     rest: Duration,
 ) {
-    let ((), before) = faults.note("the clock is set back", || {
+    let ((), set_back) = faults.note("the clock is set back", || {
         clock.step_back(step);
         clock.wait_until_known(client);
     });
     thread::sleep(rest);
     faults.frees("FLUSHALL", None, || drop(client.cmd("FLUSHALL")));
-    faults.was_behind(Span { to: now(), ..before });
+    faults.was_behind(set_back, now());
 }
 
 pub(crate) fn memory(seed: u64, length: Duration) -> Totals {
@@ -115,8 +105,8 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Totals {
     let mut known = POLICIES.to_vec();
     known.retain(|policy| set("maxmemory-policy", policy) == Value::Okay);
     assert!(known.len() >= 8, "of the policies, the server knows {known:?}");
-    let rules = lossless();
-    run_rounds((server.port(), 100, "l"), &rules, (seed, length), |faults, seed, _| {
+    let plan = Plan { locks: 100, ..Plan::at(server.port()) };
+    plan.run((seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(100) as u64));
         let policy = *seed.pick(&known);
         let used: u64 = client.info_number("memory", "used_memory");
@@ -149,8 +139,7 @@ pub(crate) fn disk(seed: u64, length: Duration) -> Totals {
     let setup = setup.config("appendonly", "yes").config("appendfsync", "everysec");
     // The server never saves by itself, but refuses writes after a failed save.
     let mut server = setup.config("save", "100000 1000000").start();
-    let rules = lossless();
-    run_rounds((server.port(), 10, "l"), &rules, (seed, length), |faults, seed, _| {
+    Plan::at(server.port()).run((seed, length), |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
         thread::sleep(moment(300));
         let (rest, full) = (moment(4), moment(300));
@@ -208,8 +197,7 @@ pub(crate) fn disk_always(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
     // Otherwise the server rewrites the file by itself, and the new one never reaches the limit.
     let mut server = setup.config("auto-aof-rewrite-percentage", "0").start();
-    let rules = lossless();
-    run_rounds((server.port(), 10, "l"), &rules, (seed, length), |faults, seed, _| {
+    Plan::at(server.port()).run((seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_millis(100 + seed.below(300) as u64));
         // The limit may be in the middle of a command.
         let room = *seed.pick(&[0, 1, 30, 70, 500, 5_000]);

@@ -2,14 +2,13 @@
 //! are healed the server is killed or frozen, its clock is set forward, or keys are deleted.
 
 use super::alone::touch;
-use super::{lossless, millis};
-use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, now, run_rounds_with};
+use super::millis;
+use super::short::{STEPS, forward};
+use crate::runner::{Faults, Plan, Totals, now};
 use leasehold_campaign::Span;
 use std::thread;
 use std::time::Duration;
 use testkit::{Clock, Proxy, Seed, Server, Way};
-
-const LOCKS: u32 = 10;
 
 /// Every write is forced to disk, so nothing is lost.
 struct Storm {
@@ -24,10 +23,10 @@ pub(crate) fn storm(seed: u64, length: Duration) -> Totals {
     let server = setup.clock(&clock).start();
     let link = Proxy::to(server.port());
     let mut storm = Storm { server, clock, link };
-    let place = (storm.link.port(), LOCKS, "l");
     // As in `links`.
-    let probing = Probing { idle_micros: 0, aside: Some(storm.server.port()), ..WHEN_QUIET };
-    run_rounds_with(&probing, place, &lossless(), (seed, length), |faults, seed, _| {
+    let aside = Some(storm.server.port());
+    let plan = Plan { idle_micros: 0, aside, ..Plan::at(storm.link.port()) };
+    plan.run((seed, length), |faults, seed, _| {
         thread::sleep(millis(seed.below(40)));
         let cut = match seed.below(8) {
             0 => None,
@@ -63,17 +62,10 @@ impl Storm {
                 thread::sleep(moment / 4);
                 self.server.start_again();
             }),
-            // Every lease ends. The clock is not set back here: see `clock`.
+            // The clock is not set back here: see `clock`.
             2 => {
-                let step = Duration::from_secs(*seed.pick(&[1, 2, 30, 600, 3_600]));
-                let locks: Vec<_> = (0..LOCKS).map(|lock| format!("l{lock}")).collect();
-                let look = format!("EXISTS {}", locks.join(" "));
-                let mut client = self.server.client();
-                faults.frees("the clock is set forward", None, || {
-                    self.clock.step_forward(step);
-                    self.clock.wait_until_known(&mut client);
-                    client.cmd(&*look);
-                });
+                let step = Duration::from_secs(*seed.pick(&STEPS));
+                forward(faults, &mut self.clock, step, &mut self.server.client());
             }
             3 => {
                 let delay = Duration::from_micros(seed.below(5_000) as u64);
@@ -83,7 +75,7 @@ impl Storm {
             }
             _ => {
                 thread::sleep(moment / 10);
-                touch(faults, seed, &mut self.server.client(), LOCKS);
+                touch(faults, seed, &mut self.server.client(), 10);
             }
         }
     }

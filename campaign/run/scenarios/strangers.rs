@@ -93,8 +93,7 @@ fn settings(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     });
 }
 
-/// Takes permissions away and gives them back. All clients are this user. Neither waiters nor
-/// holders lose anything.
+/// Takes permissions away and gives them back. All clients are this user. Neither waiters nor holders lose anything.
 fn permissions(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     let (takes, gives) = *seed.pick(&[
         ("-lock.acquire", "+lock.acquire"),

@@ -1,5 +1,4 @@
-//! L1 and L3: a walk along the grants of a lock, which computes when each operation can have taken
-//! effect.
+//! L1 and L3: a walk along the grants of a lock, which computes when each operation can have taken effect.
 //!
 //! The replies limit when operations took effect:
 //!
@@ -13,10 +12,9 @@
 //!   t(refusal)    ≥ t(lease) + ttl       and no shorter, unless it was released or deleted
 //! ```
 //!
-//! The first three rules give the earliest moments, from left to right. Within a grant the fourth
-//! gives the latest moments: no success is later than the last possible end of any lease before it,
-//! whichever lease counts. If the latest moment of an operation is before its earliest, no moment
-//! is possible.
+//! The first three rules give the earliest moments, from left to right. Within a grant the fourth gives the latest
+//! moments: no success is later than the last possible end of any lease before it, whichever lease counts. If the
+//! latest moment of an operation is before its earliest, no moment is possible.
 
 use super::closings::Closings;
 use super::deletes::Deletes;
@@ -35,8 +33,7 @@ struct Walk<'l, 'h> {
     lock: &'l Lock<'h>,
     rules: &'l Rules,
     grant: &'l Grant<'h>,
-    /// The moment by which a later fence was told, and the record that told it. This grant was made
-    /// no later.
+    /// The moment by which a later fence was told, and the record that told it. This grant was made no later.
     limit: Option<(i64, u32)>,
     /// The next grant of the same owner.
     next: Option<&'l Grant<'h>>,
@@ -55,8 +52,7 @@ struct Walk<'l, 'h> {
     /// The first refusal, and the earliest moment of an unexplained refusal.
     refused: Option<u32>,
     refused_at: i64,
-    /// What unanswered requests may have done: to this grant if they name its fence, and to any
-    /// hold of its owner.
+    /// What unanswered requests may have done: to this grant if they name its fence, and to any hold of its owner.
     shown: Unheard,
     unheard: Unheard,
     /// The ends of connections to which the hold was bound.
@@ -282,8 +278,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         self.steps.push(step);
     }
 
-    /// The earliest moment of the first lease, if a step succeeded at `at` and no other lease lasts
-    /// until then.
+    /// The earliest moment of the first lease, if a step succeeded at `at` and no other lease lasts until then.
     fn begun_by(&self, at: i64) -> i64 {
         let slack = self.rules.late_millis - 1;
         let reaches = |lease: &Lease| self.steps[lease.step].reaches() + slack;
@@ -322,8 +317,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// The steps that now decide the end of the lease, except a step that may never have taken
-    /// effect.
+    /// The steps that now decide the end of the lease, except a step that may never have taken effect.
     fn sure_leases(&self) -> impl Iterator<Item = usize> {
         let perhaps = (self.grant.unheard_ttl > 0).then_some(0);
         self.leases.iter().map(|lease| lease.step).filter(move |step| Some(*step) != perhaps)
@@ -381,8 +375,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         is_earlier && (is_tighter || next.of_several) && millis(next.asked) <= told
     }
 
-    /// The last step, and the moment until which the lease must have lasted, because that step
-    /// succeeded.
+    /// The last step, and the moment until which the lease must have lasted, because that step succeeded.
     fn last_lasts(&self) -> Option<(usize, i64)> {
         let last = self.steps.len().checked_sub(1)?;
         Some((last, self.steps[last].earliest + 1 - self.rules.late_millis))
@@ -392,8 +385,7 @@ impl<'l, 'h> Walk<'l, 'h> {
     fn check_deletes(&mut self, deletes: &Deletes) {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return };
         let (told, asked) = (first.latest, self.lock.record(last.record).asked_millis());
-        // Its request and the earlier steps limit the last step: it cannot have taken effect
-        // before.
+        // Its request and the earlier steps limit the last step: it cannot have taken effect before.
         let asked = asked.max(last.earliest);
         if let Some(delete) = deletes.surely_within(told, asked) {
             let op = self.lock.record(last.record).op;

@@ -10,8 +10,7 @@ pub(super) struct Deletes<'d> {
     last_over: Vec<i64>,
     /// The index of the deletion that ends first, of this one and all later ones.
     first_over: Vec<u32>,
-    /// The deletions sorted by `to`. `unused` has the beginning of each, if no grant has used it
-    /// yet.
+    /// The deletions sorted by `to`. `unused` has the beginning of each, if no grant has used it yet.
     ends: Vec<i64>,
     unused: Least,
 }
@@ -36,11 +35,10 @@ impl<'d> Deletes<'d> {
         Self { all, last_over, first_over, ends, unused }
     }
 
-    /// When the lock is free: at the end of its lease, or when somebody deleted it after `last`. A
-    /// deletion that is needed to explain the next grant explains no other grant. Of the possible
-    /// deletions this uses up the one that ends first, because a later one can still explain later
-    /// grants. Another one may have been the actual one, so the result is the earliest moment of
-    /// any.
+    /// When the lock is free: at the end of its lease, or when somebody deleted it after `last`. A deletion that is
+    /// needed to explain the next grant explains no other grant. Of the possible deletions this uses up the one that
+    /// ends first, because a later one can still explain later grants. Another one may have been the actual one, so the
+    /// result is the earliest moment of any.
     pub(super) fn free(&mut self, last: i64, free: i64, told: i64) -> i64 {
         if free <= last {
             return free;
@@ -67,12 +65,10 @@ impl<'d> Deletes<'d> {
     }
 }
 
-/// A tree of minima over a list of numbers, which finds small numbers without looking at all of
-/// them.
+/// A tree of minima over a list of numbers, which finds small numbers without looking at all of them.
 #[derive(Clone)]
 struct Least {
-    /// The children of node `n` are at `2n` and `2n + 1`. The second half contains the numbers
-    /// themselves.
+    /// The children of node `n` are at `2n` and `2n + 1`. The second half contains the numbers themselves.
     tree: Vec<i64>,
     size: usize,
 }

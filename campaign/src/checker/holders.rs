@@ -39,8 +39,7 @@ pub(super) struct Asker {
     /// The least and the most holders that it tolerates.
     pub(super) tightest: u32,
     pub(super) loosest: u32,
-    /// It may have asked for several locks. Then one new fence grants all of them, even those that it
-    /// held before.
+    /// It may have asked for several locks. Then one new fence grants all of them, even those that it held before.
     pub(super) of_several: bool,
 }
 
@@ -102,8 +101,7 @@ impl Holders {
         changes.sort_unstable();
         let free = changes.iter().find(|at| fits(&live, asker, **at, NEVER));
         let free = *free.expect("a lock that nobody holds is granted");
-        // Otherwise somebody deleted it, after the last certain moment of each hold that was in the
-        // way.
+        // Otherwise somebody deleted it, after the last certain moment of each hold that was in the way.
         let by = asker.told_millis.min(free - 1);
         let mut lasts: Vec<_> = live.iter().map(|held| held.last).collect();
         lasts.sort_unstable();
@@ -143,8 +141,7 @@ impl Holders {
     }
 }
 
-/// Whether the asker is admitted at `at`, if a deletion has ended every hold that was last certain by
-/// `gone`.
+/// Whether the asker is admitted at `at`, if a deletion has ended every hold that was last certain by `gone`.
 fn fits(live: &[&Held], asker: &Asker, at: i64, gone: i64) -> bool {
     let (mut holders, mut tolerance) = (1, asker.loosest);
     for held in live.iter().filter(|held| held.free > at && held.last > gone) {

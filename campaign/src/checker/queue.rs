@@ -4,8 +4,7 @@ use super::{Grant, Law, Lock, Rules, Violation};
 use crate::record::{Op, Record};
 use std::collections::{HashMap, HashSet};
 
-/// An owner was seen in the queue, by a look that was sent at `asked`, or by a later look that was
-/// answered earlier.
+/// An owner was seen in the queue, by a look that was sent at `asked`, or by a later look that was answered earlier.
 struct Look {
     asked: u64,
     told: u64,
@@ -40,8 +39,7 @@ impl Lock<'_> {
             if first.op != Op::Wait || grant.unheard_ttl > 0 {
                 continue;
             }
-            // The turn of a ticket may have come and gone, and then its owner may have asked for
-            // another place.
+            // The turn of a ticket may have come and gone, and then its owner may have asked for another place.
             let (asked, told) = (first.asked_millis(), first.told_millis());
             let is_torn = torn.contains(&first.set);
             if first.is_ticket && (is_torn || self.deletes.any_within(asked, told)) {

@@ -7,11 +7,9 @@ pub(super) struct Step {
     pub(super) earliest: i64,
     pub(super) latest: i64,
     pub(super) ttl: i64,
-    /// The step that gives this one its earliest moment, because steps take effect in order. Often
-    /// this step itself.
+    /// The step that gives this one its earliest moment, because steps take effect in order. Often this step itself.
     pub(super) since: usize,
-    /// The step that limits the latest moment of this one: the lease that it was within, or a later
-    /// step.
+    /// The step that limits the latest moment of this one: the lease that it was within, or a later step.
     pub(super) before: Option<usize>,
 }
 

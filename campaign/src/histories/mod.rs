@@ -211,8 +211,7 @@ fn any_of_the_deletions_under_way_may_have_been_the_one() {
 
 #[test]
 fn a_lease_of_many_requests_is_held_as_long_as_any_of_them_allows() {
-    // Each lease lasts until the next request. If the last request is late, every request must have
-    // taken effect late.
+    // Each lease lasts until the next request. If the last request is late, every request must have taken effect late.
     let beats = |last: u64| {
         let times = (0..1_000).map(|nth| 2 * nth).chain([last]);
         times.map(|at| ok(Op::Try, 1, 1, 3, (at, at + 2))).collect::<Vec<_>>()
@@ -256,8 +255,7 @@ fn each_refusal_has_to_be_explained() {
 
 #[test]
 fn any_of_the_leases_that_were_asked_for_may_have_been_the_one() {
-    // The second and the third can each have begun late enough for the last, but the second only if
-    // the first did too.
+    // The second and the third can each have begun late enough for the last, but the second only if the first did too.
     let records = [
         ok(Op::Wait, 2, 4, 1, (11, 11)),
         ok(Op::Wait, 2, 4, 5, (12, 15)),

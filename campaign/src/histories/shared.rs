@@ -44,8 +44,7 @@ fn each_lease_ends_by_itself() {
 
 #[test]
 fn a_grant_is_made_before_those_with_larger_fences() {
-    // The fence of a later grant limits when this one was made. Otherwise it could be in force at
-    // the check.
+    // The fence of a later grant limits when this one was made. Otherwise it could be in force at the check.
     let slow = Record { share: 0, ..ok(Op::Try, 1, 1, 5, (10, 50)) };
     let check = ok(Op::Check, 1, 1, 0, (20, 20));
     let later = |at| shared(0, 2, 2, 900, at);

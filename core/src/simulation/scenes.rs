@@ -96,6 +96,15 @@ fn a_hold_whose_connection_has_ended_is_none_to_whoever_looks() {
 }
 
 #[test]
+fn a_grant_that_nobody_waits_for_makes_nothing_due() {
+    let server = server();
+    let _before = server.engine.take_due_changed();
+    server.acquire(ALICE, asks(A));
+    releases(&server, ALICE, A);
+    assert!(!server.engine.take_due_changed(), "the host sets its timer for nothing");
+}
+
+#[test]
 fn holds_are_bound_until_they_are_released() {
     let server = server();
     assert!(!server.engine.has_bindings());
@@ -105,6 +114,19 @@ fn holds_are_bound_until_they_are_released() {
     releases(&server, ALICE, A);
     assert!(!server.engine.has_bindings());
     assert!(server.engine.take_due_changed(), "the host need not hear of connections any more");
+}
+
+#[test]
+fn a_flush_of_another_database_has_no_bound_hold_looked_at() {
+    let server = server();
+    server.acquire(ALICE, bound(A, 0));
+    let now = || server.state.borrow().clocks();
+    let due = || server.engine.next_due(now());
+    let before = due();
+    server.flush(Some(1));
+    assert_eq!(due(), before);
+    server.flush(Some(0));
+    assert_eq!(due(), Some(now().wall));
 }
 
 #[test]

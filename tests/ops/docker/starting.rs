@@ -3,7 +3,7 @@
 
 use super::container::{Container, server_name};
 use std::fs;
-use testkit::{caller_library, lacks, module};
+use testkit::{CALLER, lacks, module};
 
 /// What CONFIG REWRITE leaves behind, which Sentinel sends at every failover.
 const SINCE: ((u32, u32), &str) = ((7, 0), "modules that CONFIG REWRITE writes down");
@@ -211,7 +211,7 @@ fn modules_that_the_image_brings_do_not_keep_the_server_from_coming_back_either(
     let mut container = Container::new();
     fs::create_dir(container.bundled()).unwrap();
     let bundled = container.bundled().join("caller.so");
-    fs::copy(caller_library(), &bundled).unwrap();
+    fs::copy(&*CALLER, &bundled).unwrap();
     let path = bundled.display();
     container.write_program(
         "docker-entrypoint.sh",

@@ -4,23 +4,11 @@
 pub(crate) struct Section {
     /// Its place in the order of all sections.
     pub(crate) place: usize,
-    pub(crate) worker: usize,
     /// The request was not sent before this moment …
     pub(crate) begun: f64,
     /// … and was sent by this one.
     pub(crate) sent: f64,
     pub(crate) granted: f64,
-}
-
-/// Jain's index: 1 if all workers got through equally often, 1/n if only one of n did.
-pub(crate) fn fairness(sections: &[Section], workers: usize) -> f64 {
-    let mut counts = vec![0.0; workers];
-    for section in sections {
-        counts[section.worker] += 1.0;
-    }
-    let sum: f64 = counts.iter().sum();
-    let squares: f64 = counts.iter().map(|count| count * count).sum();
-    sum * sum / (workers as f64 * squares)
 }
 
 /// Counts the sections, in their order, that were granted the lock before a request that was
