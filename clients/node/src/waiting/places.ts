@@ -268,6 +268,7 @@ export class Place {
       return { fence, asked, lasts: wanted.ttl };
     }
     if (server.isPlain()) return 'ask';
+    this.attempt.queued();
     const lasts = Math.min(wanted.ttl, this.#kept);
     // A grant that nobody has heard of would still be there.
     const here = now();

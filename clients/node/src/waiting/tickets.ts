@@ -45,7 +45,6 @@ export class Waiting extends Place {
           told = await this.ask(asked);
           if (typeof told === 'object') return told;
           if (server.isPlain()) return 'no queue';
-          attempt.queued();
           [this.#failures, this.#silentSince, this.#refusal, this.#isQueued] = [0, undefined, undefined, true];
         } catch (error) {
           failed(error, server, claim, { ask: 'ticket' }, limits, asked, attempt);
