@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -99,7 +100,7 @@ func all(client *redis.Client, addr string) []library {
 		}, func() { check(locks.Close(context.Background())) }},
 		{"bare commands", func(ctx context.Context, name string, work func()) error {
 			// What this package sends for a free lock. It cannot wait.
-			owner := strconv.FormatInt(time.Now().UnixNano(), 36)
+			owner := rand.Text()
 			fence, err := client.Do(ctx, "LOCK.ACQUIRE", name, owner, ttl.Milliseconds(), "BLOCK", 2000).Int64()
 			if err != nil {
 				return err
