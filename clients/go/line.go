@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,6 +39,9 @@ type line struct {
 	conn     net.Conn
 	place    string
 	protocol int
+	// isSocket: whoever asks writes by himself, for some time. A connection of another kind may not know limits, or ends when a
+	// write is given up, as an encrypted one does.
+	isSocket bool
 	// ear is what hears of the grants that are asked for on this line. places owns it.
 	ear *ear
 	// tells is called with what comes unasked. isEar: nothing else comes, and in RESP2 it looks like answers.
@@ -49,13 +53,19 @@ type line struct {
 	close        context.CancelCauseFunc
 
 	mu         sync.Mutex
-	out        []byte
+	out, spare []byte
 	isFlushing bool
-	pending    []sink
+	// limited is when the limit for writes was set, by whoever writes.
+	limited time.Time
+	pending []sink
 }
 
-// lastWords is how long a retired line stays open for a server that may read on.
-const lastWords = time.Minute
+const (
+	// lastWords is how long a retired line stays open for a server that may read on.
+	lastWords = time.Minute
+	// writesAtOnce is how long a caller writes by itself. What the connection does not take by then is written by another.
+	writesAtOnce = 100 * time.Millisecond
+)
 
 var (
 	errSilent  = errors.New("no answer in time")
@@ -72,6 +82,10 @@ func dial(ctx, life context.Context, place string, at Endpoint, tells func(*line
 	// Whatever happens meanwhile ends the connection. What a dialer of the program has made may not know of deadlines.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	l := &line{conn: conn, place: place, protocol: 3, tells: tells, isEar: isEar}
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		l.isSocket = true
+	}
 	reader := bufio.NewReaderSize(conn, 16<<10)
 	err = l.greet(ctx, reader, at)
 	if !stop() {
@@ -156,34 +170,86 @@ func (l *line) sendAsking(isAsking bool, to sink, words []string) error {
 
 func (l *line) sendWhile(life context.Context, all []message) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if life.Err() != nil {
+		l.mu.Unlock()
 		return context.Cause(life)
 	}
 	for _, each := range all {
 		l.out = appendCommand(l.out, each.words)
 		l.pending = append(l.pending, each.to)
 	}
-	if !l.isFlushing {
-		l.isFlushing = true
-		go l.flush()
+	if l.isFlushing {
+		l.mu.Unlock()
+		return nil
 	}
+	l.isFlushing = true
+	l.write()
 	return nil
 }
 
-// flush writes what there is, so that nobody who asks waits for the connection to take it.
-func (l *line) flush() {
-	for {
+// together has what is sent meanwhile go out at once.
+func (l *line) together(send func()) {
+	l.mu.Lock()
+	isFirst := !l.isFlushing
+	l.isFlushing = true
+	l.mu.Unlock()
+	send()
+	if isFirst {
 		l.mu.Lock()
-		out := l.out
-		l.out = nil
-		l.isFlushing = len(out) > 0
+		l.write()
+	}
+}
+
+// write is called with the lock by whoever has said that it writes, and gives both back. To hand what there is to another
+// goroutine costs a tenth of all that a lock costs.
+func (l *line) write() {
+	if !l.isSocket {
 		l.mu.Unlock()
-		if len(out) == 0 {
+		go l.flush(nil)
+		return
+	}
+	for len(l.out) > 0 {
+		out := l.out
+		l.out, l.spare = l.spare[:0], nil
+		l.mu.Unlock()
+		// To set it costs as much as all the rest.
+		if here := time.Now(); here.Sub(l.limited) > writesAtOnce/2 {
+			l.limited = here
+			_ = l.conn.SetWriteDeadline(here.Add(writesAtOnce))
+		}
+		written, err := l.conn.Write(out)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			go l.flush(out[written:])
 			return
 		}
-		if _, err := l.conn.Write(out); err != nil {
+		if err != nil {
 			l.close(err)
+		}
+		l.mu.Lock()
+		l.spare = out[:0]
+	}
+	l.isFlushing = false
+	l.mu.Unlock()
+}
+
+// flush writes without anybody waiting for it.
+func (l *line) flush(rest []byte) {
+	if l.isSocket {
+		l.limited = time.Time{}
+		_ = l.conn.SetWriteDeadline(time.Time{})
+	}
+	for {
+		if len(rest) > 0 {
+			if _, err := l.conn.Write(rest); err != nil {
+				l.close(err)
+			}
+		}
+		l.mu.Lock()
+		rest, l.out = l.out, nil
+		l.isFlushing = len(rest) > 0
+		l.mu.Unlock()
+		if len(rest) == 0 {
+			return
 		}
 	}
 }

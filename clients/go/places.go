@@ -294,10 +294,12 @@ func (ps *places) lookAfter() {
 	}
 	for l, places := range due {
 		var asked []*ticket
-		for _, p := range places {
-			t, _ := p.request(now(), l, true)
-			asked = append(asked, t)
-		}
+		l.together(func() {
+			for _, p := range places {
+				t, _ := p.request(now(), l, true)
+				asked = append(asked, t)
+			}
+		})
 		time.AfterFunc(ps.r.settings.Response, func() {
 			for _, t := range asked {
 				t.missed()
