@@ -331,6 +331,7 @@ impl<H: Host> Engine<'_, H> {
             }
         };
         let (owner, gives_up) = (KeptOwner::from(owner), wait.gives_up(now));
+        let ephemeral = ephemeral.map(Box::new);
         let waiter = Waiter { owner, ttl, share, since: now, gives_up, ephemeral, wait: kept };
         let id = self.join(names, waiter);
         // The locks may not have been looked at for their waiters yet.

@@ -269,7 +269,7 @@ impl<'e, H: Host> Engine<'e, H> {
             (Ok(decision), Ok(others_written)) => {
                 let order = order_of(&waiter, &decision, now.wall);
                 self.tell(&order, &others_written, &written);
-                if let Some(Ephemeral { connection, .. }) = waiter.ephemeral
+                if let Some(&Ephemeral { connection, .. }) = waiter.ephemeral.as_deref()
                     && !self.host.is_connected(connection)
                 {
                     // The connection ended while the owner waited by a ticket, and the end of a connection removes no
@@ -460,6 +460,6 @@ fn order_of<'a, 'r, C>(
     decision: &'a Decision<'r>,
     now: Moment,
 ) -> Order<'a, 'r> {
-    let (owner, ephemeral) = (waiter.owner.as_owner(), waiter.ephemeral);
+    let (owner, ephemeral) = (waiter.owner.as_owner(), waiter.ephemeral.as_deref().copied());
     Order { owner, decision, ephemeral, given: Given::HandedOff, now }
 }

@@ -8,62 +8,90 @@ use std::num::NonZeroU64;
 
 const MICROS_PER_MILLI: u64 = 1_000;
 
+/// Kept as one more, so that an `Option` of a time takes no more room than the time: each waiter has many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Number(NonZeroU64);
+
+impl Number {
+    const fn new(number: u64) -> Self {
+        Self(NonZeroU64::MIN.saturating_add(number))
+    }
+
+    const fn get(self) -> u64 {
+        self.0.get().saturating_sub(1)
+    }
+
+    const fn plus(self, more: u64) -> Self {
+        Self(self.0.saturating_add(more))
+    }
+
+    const fn since(self, earlier: Self) -> u64 {
+        self.0.get().saturating_sub(earlier.0.get())
+    }
+}
+
+impl Default for Number {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 /// A point on the server's wall clock. In microseconds, because fences are made of them; leases count milliseconds, as
 /// the server's own expiry does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    micros: u64,
+    micros: Number,
 }
 
 impl Moment {
     pub const fn from_micros(micros: u64) -> Self {
-        Self { micros }
+        Self { micros: Number::new(micros) }
     }
 
     pub const fn from_millis(millis: u64) -> Self {
-        Self { micros: millis.saturating_mul(MICROS_PER_MILLI) }
+        Self::from_micros(millis.saturating_mul(MICROS_PER_MILLI))
     }
 
     pub const fn plus_millis(self, millis: u64) -> Self {
-        Self { micros: self.micros.saturating_add(millis.saturating_mul(MICROS_PER_MILLI)) }
+        self.plus_micros(millis.saturating_mul(MICROS_PER_MILLI))
     }
 
     pub const fn plus_micros(self, micros: u64) -> Self {
-        Self { micros: self.micros.saturating_add(micros) }
+        Self { micros: self.micros.plus(micros) }
     }
 
     /// Whole milliseconds from `earlier` to this; 0 if `earlier` is later.
     pub const fn millis_since(self, earlier: Self) -> u64 {
-        self.micros.saturating_sub(earlier.micros) / MICROS_PER_MILLI
+        self.micros.since(earlier.micros) / MICROS_PER_MILLI
     }
 
     /// Whole milliseconds to let pass from `now` until this has come; 0 if it has.
     pub const fn whole_millis_after(self, now: Self) -> u64 {
-        self.micros.saturating_sub(now.micros).div_ceil(MICROS_PER_MILLI)
+        self.micros.since(now.micros).div_ceil(MICROS_PER_MILLI)
     }
 
     pub const fn micros(self) -> u64 {
-        self.micros
+        self.micros.get()
     }
 
     pub const fn millis(self) -> u64 {
-        self.micros / MICROS_PER_MILLI
+        self.micros() / MICROS_PER_MILLI
     }
 }
 
 /// A point on a clock that only moves forward, at the speed of time. Its zero has no meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic {
-    micros: u64,
+    micros: Number,
 }
 
 impl Monotonic {
     pub const fn from_micros(micros: u64) -> Self {
-        Self { micros }
+        Self { micros: Number::new(micros) }
     }
 
     pub const fn plus_micros(self, micros: u64) -> Self {
-        Self { micros: self.micros.saturating_add(micros) }
+        Self { micros: self.micros.plus(micros) }
     }
 
     pub const fn plus_millis(self, millis: u64) -> Self {
@@ -72,7 +100,7 @@ impl Monotonic {
 
     /// 0 if `earlier` is later.
     pub const fn micros_since(self, earlier: Self) -> u64 {
-        self.micros.saturating_sub(earlier.micros)
+        self.micros.since(earlier.micros)
     }
 
     /// Whole milliseconds; 0 if `earlier` is later.
@@ -163,40 +191,40 @@ impl Patience {
 /// When a lease ends, in unix milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline {
-    millis: u64,
+    millis: Number,
 }
 
 impl Deadline {
     pub const fn from_millis(millis: u64) -> Self {
-        Self { millis }
+        Self { millis: Number::new(millis) }
     }
 
     pub const fn after(now: Moment, ttl: Ttl) -> Self {
-        Self { millis: now.millis().saturating_add(ttl.millis()) }
+        Self::from_millis(now.millis().saturating_add(ttl.millis()))
     }
 
     pub const fn millis(self) -> u64 {
-        self.millis
+        self.millis.get()
     }
 
     /// The server's own rule, so that the module and the server never disagree on whether a key is still there: the
     /// millisecond of the deadline itself still belongs to the lease.
     pub fn has_passed(self, now: Moment) -> bool {
-        now.millis() > self.millis
+        now.millis() > self.millis()
     }
 
     /// Whether a key that is gone may be gone because its lease is over. When Redis 7.2 and newer look for expired
     /// keys, they remove a key already in the millisecond of its deadline.
     pub const fn may_have_passed(self, now: Moment) -> bool {
-        now.millis() >= self.millis
+        now.millis() >= self.millis()
     }
 
     pub const fn first_moment_after(self) -> Moment {
-        Moment::from_millis(self.millis.saturating_add(1))
+        Moment::from_millis(self.millis().saturating_add(1))
     }
 
     pub const fn millis_left(self, now: Moment) -> u64 {
-        self.millis.saturating_sub(now.millis())
+        self.millis().saturating_sub(now.millis())
     }
 }
 

@@ -38,6 +38,7 @@ mod outcome;
 mod places;
 mod rechecks;
 mod schedule;
+mod slab_index;
 mod waiters;
 
 use super::ephemeral::Ephemeral;
@@ -56,18 +57,19 @@ use places::Places;
 use rechecks::Rechecks;
 use schedule::Schedule;
 use slab::Slab;
+use slab_index::SlabIndex;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
 pub use outcome::{Departed, Joined, Look, Lost, LostBy, Renewed, Settled, Turn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WaiterId(usize);
+pub struct WaiterId(SlabIndex);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct PlaceId(usize);
+struct PlaceId(SlabIndex);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct QueueId(usize);
+struct QueueId(SlabIndex);
 
 #[derive(Debug)]
 pub struct Waiter<C> {
@@ -78,7 +80,7 @@ pub struct Waiter<C> {
     /// When its patience ends; `None` if it waits without limit.
     pub gives_up: Option<Monotonic>,
     /// The connection that its hold will be bound to, if to any.
-    pub ephemeral: Option<Ephemeral>,
+    pub ephemeral: Option<Box<Ephemeral>>,
     pub wait: KeptWait<C>,
 }
 
@@ -211,7 +213,7 @@ impl<C> Queues<C> {
     /// locks.
     pub fn look_no_later(&mut self, name: Name<'_>, moment: Moment) {
         if let Some(id) = self.id_of(name)
-            && let Some(queue) = self.queues.get_mut(id.0)
+            && let Some(queue) = self.queues.get_mut(id.0.get())
             && queue.end.is_none_or(|end| moment < end)
         {
             self.ends.set(id, &mut queue.end, Some(moment));
@@ -333,7 +335,7 @@ impl<C> Queues<C> {
     }
 
     fn lost(&mut self, id: QueueId, stored: Stored<'_>, now: Moment) -> Vec<Lost> {
-        self.queues.get_mut(id.0).map_or_else(Vec::new, |queue| queue.lost(stored, now))
+        self.queues.get_mut(id.0.get()).map_or_else(Vec::new, |queue| queue.lost(stored, now))
     }
 
     /// Nobody gets the lock now. It is looked at again when that may change.
@@ -368,7 +370,7 @@ impl<C> Queues<C> {
         let routine = Rechecks::millis_between(self.queues.len());
         let crowd = self.follow_ups.len().div_euclid(NEW_IN_A_MILLI);
         let least = Suspicion::Freed.gap_millis().saturating_add(u64::try_from(crowd).unwrap_or(0));
-        if let Some(queue) = self.queues.get_mut(id.0) {
+        if let Some(queue) = self.queues.get_mut(id.0.get()) {
             let touched = queue.next_after_touch(now, routine);
             let new = queue.next_while_new(now, least);
             let follow_up = [touched, new].into_iter().flatten().min();
@@ -385,7 +387,7 @@ impl<C> Queues<C> {
         self.look_at(id, None, None);
         self.unmark(id);
         self.rechecks.remove(&mut self.queues, id);
-        let Some(queue) = self.queues.try_remove(id.0) else { return };
+        let Some(queue) = self.queues.try_remove(id.0.get()) else { return };
         self.names.remove(queue.name.as_name());
         if self.queues.is_empty() {
             self.queues.shrink_to_fit();
@@ -401,7 +403,7 @@ impl<C> Queues<C> {
     }
 
     fn look_at(&mut self, id: QueueId, end: Option<Moment>, follow_up: Option<Moment>) {
-        if let Some(queue) = self.queues.get_mut(id.0) {
+        if let Some(queue) = self.queues.get_mut(id.0.get()) {
             self.ends.set(id, &mut queue.end, end);
             self.follow_ups.set(id, &mut queue.follow_up, follow_up);
         }
@@ -409,15 +411,15 @@ impl<C> Queues<C> {
 
     /// Somebody looks at the lock, or has just done so.
     fn unmark(&mut self, id: QueueId) {
-        if let Some(queue) = self.queues.get_mut(id.0) {
+        if let Some(queue) = self.queues.get_mut(id.0.get()) {
             self.marks.order.set(id, &mut queue.mark, None);
         }
         self.rechecks.looked(&mut self.queues, id, self.latest_monotonic);
     }
 
     fn waiting_at(&self, id: PlaceId) -> Option<(WaiterId, &Waiting<C>)> {
-        let waiter = self.places.get(id.0)?.waiter;
-        Some((waiter, self.waiters.get(waiter.0)?))
+        let waiter = self.places.get(id.0.get())?.waiter;
+        Some((waiter, self.waiters.get(waiter.0.get())?))
     }
 
     fn id_of(&self, name: Name<'_>) -> Option<QueueId> {
@@ -426,11 +428,11 @@ impl<C> Queues<C> {
 
     fn queue_named(&self, name: Name<'_>) -> Option<(QueueId, &Queue)> {
         let id = self.id_of(name)?;
-        Some((id, self.queues.get(id.0)?))
+        Some((id, self.queues.get(id.0.get())?))
     }
 
     fn with_queue(&mut self, id: QueueId, change: impl FnOnce(&mut Queue)) {
-        if let Some(queue) = self.queues.get_mut(id.0) {
+        if let Some(queue) = self.queues.get_mut(id.0.get()) {
             change(queue);
         }
     }
@@ -460,7 +462,7 @@ impl<C> Queues<C> {
         limits: Limits,
         fences: &mut FenceClock,
     ) -> Found<'v> {
-        let head = self.queues.get(id.0).and_then(|queue| queue.head);
+        let head = self.queues.get(id.0.get()).and_then(|queue| queue.head);
         let Some((waiter, waiting)) = head.and_then(|head| self.waiting_at(head)) else {
             return Found::NotALock;
         };
@@ -473,7 +475,7 @@ impl<C> Queues<C> {
             return Found::TurnOf(Turn { waiter, holders, is_for_several: false });
         }
         if let Some(waiter) = holders.sole().and_then(|hold| self.waiting_as(id, hold.owner))
-            && let Some(waiting) = self.waiters.get(waiter.0)
+            && let Some(waiting) = self.waiters.get(waiter.0.get())
             && waiting.places.is_one()
             && let Ok(holders) = holders_for(&waiting.waiter, fences)
         {

@@ -93,6 +93,13 @@ impl<C> KeptWait<C> {
         }
     }
 
+    pub(super) const fn channel_mut(&mut self) -> Option<&mut Rc<[u8]>> {
+        match self {
+            Self::Blocked(_) => None,
+            Self::Ticket(ticket) => ticket.channel.as_mut(),
+        }
+    }
+
     /// The lease of a grant to a waiter that asked for this ttl. For a ticket it is no longer than the ticket lasts:
     /// nobody may come to claim the grant.
     pub fn lease(&self, ttl: Ttl) -> Ttl {

@@ -26,7 +26,7 @@ impl<C> Queues<C> {
         for (index, waiting) in &self.waiters {
             let (places, kind) = (waiting.places.all(), waiting.waiter.wait.kind());
             assert!(!places.is_empty(), "whoever waits has a place");
-            let is_its_own = |place: &PlaceId| self.places[place.0].waiter == WaiterId(index);
+            let is_its_own = |place: &PlaceId| self.places[place.0.get()].waiter == WaiterId(index.into());
             assert!(places.iter().all(is_its_own), "its places are its own");
             waiters += places.len();
             if kind == WaitKind::Blocked {
@@ -35,22 +35,22 @@ impl<C> Queues<C> {
             listening += usize::from(waiting.waiter.wait.channel().is_some());
             let (gives_up, asked_at) = (waiting.waiter.gives_up, waiting.asked_at);
             patience += asked_at.into_iter().count();
-            assert!(asked_at.is_none_or(|at| self.patience.contains(WaiterId(index), at)));
+            assert!(asked_at.is_none_or(|at| self.patience.contains(WaiterId(index.into()), at)));
             let is_asked = |end| asked_at.is_some_and(|at| at.0 == kind && at.1 <= end);
             assert!(gives_up.is_none_or(is_asked), "somebody asks in time");
         }
-        let later = |id: &WaiterId| self.waiters[id.0].later;
+        let later = |id: &WaiterId| self.waiters[id.0.get()].later;
         let arrivals: Vec<_> = std::iter::successors(self.oldest, later).collect();
         assert_eq!(arrivals.len(), self.waiters.len(), "all have come one after the other");
         assert_eq!(arrivals.last(), self.newest.as_ref());
-        let since = |id: &WaiterId| self.waiters[id.0].waiter.since;
+        let since = |id: &WaiterId| self.waiters[id.0.get()].waiter.since;
         assert!(arrivals.iter().is_sorted_by_key(since), "in the order in which they wait");
         assert_eq!(self.places.len(), waiters, "every place is somebody's");
         assert_eq!(self.blocked, blocked, "those who are blocked are counted");
         assert_eq!(self.blocked_places, blocked_places, "and so are their places");
         let mut places = 0;
         for (index, queue) in &self.queues {
-            let id = QueueId(index);
+            let id = QueueId(index.into());
             assert_eq!(self.id_of(queue.name.as_name()), Some(id), "found by its name");
             ends += queue.end.into_iter().count();
             assert!(queue.end.is_none_or(|end| self.ends.contains(id, end)));
@@ -61,9 +61,9 @@ impl<C> Queues<C> {
             let (mut before, mut next) = (None, queue.head);
             let (mut length, mut of_queue) = (0, 0);
             while let Some(at) = next {
-                let place = &self.places[at.0];
+                let place = &self.places[at.0.get()];
                 assert_eq!((place.queue, place.before), (id, before), "linked both ways");
-                let waiting = &self.waiters[place.waiter.0];
+                let waiting = &self.waiters[place.waiter.0.get()];
                 assert!(waiting.places.all().contains(&at), "known to the one whose it is");
                 let owner = waiting.waiter.owner.as_owner().as_bytes();
                 assert_eq!(self.place_of(id, owner), Some(at), "found by its owner");

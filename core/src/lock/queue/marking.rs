@@ -22,7 +22,7 @@
 use super::super::lease::Moment;
 use super::super::name::{KeptName, Name};
 use super::schedule::Schedule;
-use super::{QueueId, Queues};
+use super::{QueueId, Queues, SlabIndex};
 
 /// How many locks the routine looks at in each of its ticks, of 10 ms.
 pub(super) const IN_A_TICK: usize = 100;
@@ -111,7 +111,7 @@ impl Marks {
     }
 
     fn first(&self, cause: Cause) -> Option<QueueId> {
-        let (mark, id) = self.order.first_from((Mark { cause, turn: 0 }, QueueId(0)))?;
+        let (mark, id) = self.order.first_from((Mark { cause, turn: 0 }, QueueId(SlabIndex::FIRST)))?;
         (mark.cause == cause).then_some(id)
     }
 }
@@ -135,7 +135,7 @@ impl<C> Queues<C> {
         let mut is_sooner = false;
         for word in std::iter::once(first).chain(words) {
             for id in self.names.in_any_db(word) {
-                let Some(queue) = self.queues.get_mut(id.0) else { continue };
+                let Some(queue) = self.queues.get_mut(id.0.get()) else { continue };
                 if queue.is_repeated_by(suspicion) {
                     continue;
                 }
@@ -155,7 +155,7 @@ impl<C> Queues<C> {
     }
 
     pub(super) fn mark_queue(&mut self, id: QueueId, cause: Cause) {
-        if let Some(queue) = self.queues.get_mut(id.0) {
+        if let Some(queue) = self.queues.get_mut(id.0.get()) {
             self.marks.add(id, &mut queue.mark, cause);
         }
     }
@@ -190,7 +190,7 @@ impl<C> Queues<C> {
             self.next = if self.next < self.queues.capacity() { self.next } else { 0 };
             if let Some(queue) = self.queues.get_mut(self.next) {
                 queue.ownership = Ownership::InDoubt;
-                self.marks.add(QueueId(self.next), &mut queue.mark, Cause::Doubted);
+                self.marks.add(QueueId(self.next.into()), &mut queue.mark, Cause::Doubted);
                 left = left.saturating_sub(1);
             }
             self.next = self.next.saturating_add(1);
@@ -204,7 +204,7 @@ impl<C> Queues<C> {
             Cause::Doubted => self.rechecks.next_in_doubt(&self.queues),
             Cause::Routine => self.rechecks.next_by_routine(&self.queues, self.latest_monotonic),
         })?;
-        let queue = self.queues.get_mut(id.0)?;
+        let queue = self.queues.get_mut(id.0.get())?;
         let ownership = self.rechecks.ownership(queue);
         queue.ownership = Ownership::Ours;
         let name = queue.name.clone();

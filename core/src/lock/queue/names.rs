@@ -130,7 +130,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn insert(names: &mut QueueNames, db: i32, key: &str, id: usize) {
-        names.insert(db, key.as_bytes().into(), QueueId(id));
+        names.insert(db, key.as_bytes().into(), QueueId(id.into()));
     }
 
     #[test]

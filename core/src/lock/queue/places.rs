@@ -52,12 +52,12 @@ impl Places {
 
 impl<C> Queues<C> {
     pub fn waiter(&self, id: WaiterId) -> Option<&Waiter<C>> {
-        self.waiters.get(id.0).map(|waiting| &waiting.waiter)
+        self.waiters.get(id.0.get()).map(|waiting| &waiting.waiter)
     }
 
     /// The locks that this waiter waits for. The lock that could not be granted last time comes first.
     pub fn names_of(&self, id: WaiterId) -> Vec<KeptName> {
-        let Some(waiting) = self.waiters.get(id.0) else { return Vec::new() };
+        let Some(waiting) = self.waiters.get(id.0.get()) else { return Vec::new() };
         let places = waiting.places.all();
         let (earlier, later) = match &waiting.places {
             Places::Several(several) => places.split_at(several.refused.min(places.len())),
@@ -69,12 +69,12 @@ impl<C> Queues<C> {
 
     /// Notes that this lock cannot be granted now, while the waiter is first in all its queues.
     pub fn refused(&mut self, id: WaiterId, name: Name<'_>, is_held: bool) {
-        let Some(waiting) = self.waiters.get(id.0) else { return };
+        let Some(waiting) = self.waiters.get(id.0.get()) else { return };
         let is_it =
             |&place: &PlaceId| self.name_at(place).is_some_and(|known| known.as_name() == name);
         let at = waiting.places.all().iter().position(is_it);
         if let (Some(at), Some(Waiting { places: Places::Several(several), .. })) =
-            (at, self.waiters.get_mut(id.0))
+            (at, self.waiters.get_mut(id.0.get()))
         {
             (several.refused, several.is_held) = (at, is_held);
         }
@@ -85,24 +85,24 @@ impl<C> Queues<C> {
     /// all of them. Without this check, each look at a free lock would become a look at all the waiter's locks,
     /// although nothing has happened.
     pub(super) fn waits_for_another(&self, waiter: WaiterId, id: QueueId) -> bool {
-        let Some(waiting) = self.waiters.get(waiter.0) else { return false };
+        let Some(waiting) = self.waiters.get(waiter.0.get()) else { return false };
         let Places::Several(several) = &waiting.places else { return false };
         let refused = several.places.get(several.refused).filter(|_| several.is_held);
-        let place = refused.and_then(|refused| self.places.get(refused.0));
+        let place = refused.and_then(|refused| self.places.get(refused.0.get()));
         let other = place.map(|place| place.queue).filter(|other| *other != id);
         other
-            .and_then(|other| self.queues.get(other.0))
+            .and_then(|other| self.queues.get(other.0.get()))
             .is_some_and(|other| other.touched.is_none())
     }
 
     pub(super) fn is_first_everywhere(&self, waiting: &Waiting<C>) -> bool {
         let places = waiting.places.all().iter();
-        places.filter_map(|place| self.places.get(place.0)).all(|place| place.before.is_none())
+        places.filter_map(|place| self.places.get(place.0.get())).all(|place| place.before.is_none())
     }
 
     /// Whether the waiter waits for exactly these locks, in any order.
     pub(super) fn is_for(&self, id: WaiterId, names: Names<'_>) -> bool {
-        let Some(waiting) = self.waiters.get(id.0) else { return false };
+        let Some(waiting) = self.waiters.get(id.0.get()) else { return false };
         let owner = waiting.waiter.owner.as_owner().as_bytes();
         let is_at = |name| self.id_of(name).and_then(|at| self.waiting_as(at, owner)) == Some(id);
         waiting.places.count() == names.count()
@@ -110,14 +110,14 @@ impl<C> Queues<C> {
     }
 
     pub(super) fn queues_of(&self, id: WaiterId) -> Vec<QueueId> {
-        let Some(waiting) = self.waiters.get(id.0) else { return Vec::new() };
+        let Some(waiting) = self.waiters.get(id.0.get()) else { return Vec::new() };
         let places = waiting.places.all().iter();
-        places.filter_map(|place| self.places.get(place.0)).map(|place| place.queue).collect()
+        places.filter_map(|place| self.places.get(place.0.get())).map(|place| place.queue).collect()
     }
 
     pub(super) fn name_at(&self, id: PlaceId) -> Option<&KeptName> {
-        let place = self.places.get(id.0)?;
-        Some(&self.queues.get(place.queue.0)?.name)
+        let place = self.places.get(id.0.get())?;
+        Some(&self.queues.get(place.queue.0.get())?.name)
     }
 }
 
@@ -126,11 +126,11 @@ impl<C> Queues<C> {
 impl<C> Queues<C> {
     pub(super) fn waiting_as(&self, id: QueueId, owner: &[u8]) -> Option<WaiterId> {
         let place = self.place_of(id, owner)?;
-        self.places.get(place.0).map(|place| place.waiter)
+        self.places.get(place.0.get()).map(|place| place.waiter)
     }
 
     pub(super) fn place_of(&self, id: QueueId, owner: &[u8]) -> Option<PlaceId> {
-        let queue = self.queues.get(id.0)?;
+        let queue = self.queues.get(id.0.get())?;
         match &queue.owners {
             Some(index) => index.get(owner).copied(),
             None => {
@@ -147,14 +147,14 @@ impl<C> Queues<C> {
         &self,
         from: Option<PlaceId>,
     ) -> impl Iterator<Item = (PlaceId, &Waiting<C>)> {
-        let behind = |id: &PlaceId| self.places.get(id.0)?.behind;
+        let behind = |id: &PlaceId| self.places.get(id.0.get())?.behind;
         let places = std::iter::successors(from, behind);
         places.filter_map(|place| Some((place, self.waiting_at(place)?.1)))
     }
 
     /// Counts and indexes a waiter whose place is the last in the queue.
     pub(super) fn index(&mut self, id: QueueId, place: PlaceId) {
-        let Some(queue) = self.queues.get_mut(id.0) else { return };
+        let Some(queue) = self.queues.get_mut(id.0.get()) else { return };
         queue.length = queue.length.saturating_add(1);
         if queue.owners.is_none() && queue.length <= FEW {
             return;

@@ -67,7 +67,7 @@ impl Rechecks {
     }
 
     pub(super) fn add(&mut self, queues: &mut Slab<Queue>, id: QueueId, now: Monotonic) {
-        let Some(queue) = queues.get_mut(id.0) else { return };
+        let Some(queue) = queues.get_mut(id.0.get()) else { return };
         let number = queue.name.db;
         let at = self.dbs.iter().position(|db| db.number == number);
         let at = at.unwrap_or_else(|| {
@@ -82,7 +82,7 @@ impl Rechecks {
         let line = db.line(crowd);
         let earlier = line.newest.replace(id);
         queue.recheck = Recheck { crowd, earlier, later: None, looked: self.steps, looked_at: now };
-        match earlier.and_then(|earlier| queues.get_mut(earlier.0)) {
+        match earlier.and_then(|earlier| queues.get_mut(earlier.0.get())) {
             Some(earlier) => earlier.recheck.later = Some(id),
             None => line.oldest = Some(id),
         }
@@ -95,14 +95,14 @@ impl Rechecks {
     }
 
     fn unlink(&mut self, queues: &mut Slab<Queue>, id: QueueId) -> Option<i32> {
-        let queue = queues.get(id.0)?;
+        let queue = queues.get(id.0.get())?;
         let (number, Recheck { crowd, earlier, later, .. }) = (queue.name.db, queue.recheck);
         let line = self.dbs.iter_mut().find(|db| db.number == number)?.line(crowd);
-        match earlier.and_then(|earlier| queues.get_mut(earlier.0)) {
+        match earlier.and_then(|earlier| queues.get_mut(earlier.0.get())) {
             Some(neighbour) => neighbour.recheck.later = later,
             None => line.oldest = later,
         }
-        match later.and_then(|later| queues.get_mut(later.0)) {
+        match later.and_then(|later| queues.get_mut(later.0.get())) {
             Some(neighbour) => neighbour.recheck.earlier = earlier,
             None => line.newest = earlier,
         }
@@ -193,11 +193,11 @@ impl Rechecks {
 
     #[cfg(test)]
     pub(super) fn len(&self, queues: &Slab<Queue>) -> usize {
-        let later = |id: &QueueId| queues.get(id.0)?.recheck.later;
+        let later = |id: &QueueId| queues.get(id.0.get())?.recheck.later;
         let length = |line: &Line| {
             let all: Vec<_> = std::iter::successors(line.oldest, later).collect();
             assert_eq!(all.last(), line.newest.as_ref());
-            let looked = |id: &QueueId| queues[id.0].recheck.looked;
+            let looked = |id: &QueueId| queues[id.0.get()].recheck.looked;
             assert!(all.iter().is_sorted_by_key(looked), "in the order of the looks");
             all.len()
         };
@@ -224,10 +224,10 @@ impl Database {
 
     fn first_in_doubt(&self, queues: &Slab<Queue>) -> Option<QueueId> {
         let is_in_doubt = |queue: &Queue| queue.recheck.looked < self.doubted;
-        self.oldest().find(|id| queues.get(id.0).is_some_and(is_in_doubt))
+        self.oldest().find(|id| queues.get(id.0.get()).is_some_and(is_in_doubt))
     }
 }
 
 fn due_at(queues: &Slab<Queue>, id: QueueId) -> Option<Monotonic> {
-    Some(queues.get(id.0)?.recheck.looked_at.plus_millis(RECHECK_MILLIS))
+    Some(queues.get(id.0.get())?.recheck.looked_at.plus_millis(RECHECK_MILLIS))
 }

@@ -3,7 +3,7 @@
 use super::contended::Queue;
 use super::places::Places;
 use super::{
-    Cause, Departed, Joined, Place, PlaceId, QueueId, Queues, Renewed, Waiter, WaiterId, Waiting,
+    Cause, Departed, Joined, Place, PlaceId, QueueId, Queues, Renewed, SlabIndex, Waiter, WaiterId, Waiting,
 };
 use crate::lock::decision::Wanted;
 use crate::lock::ephemeral::Ephemeral;
@@ -43,12 +43,12 @@ impl<C> Queues<C> {
 
     /// Puts the new request in the places of the former, with the time waited so far.
     fn replace(&mut self, former: WaiterId, waiter: Waiter<C>) -> Joined<C> {
-        let Some(waiting) = self.waiters.get_mut(former.0) else { return Joined::Queued(former) };
+        let Some(waiting) = self.waiters.get_mut(former.0.get()) else { return Joined::Queued(former) };
         let since = waiting.waiter.since;
         let (kind, share) = (waiter.wait.kind(), waiter.share);
         let left = mem::replace(&mut waiting.waiter, Waiter { since, ..waiter });
         self.channels.remove(former, left.wait.channel());
-        self.channels.add(former, waiting.waiter.wait.channel());
+        self.channels.add(former, waiting.waiter.wait.channel_mut());
         self.expect_patience(former);
         if kind != left.wait.kind() {
             self.count(former, left.wait.kind(), usize::saturating_sub);
@@ -81,7 +81,7 @@ impl<C> Queues<C> {
         let owner = wanted.owner.as_bytes();
         let former = self.id_of(names.first).and_then(|id| self.waiting_as(id, owner));
         let former = former.filter(|&id| self.is_for(id, names));
-        let Some((id, waiting)) = former.and_then(|id| Some((id, self.waiters.get_mut(id.0)?)))
+        let Some((id, waiting)) = former.and_then(|id| Some((id, self.waiters.get_mut(id.0.get())?)))
         else {
             return Renewed::No;
         };
@@ -89,12 +89,13 @@ impl<C> Queues<C> {
             Waiter { wait: KeptWait::Ticket(kept), share, ttl, gives_up, ephemeral, .. }
                 if *share == wanted.share =>
             {
-                (*ttl, *ephemeral, *gives_up) = (wanted.ttl, bound_to, Some(ticket.ends(now)));
+                (*ttl, *gives_up) = (wanted.ttl, Some(ticket.ends(now)));
+                *ephemeral = bound_to.map(Box::new);
                 (kept.lasts, kept.client) = (ticket.lasts, client);
                 if kept.channel.as_deref() != ticket.channel {
                     self.channels.remove(id, kept.channel.as_ref());
                     kept.channel = ticket.channel.map(Rc::from);
-                    self.channels.add(id, kept.channel.as_ref());
+                    self.channels.add(id, kept.channel.as_mut());
                 }
             }
             _ => return Renewed::No,
@@ -102,31 +103,31 @@ impl<C> Queues<C> {
         let asked_at = waiting.asked_at;
         self.expect_patience(id);
         let is_as_before =
-            self.waiters.get(id.0).is_some_and(|waiting| waiting.asked_at == asked_at);
+            self.waiters.get(id.0.get()).is_some_and(|waiting| waiting.asked_at == asked_at);
         if is_as_before { Renewed::Yes } else { Renewed::Sooner }
     }
 
     fn append(&mut self, names: Names<'_>, waiter: Waiter<C>) -> WaiterId {
         let (kind, since) = (waiter.wait.kind(), waiter.since);
-        let first = Places::One(PlaceId(self.places.vacant_key()));
+        let first = Places::One(PlaceId(self.places.vacant_key().into()));
         let earlier = self.newest;
         let waiting = Waiting { waiter, places: first, asked_at: None, earlier, later: None };
         grow(&mut self.waiters);
-        let id = WaiterId(self.waiters.insert(waiting));
-        match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0)) {
+        let id = WaiterId(self.waiters.insert(waiting).into());
+        match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0.get())) {
             Some(earlier) => earlier.later = Some(id),
             None => self.oldest = Some(id),
         }
         self.newest = Some(id);
-        if let Some(waiting) = self.waiters.get(id.0) {
-            self.channels.add(id, waiting.waiter.wait.channel());
+        if let Some(waiting) = self.waiters.get_mut(id.0.get()) {
+            self.channels.add(id, waiting.waiter.wait.channel_mut());
         }
         self.latest_monotonic = self.latest_monotonic.max(since);
         let place = self.take_place(names.first, id);
         if !names.also.is_empty() {
             let also = names.iter().skip(1).map(|name| self.take_place(name, id));
             let places = std::iter::once(place).chain(also).collect();
-            if let Some(waiting) = self.waiters.get_mut(id.0) {
+            if let Some(waiting) = self.waiters.get_mut(id.0.get()) {
                 waiting.places = Places::several(places);
             }
         }
@@ -144,7 +145,7 @@ impl<C> Queues<C> {
             let is_first = |queue: &Queue| {
                 queue.tickets > 0 && queue.length == queue.tickets.saturating_add(1)
             };
-            if self.queues.get(queue.0).is_some_and(is_first) {
+            if self.queues.get(queue.0.get()).is_some_and(is_first) {
                 self.mark_queue(queue, Cause::Due);
             }
         }
@@ -152,11 +153,11 @@ impl<C> Queues<C> {
 
     fn take_place(&mut self, name: Name<'_>, waiter: WaiterId) -> PlaceId {
         let queue = self.id_of(name).unwrap_or_else(|| self.open(name));
-        let tail = self.queues.get(queue.0).and_then(|queue| queue.tail);
+        let tail = self.queues.get(queue.0.get()).and_then(|queue| queue.tail);
         let place = Place { waiter, queue, before: tail, behind: None };
         grow(&mut self.places);
-        let id = PlaceId(self.places.insert(place));
-        match tail.and_then(|tail| self.places.get_mut(tail.0)) {
+        let id = PlaceId(self.places.insert(place).into());
+        match tail.and_then(|tail| self.places.get_mut(tail.0.get())) {
             Some(last) => last.behind = Some(id),
             None => self.with_queue(queue, |queue| queue.head = Some(id)),
         }
@@ -170,7 +171,7 @@ impl<C> Queues<C> {
         let name = KeptName::from(name);
         let (db, key) = (name.db, Rc::clone(&name.key));
         grow(&mut self.queues);
-        let id = QueueId(self.queues.insert(Queue::new(name)));
+        let id = QueueId(self.queues.insert(Queue::new(name)).into());
         self.names.insert(db, key, id);
         self.rechecks.add(&mut self.queues, id, self.latest_monotonic);
         self.mark_queue(id, Cause::Due);
@@ -181,7 +182,7 @@ impl<C> Queues<C> {
     fn count(&mut self, id: WaiterId, kind: WaitKind, change: impl Fn(usize, usize) -> usize) {
         match kind {
             WaitKind::Blocked => {
-                let places = self.waiters.get(id.0).map_or(0, |waiting| waiting.places.count());
+                let places = self.waiters.get(id.0.get()).map_or(0, |waiting| waiting.places.count());
                 self.blocked = change(self.blocked, 1);
                 self.blocked_places = change(self.blocked_places, places);
             }
@@ -197,12 +198,12 @@ impl<C> Queues<C> {
     /// Takes a waiter out, wherever it stands. `None` if it has left already.
     pub fn leave(&mut self, id: WaiterId) -> Option<Departed<C>> {
         let Waiting { waiter, places, mut asked_at, earlier, later } =
-            self.waiters.try_remove(id.0)?;
-        match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0)) {
+            self.waiters.try_remove(id.0.get())?;
+        match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0.get())) {
             Some(neighbour) => neighbour.later = later,
             None => self.oldest = later,
         }
-        match later.and_then(|later| self.waiters.get_mut(later.0)) {
+        match later.and_then(|later| self.waiters.get_mut(later.0.get())) {
             Some(neighbour) => neighbour.earlier = earlier,
             None => self.newest = earlier,
         }
@@ -221,22 +222,22 @@ impl<C> Queues<C> {
     }
 
     fn give_up_place(&mut self, id: PlaceId, owner: &KeptOwner, kind: WaitKind) {
-        let Some(Place { queue: queue_id, before, behind, .. }) = self.places.try_remove(id.0)
+        let Some(Place { queue: queue_id, before, behind, .. }) = self.places.try_remove(id.0.get())
         else {
             return;
         };
-        match before.and_then(|before| self.places.get_mut(before.0)) {
+        match before.and_then(|before| self.places.get_mut(before.0.get())) {
             Some(neighbour) => neighbour.behind = behind,
             None => self.with_queue(queue_id, |queue| queue.head = behind),
         }
-        match behind.and_then(|behind| self.places.get_mut(behind.0)) {
+        match behind.and_then(|behind| self.places.get_mut(behind.0.get())) {
             Some(neighbour) => neighbour.before = before,
             None => self.with_queue(queue_id, |queue| queue.tail = before),
         }
         if kind == WaitKind::Ticket {
             self.tickets = self.tickets.saturating_sub(1);
         }
-        let Some(queue) = self.queues.get_mut(queue_id.0) else { return };
+        let Some(queue) = self.queues.get_mut(queue_id.0.get()) else { return };
         if kind == WaitKind::Ticket {
             queue.tickets = queue.tickets.saturating_sub(1);
         }
@@ -264,8 +265,8 @@ impl<C> Queues<C> {
             Self { latest: self.latest, latest_monotonic: self.latest_monotonic, ..Self::new() },
         );
         let name_at = |id: PlaceId| {
-            let place = all.places.get(id.0)?;
-            Some(all.queues.get(place.queue.0)?.name.clone())
+            let place = all.places.get(id.0.get())?;
+            Some(all.queues.get(place.queue.0.get())?.name.clone())
         };
         let left = |Waiting { waiter, places, .. }: Waiting<C>| {
             let name = places.first().and_then(name_at)?;
@@ -284,7 +285,7 @@ impl<C> Queues<C> {
 /// When to check each waiter's patience. Blocked waiters come first: they get a reply, and a ticket's owner gets none.
 impl<C> Queues<C> {
     pub(super) fn first_patience(&self, kind: WaitKind) -> Option<(Monotonic, WaiterId)> {
-        let first = ((kind, Monotonic::default()), WaiterId(0));
+        let first = ((kind, Monotonic::default()), WaiterId(SlabIndex::FIRST));
         let ((of, end), id) = self.patience.first_from(first)?;
         (of == kind).then_some((end, id))
     }
@@ -301,13 +302,13 @@ impl<C> Queues<C> {
     /// Takes the first waiter whose patience may have ended by now.
     pub(super) fn take_impatient(&mut self, now: Monotonic) -> Option<(Monotonic, WaiterId)> {
         let (asked_at, id) = self.first_impatient(now)?;
-        self.patience.set(id, &mut self.waiters.get_mut(id.0)?.asked_at, None);
+        self.patience.set(id, &mut self.waiters.get_mut(id.0.get())?.asked_at, None);
         Some((asked_at, id))
     }
 
     /// Makes sure that this waiter's patience is checked no later than it ends.
     pub(super) fn expect_patience(&mut self, id: WaiterId) {
-        let Some(Waiting { waiter, asked_at, .. }) = self.waiters.get_mut(id.0) else { return };
+        let Some(Waiting { waiter, asked_at, .. }) = self.waiters.get_mut(id.0.get()) else { return };
         let kind = waiter.wait.kind();
         let end = waiter.gives_up.map(|end| (kind, end));
         let is_in_time = |at: (WaitKind, _)| at.0 == kind && end.is_some_and(|end| at <= end);
