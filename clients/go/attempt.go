@@ -186,9 +186,10 @@ func (r *remote) acquire(a *attempt) (*grant, error) {
 		until = a.begun.add(r.settings.Within)
 	}
 	each := patienceForAnswer(r.settings.Response, a.ttl)
+	polls := func() bool { return r.settings.NoQueue || r.isPlain() }
 	for tries := 0; ; tries++ {
 		var granted *grant
-		isQueued := a.wait > 0 && !r.isPlain()
+		isQueued := a.wait > 0 && !polls()
 		if isQueued {
 			var err error
 			if granted, isQueued, err = newPlace(r.places, a, limits{each, until}).wait(); err != nil {
@@ -216,7 +217,7 @@ func (r *remote) acquire(a *attempt) (*grant, error) {
 			if a.wait == 0 || until.left() == 0 {
 				return nil, nil
 			}
-			if !r.isPlain() {
+			if !polls() {
 				continue
 			}
 		}

@@ -20,6 +20,9 @@ type Settings struct {
 	Within time.Duration
 	// UnreachableAfter is how long a request that waits goes on while no server answers: 30 s.
 	UnreachableAfter time.Duration
+	// NoQueue has a wait try again and again instead of taking a place in the server's queue, so that it shares the lock with
+	// clients that do the same.
+	NoQueue bool
 	// Slice is how often a place in the queue is asked for again: 5 s. It is kept for three times as long.
 	Slice time.Duration
 	// WaitConnections is how many connections may wait where the server tells this user of no grants: 16.

@@ -55,7 +55,7 @@ const NOT_IN_MEMORY: [(&str, &[&str]); 11] = [
         ],
     ),
     ("a server in memory keeps texts alone", &["wrong-type", "guarded-and-refused"]),
-    ("a server in memory counts nothing, and keeps no log", &["top-and-log"]),
+    ("a server in memory counts nothing, and keeps no log", &["top-and-log", "out-of-the-queue"]),
     ("a server in memory publishes grants alone", &["observed", "without-channels"]),
 ];
 

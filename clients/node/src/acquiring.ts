@@ -10,12 +10,12 @@ import { Waiting } from './waiting/tickets.js';
 /** Null: somebody else has it, and patience has ended. */
 export async function acquire(attempt: Attempt, places: Places): Promise<Granted | null> {
   const { wait, ttl, name } = attempt.wanted;
-  const { within, response, unreachableAfter } = places.settings;
+  const { within, response, unreachableAfter, queue } = places.settings;
   const { steps, server } = attempt;
   const until = attempt.begun + (wait === 0 ? within : wait);
   const each = patienceForAnswer(response, ttl);
   for (let tries = 0; ; tries++) {
-    const mayQueue = wait > 0 && !server.isPlain();
+    const mayQueue = wait > 0 && queue && !server.isPlain();
     let granted = mayQueue ? await new Waiting(places, attempt, { until, each, steps }).wait() : 'no queue';
     if (granted === 'no queue') {
       // It was busy when the server had time to answer.
@@ -32,7 +32,7 @@ export async function acquire(attempt: Attempt, places: Places): Promise<Granted
       if (now() >= until) throw new TooLateError(name);
     } else {
       if (wait === 0 || now() >= until) return null;
-      if (!server.isPlain()) continue;
+      if (queue && !server.isPlain()) continue;
     }
     await steps.sleep(Math.min(rest(granted === null ? POLL : RETRY, tries), until - now()));
     if (granted === null && now() >= until) return null;

@@ -27,6 +27,11 @@ export interface Settings {
    * may publish on the channels `leasehold:*` and knows an owner can have a program believe that it holds a lock.
    */
   confirm?: boolean | undefined;
+  /**
+   * Whether a wait takes a place in the server's queue: `true`. Otherwise it tries again and again, and shares the lock with
+   * clients that do the same.
+   */
+  queue?: boolean | undefined;
   /** How often a place in the queue is asked for again: 5,000. It is kept for three times as long. */
   slice?: number | undefined;
   /** How many connections may wait where the server tells this user of no grants: 16. */
@@ -73,6 +78,7 @@ const DEFAULTS = {
   response: 1_000,
   within: 3_000,
   unreachableAfter: 30_000,
+  queue: true,
   slice: 5_000,
   waitConnections: 16,
   confirm: false,
@@ -109,6 +115,7 @@ export function checked(settings: Settings): Checked {
   if (settings.onEvent !== undefined) checkFunction('onEvent', settings.onEvent);
   if (settings.onTrouble !== undefined) checkFunction('onTrouble', settings.onTrouble);
   checkFlag('confirm', all.confirm);
+  checkFlag('queue', all.queue);
   return { ...all, prefix: keyOf('', all.prefix) };
 }
 

@@ -2,6 +2,7 @@
 
     pip install python-redis-lock
     python bench/compare.py redis://127.0.0.1:6379 [ROUNDS [SECONDS]]        a server with the module
+    python bench/compare.py … --beside         eight workers with redis-py's Lock beside eight with this package
     python bench/compare.py … --check          fails where a ratio is a fifth below what it was when GOALS was written
 
 Two tables: sixteen workers want one lock all the time, and one worker takes and releases a lock that nobody else wants.
@@ -191,8 +192,51 @@ def show(workers: int, came: dict[str, list[Came]]) -> dict[str, float]:
     return ratios
 
 
+def beside(client: redis.Redis, queue: bool, rests: float, lasts: float) -> dict[str, list[float]]:
+    """How long they waited for each grant: those with redis-py's Lock, and those who queue or do not."""
+    locks = leasehold.Leasehold(client, settings=leasehold.Settings(ttl=TTL, queue=queue))
+    kinds: dict[str, Once] = {
+        "old": lambda: client.lock("beside", timeout=TTL),
+        "new": lambda: locks.lock("beside"),
+    }
+    waits: dict[str, list[float]] = {kind: [] for kind in kinds}
+    end = time.monotonic() + lasts
+
+    def work(kind: str) -> None:
+        while (asked := time.monotonic()) < end:
+            with kinds[kind]():
+                waits[kind].append(time.monotonic() - asked)
+                client.incr("done")
+            time.sleep(rests)
+
+    threads = [threading.Thread(target=work, args=(kind,)) for kind in ("old", "new") * (WORKERS // 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    locks.close()
+    return waits
+
+
+def show_beside(url: str, rounds: int, lasts: float) -> None:
+    client = redis.Redis.from_url(url)
+    print("| new programs | rest | grants a second, old | new | share of the old | longest wait, old | new |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for rests, queue in itertools.product((0.0, 0.01), (True, False)):
+        came = [beside(client, queue, rests, lasts) for _ in range(rounds)]
+        old, new = ([wait for waits in came for wait in waits[kind]] for kind in ("old", "new"))
+        rates = " | ".join(f"{len(waits) / rounds / lasts:,.0f}" for waits in (old, new))
+        longest = " | ".join(f"{max(waits) * 1000:,.0f} ms" for waits in (old, new))
+        share = len(old) / (len(old) + len(new))
+        new_ones = f"{'queue' if queue else 'try'} | {rests * 1000:.0f} ms"
+        print(f"| {new_ones} | {rates} | {share:.1%} | {longest} |", flush=True)
+
+
 if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if word != "--check"]
-    fallen = compare(words[0], *(kind(word) for kind, word in zip((int, float), words[1:] or ["5", "2"])))
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    given = [kind(word) for kind, word in zip((int, float), words[1:] or ["5", "2"])]
+    if "--beside" in sys.argv:
+        sys.exit(show_beside(words[0], *given))
+    fallen = compare(words[0], *given)
     if "--check" in sys.argv:
         sys.exit("\n".join(fallen) or None)

@@ -27,6 +27,7 @@ pub enum Renew {
 /// | `retry_for` | `LEASEHOLD_RETRY_FOR_MS` | 3 s |
 /// | `unreachable_after` | `LEASEHOLD_UNREACHABLE_AFTER_MS` | 30 s |
 /// | `check_every` | `LEASEHOLD_CHECK_EVERY_MS` | 5 s |
+/// | `queue` | `LEASEHOLD_QUEUE`: `on` or `off` | on |
 /// | `wait_connections` | `LEASEHOLD_WAIT_CONNECTIONS` | 64 |
 /// | `connection_name` | `LEASEHOLD_CONNECTION_NAME` | `leasehold` |
 /// | `replicas` | `LEASEHOLD_REPLICAS` | 0 |
@@ -56,6 +57,9 @@ pub struct Settings {
     pub unreachable_after: Duration,
     /// How often a waiting request checks its place in the queue. The server keeps the place for three times as long.
     pub check_every: Duration,
+    /// Whether a waiting request takes a place in the server's queue. Otherwise it tries again and again, and shares the
+    /// lock with clients that do the same.
+    pub queue: bool,
     /// The most connections that wait at a time, where the server has no tickets.
     pub wait_connections: usize,
     /// The name of the request connection in `CLIENT LIST`; none leaves it unnamed.
@@ -77,6 +81,7 @@ impl Default for Settings {
             retry_for: Duration::from_secs(3),
             unreachable_after: Duration::from_secs(30),
             check_every: Duration::from_secs(5),
+            queue: true,
             wait_connections: 64,
             connection_name: Some("leasehold".to_owned()),
             replicas: 0,
@@ -128,6 +133,11 @@ impl Settings {
         if let Some(most) = number("LEASEHOLD_WAIT_CONNECTIONS")? {
             settings.wait_connections = usize::try_from(most).unwrap_or(usize::MAX);
         }
+        settings.queue = match text("LEASEHOLD_QUEUE")?.as_deref() {
+            None | Some("on") => true,
+            Some("off") => false,
+            Some(_) => return Err(Error::setting("LEASEHOLD_QUEUE", "it must be on or off")),
+        };
         settings.renew = match text("LEASEHOLD_RENEW")?.as_deref() {
             None | Some("on") => Renew::Always,
             Some("off") => Renew::Never,
@@ -191,6 +201,7 @@ mod tests {
             ("LEASEHOLD_WAIT_MS", "0"),
             ("LEASEHOLD_RENEW", "60000"),
             ("LEASEHOLD_PREFIX", "app:"),
+            ("LEASEHOLD_QUEUE", "off"),
             ("LEASEHOLD_WAIT_CONNECTIONS", "7"),
             ("LEASEHOLD_CONNECTION_NAME", ""),
             ("LEASEHOLD_REPLICAS", "2"),
@@ -200,6 +211,7 @@ mod tests {
             wait: Some(Duration::ZERO),
             renew: Renew::For(Duration::from_secs(60)),
             prefix: "app:".into(),
+            queue: false,
             wait_connections: 7,
             connection_name: None,
             replicas: 2,
@@ -215,6 +227,7 @@ mod tests {
             ("LEASEHOLD_TTL_MS", "0"),
             ("LEASEHOLD_WAIT_MS", "-1"),
             ("LEASEHOLD_RENEW", "maybe"),
+            ("LEASEHOLD_QUEUE", "no"),
         ] {
             let error = from(&[(name, value)]).unwrap_err();
             assert!(matches!(&error, Error::Setting { setting, .. } if setting == name), "{error}");

@@ -16,7 +16,7 @@ const fn heeded(name: &'static str, of: Of, text: &'static str) -> Variable {
 const RUNNING: Of = Of::These(&["run", "elect"]);
 
 /// The client's variables, which its `Settings` list, and those of the address and of TLS.
-pub(super) const HEEDED: [Variable; 15] = [
+pub(super) const HEEDED: [Variable; 16] = [
     heeded("LEASEHOLD_URL", Of::Asking, "The address, unless --url gives another."),
     heeded(
         "LEASEHOLD_PREFIX",
@@ -59,6 +59,11 @@ pub(super) const HEEDED: [Variable; 15] = [
         "LEASEHOLD_CHECK_EVERY_MS",
         RUNNING,
         "How often a request that waits is looked after, 5000 by default.",
+    ),
+    heeded(
+        "LEASEHOLD_QUEUE",
+        RUNNING,
+        "off: who waits tries again and again instead of queueing, on by default.",
     ),
     heeded(
         "LEASEHOLD_WAIT_CONNECTIONS",

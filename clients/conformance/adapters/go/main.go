@@ -77,6 +77,7 @@ type settings struct {
 	UnreachableAfter int64  `json:"unreachable_after"`
 	Slice            int64  `json:"slice"`
 	WaitConnections  int    `json:"wait_connections"`
+	Queue            *bool  `json:"queue"`
 	Prefix           string `json:"prefix"`
 }
 
@@ -286,7 +287,7 @@ func (p *program) open(r request) error {
 	chosen := &leasehold.Settings{
 		Prefix: given.Prefix, TTL: millis(given.TTL), Wait: millis(given.Wait), Response: millis(given.Response),
 		Within: millis(given.Within), UnreachableAfter: millis(given.UnreachableAfter), Slice: millis(given.Slice),
-		WaitConnections: given.WaitConnections,
+		WaitConnections: given.WaitConnections, NoQueue: given.Queue != nil && !*given.Queue,
 		OnEvent: func(event leasehold.Event) {
 			if p.isTold.Load() {
 				p.write(object{"event": "step", "step": event.Step, "name": event.Name})

@@ -53,6 +53,7 @@ pub(crate) fn settings(request: &Value) -> Settings {
     ] {
         *field = duration(given, name).unwrap_or(*field);
     }
+    settings.queue = given.get("queue") != Some(&Value::Bool(false));
     if let Some(most) = number(given, "wait_connections") {
         settings.wait_connections = usize::try_from(most).unwrap_or(usize::MAX);
     }

@@ -72,6 +72,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "where the user may not subscribe, waits take connections of their own, as many as are allowed, and all are granted",
         without_channels,
     ),
+    quick(
+        "out-of-the-queue",
+        "a wait that is not to queue tries again and again, and keeps nobody out",
+        out_of_the_queue,
+    ),
     slow(
         "dead-waiter",
         "sixteen waiters of a program that is killed keep those behind them for a second, and not each of them",
@@ -378,6 +383,27 @@ fn without_channels(scene: &Scene<'_>) {
     for request in waiting {
         assert_eq!(request.lease().release(), "released");
     }
+}
+
+fn out_of_the_queue(scene: &Scene<'_>) {
+    let server = server();
+    let program = scene.program_with(&server, json!({ "queue": false }));
+    let mut client = server.client();
+    client.grant("x", "before", 60_000);
+    let waiting = program.begin(&lock("x").wait(LONG));
+    let brief = program.begin(&lock("x").wait(millis(1_000)));
+    eventually("it tries again", || match client.executed().get("lock.acquire") {
+        Some(6..) => Ok(()),
+        other => Err(other.copied()),
+    });
+    assert_eq!(client.info("x").map(|info| info.waiters), Some(0));
+    let (trouble, took) = brief.error();
+    assert_eq!(trouble.kind, "busy");
+    assert_took(took, millis(990), millis(1_000));
+    assert!(client.release("x", "before"));
+    let lease = waiting.lease();
+    assert_eq!(client.info("x").map(|info| info.fence), Some(lease.fence));
+    assert_eq!(lease.release(), "released");
 }
 
 fn begin_one_behind_the_other(

@@ -156,7 +156,7 @@ class Running:
         is_special = wanted.claim.grace is not None or wanted.copies is not None or hub.settings.on_event is not None
         if server is None or is_special:
             return True
-        may_wait = wanted.wait > 0 and server.has_module
+        may_wait = wanted.wait > 0 and server.has_module and hub.settings.queue
         waits = may_wait and hub.take_room()
         deadline = pending.begun + (wanted.wait or hub.limits.within)
         try:

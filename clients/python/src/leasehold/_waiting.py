@@ -24,7 +24,7 @@ LATE = 0.1  # How much later than patience the answer may come that it has ended
 
 
 def place_at_once(home: Home, pending: Pending) -> Optional[Queuing]:
-    claim, may_wait = pending.wanted.claim, pending.wanted.wait and home.settings.tickets
+    claim, may_wait = pending.wanted.claim, pending.wanted.wait and home.settings.queue and home.settings.tickets
     server = home.asking_for(claim).routes.known(claim.key) if may_wait else None
     if server is None or server.tickets.is_closed:
         return None
@@ -68,7 +68,7 @@ async def granted(home: Home, pending: Pending, queuing: Optional[Queuing]) -> O
             if wanted.wait == 0 or now() >= deadline:
                 return _nothing(pending)
             queued(home, pending)
-            if not answer.line.has_module:
+            if not (answer.line.has_module and home.settings.queue):
                 await home.asking.pause(POLL.rest(tries), deadline)
                 tries += 1
                 if now() >= deadline:

@@ -29,6 +29,7 @@ class Settings:
     within: Duration = 3.0  # How long a request that does not wait, and a release, goes on trying when servers fail
     unreachable_after: Duration = 30.0  # How long a request that waits goes on while no server answers
     slice: Duration = 5.0  # How often a place in the queue is asked for again. It is kept for three times as long.
+    queue: bool = True  # Whether a wait queues on the server. If not, it tries again and again.
     tickets: bool = True  # Whether to wait by tickets. If not, or where there are none, each wait takes a connection.
     wait_connections: int = 16  # How many connections may wait at a time, of threads or where there are no tickets
     confirm: bool = False  # Whether the server confirms a grant that was waited for, before the work begins

@@ -48,9 +48,11 @@ impl Waiting {
         let remote = Arc::clone(&attempt.remote);
         let patience = Patience::of(attempt.wanted, &attempt.home);
         let (is_try, until) = (attempt.wanted.is_try(), patience.until);
+        let queues = attempt.home.settings.queue;
+        let polls = || !queues || remote.is_plain();
         let mut tries = 0_u32;
         loop {
-            let may_queue = !is_try && !remote.is_plain() && self.may_take_tickets();
+            let may_queue = !is_try && !polls() && self.may_take_tickets();
             let waited = if may_queue {
                 tickets::wait(&self.places, attempt, &patience).await?
             } else {
@@ -66,7 +68,7 @@ impl Waiting {
                     }
                     let granted = Box::pin(try_once(attempt, patience, tries)).await?;
                     let is_over = granted.is_some() || is_try || patience.is_over();
-                    if is_over || remote.is_plain() {
+                    if is_over || polls() {
                         granted
                     } else {
                         Box::pin(on_connection::wait(&self.room, attempt, patience)).await?
@@ -84,7 +86,7 @@ impl Waiting {
                 }
                 Some(_) => sleep(RETRY.random_rest(tries).min(left())).await,
                 None if is_try || patience.is_over() => return Ok(None),
-                None if remote.is_plain() => {
+                None if polls() => {
                     sleep(POLL.random_rest(tries).min(left())).await;
                     if patience.is_over() {
                         return Ok(None);

@@ -124,11 +124,15 @@ final class Attempt implements Grantor.Fate {
     }
 
     private void next() {
-        if (core.server instanceof Majority || waits && !core.server.isPlain(claim.key())) {
+        if (core.server instanceof Majority || waits && !polls()) {
             begin(core.server.acquire(this));
         } else {
             ask();
         }
+    }
+
+    private boolean polls() {
+        return !core.settings.queue || core.server.isPlain(claim.key());
     }
 
     boolean waits() {
@@ -177,7 +181,7 @@ final class Attempt implements Grantor.Fate {
             }
         } else if (!waits || Clock.left(until) == 0) {
             busy();
-        } else if (core.server.isPlain(claim.key())) {
+        } else if (polls()) {
             rest(Clock.Rest.POLL);
         } else {
             next();

@@ -24,6 +24,7 @@ public final class Settings implements Cloneable {
     long within = Duration.ofSeconds(3).toNanos();
     long unreachableAfter = Duration.ofSeconds(30).toNanos();
     long slice = Duration.ofSeconds(5).toNanos();
+    boolean queue = true;
     int waitConnections = 16;
     boolean confirm;
     @Nullable Consumer<LockEvent> onEvent;
@@ -149,6 +150,17 @@ public final class Settings implements Cloneable {
      */
     public Settings confirm(boolean confirm) {
         return with(copy -> copy.confirm = confirm);
+    }
+
+    /**
+     * Sets whether a wait takes a place in the server's queue, as it does by default. Otherwise it tries again and again, and
+     * shares the lock with clients that do the same.
+     *
+     * @param queue whether to queue
+     * @return the settings with it
+     */
+    public Settings queue(boolean queue) {
+        return with(copy -> copy.queue = queue);
     }
 
     /**

@@ -214,6 +214,9 @@ public final class Adapter {
         if (has(given, "prefix")) {
             settings = settings.prefix(text(given, "prefix"));
         }
+        if (has(given, "queue")) {
+            settings = settings.queue(given.get("queue").getAsBoolean());
+        }
         if (has(given, "wait_connections")) {
             settings = settings.waitConnections(given.get("wait_connections").getAsInt());
         }
