@@ -18,7 +18,7 @@ impl Number {
     }
 
     const fn get(self) -> u64 {
-        self.0.get().saturating_sub(1)
+        self.0.get().wrapping_sub(1)
     }
 
     const fn plus(self, more: u64) -> Self {
@@ -191,12 +191,12 @@ impl Patience {
 /// When a lease ends, in unix milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline {
-    millis: Number,
+    millis: u64,
 }
 
 impl Deadline {
     pub const fn from_millis(millis: u64) -> Self {
-        Self { millis: Number::new(millis) }
+        Self { millis }
     }
 
     pub const fn after(now: Moment, ttl: Ttl) -> Self {
@@ -204,27 +204,27 @@ impl Deadline {
     }
 
     pub const fn millis(self) -> u64 {
-        self.millis.get()
+        self.millis
     }
 
     /// The server's own rule, so that the module and the server never disagree on whether a key is still there: the
     /// millisecond of the deadline itself still belongs to the lease.
     pub fn has_passed(self, now: Moment) -> bool {
-        now.millis() > self.millis()
+        now.millis() > self.millis
     }
 
     /// Whether a key that is gone may be gone because its lease is over. When Redis 7.2 and newer look for expired
     /// keys, they remove a key already in the millisecond of its deadline.
     pub const fn may_have_passed(self, now: Moment) -> bool {
-        now.millis() >= self.millis()
+        now.millis() >= self.millis
     }
 
     pub const fn first_moment_after(self) -> Moment {
-        Moment::from_millis(self.millis().saturating_add(1))
+        Moment::from_millis(self.millis.saturating_add(1))
     }
 
     pub const fn millis_left(self, now: Moment) -> u64 {
-        self.millis().saturating_sub(now.millis())
+        self.millis.saturating_sub(now.millis())
     }
 }
 
