@@ -163,8 +163,8 @@ impl<'a> Request<'a> {
             Decision::Wait(Wait::Block(_)) => return Ok(None),
             Decision::Granted(grant) => Some(grant.fence.number()),
             Decision::Again { fence_number, .. } => Some(*fence_number),
-            // A client that does not know its owner could not ask again.
-            Decision::Wait(Wait::Ticket(_)) if self.is_minted() => None,
+            // A client that did not know its owner could not ask again.
+            Decision::Wait(Wait::Ticket(_)) => None,
             _ => return Ok(Some(Reply::Nil)),
         };
         Ok(Some(reply(self.owner()?, self.is_minted(), fence_number)))
