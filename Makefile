@@ -70,15 +70,16 @@ lint: ## Check format, lints, API docs, crates, patches and dependencies
 	cargo clippy --locked -p leasehold-client --all-features -- -D warnings
 	cargo clippy --locked -p leasehold-client --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items \
-		--features leasehold-client/blocking,leasehold-client/metrics
+		--features leasehold-client/blocking,leasehold-client/metrics,leasehold-client/testing
 	@$(MAKE) publish-dry-run
 	scripts/plants --check
 	scripts/deny
 
-# Uncommitted changes are packed too, because this runs before the commit. The command line depends on the client of the same
-# version, which the registry may not have yet.
-publish-dry-run: ## Do all that `cargo publish` does with the Rust client and the command line, but for the upload
-	cargo publish --dry-run --locked --allow-dirty --quiet -p leasehold-client
+# Uncommitted changes are packed too, because this runs before the commit. Each depends on those before it, of the same version,
+# which the registry may not have yet.
+publish-dry-run: ## Do all that `cargo publish` does with the core, the Rust client and the command line, but for the upload
+	cargo publish --dry-run --locked --allow-dirty --quiet -p leasehold-core
+	cargo publish --dry-run --locked --allow-dirty --quiet -p leasehold-client --config 'patch.crates-io.leasehold-core.path="core"'
 	cargo publish --dry-run --locked --allow-dirty --quiet -p leasehold-cli --config 'patch.crates-io.leasehold-client.path="clients/rust"'
 
 # `lint` leaves this out: that compiler shares nothing with the one for daily use.

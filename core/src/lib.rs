@@ -1,5 +1,5 @@
-//! The core of Leasehold: what a lock is, and in which order things happen to it. The engine has two hosts: the module
-//! in `src/` on a real server, and the simulation on a virtual one.
+//! The core of Leasehold: what a lock is, and in which order things happen to it. The engine has three hosts: the module
+//! in `src/` on a real server, the Rust client's server in memory, and the simulation on a virtual one.
 //!
 //! ```text
 //!   engine      the order of what happens to a lock; asks a host for keys and time
@@ -15,7 +15,7 @@
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,
-    reason = "nobody but the module uses it; names say what comments would repeat"
+    reason = "only the module and the client use it; names say what comments would repeat"
 )]
 #![allow(clippy::new_without_default, reason = "each `new` is const, which `Default` cannot be")]
 

@@ -33,13 +33,23 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
 const NOT_IN_MEMORY: [(&str, &[&str]); 11] = [
     ("a server in memory has no users", &["wrong-password", "no-password", "no-permission"]),
     ("a server in memory has no limits", &["out-of-memory", "queue-full"]),
-    ("a server in memory has no disk", &["restart-within-ttl"]),
+    ("a server in memory has no disk", &["restart-within-ttl", "quorum-storm"]),
     ("it is in the process of its clients, which die with it", &["dead-waiter"]),
-    ("a server in memory has no replicas", &["replicas", "too-few-replicas", "failover"]),
+    (
+        "a server in memory has no replicas",
+        &["replicas", "too-few-replicas", "failover", "quorum-of-replicas", "quorum-not-ready"],
+    ),
     ("locks in memory are on one server", &["quorum"]),
     (
         "locks in memory never lack the module",
-        &["plain", "without-scripts", "module-that", "old-module"],
+        &[
+            "plain",
+            "without-scripts",
+            "module-that",
+            "old-module",
+            "quorum-plain",
+            "quorum-that-changes",
+        ],
     ),
     (
         "a server in memory is alone, and has one database",
@@ -63,7 +73,10 @@ impl Client {
     /// Why it is not to be asked for this.
     pub(crate) fn lacks(&self, scenario: &str) -> Option<&'static str> {
         let begins = |names: &[&str]| names.iter().any(|name| scenario.starts_with(name));
-        let reason = NOT_IN_MEMORY.iter().find(|(_, names)| begins(names));
+        let mut reasons = NOT_IN_MEMORY.iter().filter(|(_, names)| begins(names));
+        // Several servers in memory of the crate for Rust are a quorum.
+        let is_had = |names: &[&str]| self.name == "rust-memory" && names == ["quorum"];
+        let reason = reasons.find(|(_, names)| !is_had(names));
         reason.filter(|_| self.memory.is_some()).map(|(why, _)| *why)
     }
 
@@ -76,6 +89,8 @@ impl Client {
 /// Those whose packages are in this repository.
 pub(crate) fn ours() -> Vec<Client> {
     let mut clients = vec![client("rust", vec![env!("CARGO_BIN_EXE_rust-adapter").into()], None)];
+    let memory = vec![env!("CARGO_BIN_EXE_rust-memory-server").into()];
+    let rust = clients[0].in_memory("rust-memory", memory);
     let missing = node_lacks();
     for library in ["ioredis", "node-redis"] {
         let command = vec!["node".into(), path("adapters/node/adapter.mjs"), library.into()];
@@ -90,7 +105,7 @@ pub(crate) fn ours() -> Vec<Client> {
         clients.push(client(name, command, missing.clone()));
     }
     let memory = vec![python, path("adapters/python/memory_server.py")];
-    clients.extend([node, clients[3].in_memory("python-memory", memory)]);
+    clients.extend([rust, node, clients[3].in_memory("python-memory", memory)]);
     let adapter = target().join("go/adapter");
     let missing =
         (!adapter.exists()).then(|| "the adapter is not built: make test-clients builds it".into());

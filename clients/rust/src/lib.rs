@@ -127,6 +127,8 @@ mod request;
 mod server;
 mod settings;
 mod story;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod trouble;
 mod validity;
 mod verdict;

@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 /// | [`ClusterClient`] | a cluster |
 /// | [`ConnectionManager`] | one server, over a connection that the program has already |
 /// | [`Server::quorum`] | most of several servers that know nothing of each other |
+/// | `&testing::MemoryServer` | locks in memory, with the feature `testing` |
 ///
 /// The client opens one connection for all requests and messages about grants. In a cluster, the messages take one more
 /// connection to each node. A connection manager does not reveal its address, so the client can open nothing beside it:
@@ -35,6 +36,8 @@ pub(crate) enum Place {
     Sentinel(Arc<Mutex<SentinelClient>>),
     Cluster(ClusterClient),
     Manager(ConnectionManager, Option<Client>),
+    #[cfg(feature = "testing")]
+    Memory(crate::testing::MemoryServer),
 }
 
 impl Server {
@@ -107,6 +110,8 @@ impl fmt::Debug for Place {
             Self::Sentinel(_) => "Sentinel",
             Self::Cluster(_) => "Cluster",
             Self::Manager(..) => "Manager",
+            #[cfg(feature = "testing")]
+            Self::Memory(_) => "Memory",
         })
     }
 }

@@ -21,6 +21,7 @@ mod events;
 mod guarding;
 mod keeping;
 mod measures;
+mod memory;
 mod package;
 mod places;
 mod quorum;

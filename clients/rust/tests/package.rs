@@ -54,6 +54,7 @@ fn the_crate_without_tls_depends_on_few() {
     );
     let crates: BTreeSet<_> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(crates.contains("leasehold-client"), "{listed}");
+    assert!(!crates.contains("leasehold-core"), "it is for the feature `testing`");
     assert!(crates.len() <= MOST_CRATES, "{}: {crates:#?}", crates.len());
 }
 

@@ -84,6 +84,30 @@ impl Write<'_> {
             Self::Hold { .. } | Self::Edit(_) | Self::Restore(_) | Self::Delete => Changed::Value,
         }
     }
+
+    /// What the key holds after this write, if it held this before.
+    pub fn applied_to(&self, former: Option<Seen>) -> Option<Seen> {
+        match *self {
+            Self::Keep => former,
+            Self::Hold { owner, fence, deadline, share } => {
+                let value = Value::of_hold(fence, owner, deadline, share).as_bytes().into();
+                Some(Seen { value, deadline })
+            }
+            Self::Expire(deadline) => former.map(|seen| Seen { deadline: Some(deadline), ..seen }),
+            Self::Edit(ref edit) => {
+                let former = former.map(|seen| seen.value.into_vec()).unwrap_or_default();
+                let value = edit.rewritten(&former).unwrap_or_else(|| {
+                    let mut value = former;
+                    edit.patch(&mut value);
+                    value.extend(edit.appended().iter().flat_map(|line| line.as_bytes().to_vec()));
+                    value
+                });
+                Some(Seen { value: value.into(), deadline: Some(edit.expiry) })
+            }
+            Self::Restore(seen) => Some(seen.clone()),
+            Self::Delete => None,
+        }
+    }
 }
 
 /// Bytes to be written over a part of the value.

@@ -508,7 +508,6 @@ pub struct Room {
     pub per_lock: usize,
 }
 
-#[cfg(test)]
 impl Room {
     pub const UNLIMITED: Self = Self {
         connections: usize::MAX,

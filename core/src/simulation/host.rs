@@ -14,8 +14,8 @@ use super::world::{Role, Server, State};
 use crate::command::Error;
 use crate::engine::{Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::lock::{
-    Deadline, KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner, Room, Stored, Ttl,
-    Value, WaitKind, WaiterId, Write,
+    Deadline, KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner, Room, Seen, Stored,
+    Ttl, WaitKind, WaiterId, Write,
 };
 use crate::observe::Event;
 
@@ -329,30 +329,12 @@ fn lock_in(content: Option<&Kept>) -> LockContent {
 }
 
 fn written(content: Option<&Kept>, write: &Write<'_>) -> Option<Kept> {
-    let text = |value: &[u8], deadline: Option<Deadline>| Kept::Text {
-        value: value.into(),
-        deadline: deadline.map(Deadline::millis),
-    };
     let former = match content.map(Kept::stored) {
-        Some(Stored::Text { value, .. }) => value.to_vec(),
-        _ => Vec::new(),
+        Some(Stored::Text { value, deadline }) => Some(Seen { value: value.into(), deadline }),
+        _ => None,
     };
-    match write {
-        Write::Keep | Write::Restore(_) => content.cloned(),
-        Write::Delete => None,
-        Write::Hold { owner, fence, deadline, share } => {
-            let value = Value::of_hold(*fence, *owner, *deadline, *share);
-            Some(text(value.as_bytes(), *deadline))
-        }
-        Write::Expire(deadline) => Some(text(&former, Some(*deadline))),
-        Write::Edit(edit) => {
-            let rewritten = edit.rewritten(&former);
-            let mut value = former;
-            edit.patch(&mut value);
-            value.extend(edit.appended().iter().flat_map(|line| line.as_bytes().to_vec()));
-            Some(text(&rewritten.unwrap_or(value), Some(edit.expiry)))
-        }
-    }
+    let Seen { value, deadline } = write.applied_to(former)?;
+    Some(Kept::Text { value, deadline: deadline.map(Deadline::millis) })
 }
 
 impl State {

@@ -94,7 +94,7 @@ impl Connect for Tap {
         async move {
             let client = Client::open(info.into_connection_info()?)?;
             let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-            let node = Arc::new(Node::new(client));
+            let node = Arc::new(Node::new(client.into()));
             nodes().insert(node.id, Arc::downgrade(&node));
             Ok(Self { connection, known: Arc::new(Known(node)) })
         }

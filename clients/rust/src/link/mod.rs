@@ -17,6 +17,8 @@ use crate::clock::within;
 use crate::locked::locked;
 use crate::server::Place;
 use crate::settings::Settings;
+#[cfg(feature = "testing")]
+use crate::testing::MemoryServer;
 use cluster::{Cluster, Tap};
 use redis::aio::{ConnectionManager, MultiplexedConnection, PubSub};
 use redis::cluster_async::ClusterConnection;
@@ -54,10 +56,18 @@ pub(crate) enum Line {
     Cluster(ClusterConnection<Tap>),
 }
 
+/// What connections are opened to.
+#[derive(Clone)]
+enum Endpoint {
+    Client(Box<Client>),
+    #[cfg(feature = "testing")]
+    Memory(MemoryServer),
+}
+
 /// A server to which further connections can be opened. For a single server, a node lasts as long as its line.
 pub(crate) struct Node {
     pub(crate) id: u64,
-    client: Client,
+    endpoint: Endpoint,
     /// Cancelled when its line is lost.
     pub(crate) gone: CancellationToken,
     /// Receives pushes on its line, if the line speaks RESP3.
@@ -78,12 +88,14 @@ impl Link {
             Lines::Single(Single::to(source.clone(), limit, name), Single::for_holds(source, limit))
         };
         let lines = match place {
-            Place::Client(client) => single(Source::Client(Box::new(client.clone()))),
+            Place::Client(client) => single(Source::One(client.clone().into())),
+            #[cfg(feature = "testing")]
+            Place::Memory(server) => single(Source::One(Endpoint::Memory(server.clone()))),
             Place::Sentinel(client) => single(Source::Sentinels(Arc::clone(client))),
             Place::Cluster(client) => Lines::Cluster(Box::new(Cluster::of(client.clone()))),
             Place::Manager(manager, client) => Lines::Manager(
                 manager.clone(),
-                client.clone().map(|client| Arc::new(Node::new(client))),
+                client.clone().map(|client| Arc::new(Node::new(client.into()))),
             ),
         };
         Self { lines, limit, bonds: Mutex::default() }
@@ -161,7 +173,7 @@ impl Link {
         let mut bonds = locked(&self.bonds);
         bonds.retain(|_, (node, _)| !node.gone.is_cancelled());
         let (_, bond) = bonds.entry(node.id).or_insert_with(|| {
-            let source = Source::Client(Box::new(node.client.clone()));
+            let source = Source::One(node.endpoint.clone());
             (node, Single::for_holds(source, self.limit))
         });
         Ok(Arc::clone(bond))
@@ -225,12 +237,42 @@ impl Line {
     }
 }
 
+impl Endpoint {
+    async fn open(
+        &self,
+        config: &AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        match self {
+            Self::Client(client) => {
+                client.get_multiplexed_async_connection_with_config(config).await
+            }
+            #[cfg(feature = "testing")]
+            Self::Memory(server) => server.open(config.clone()).await,
+        }
+    }
+
+    /// None for a server in memory, which speaks RESP3 and has one database.
+    fn client(&self) -> Option<&Client> {
+        match self {
+            Self::Client(client) => Some(client),
+            #[cfg(feature = "testing")]
+            Self::Memory(_) => None,
+        }
+    }
+}
+
+impl From<Client> for Endpoint {
+    fn from(client: Client) -> Self {
+        Self::Client(Box::new(client))
+    }
+}
+
 impl Node {
-    fn new(client: Client) -> Self {
+    fn new(endpoint: Endpoint) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             id: NEXT.fetch_add(1, Relaxed),
-            client,
+            endpoint,
             gone: CancellationToken::new(),
             pushes: None,
         }
@@ -238,16 +280,18 @@ impl Node {
 
     /// The channel of keyspace events about a key.
     pub(crate) fn channel_of(&self, key: &[u8]) -> Vec<u8> {
-        let db = self.client.get_connection_info().redis_settings().db();
+        let info = self.endpoint.client().map(Client::get_connection_info);
+        let db = info.map_or(0, |info| info.redis_settings().db());
         [format!("__keyspace@{db}__:").as_bytes(), key].concat()
     }
 
     pub(crate) async fn dedicated(&self) -> Result<MultiplexedConnection, RedisError> {
-        self.client.get_multiplexed_async_connection_with_config(&patient(None)).await
+        self.endpoint.open(&patient(None)).await
     }
 
     pub(crate) async fn subscribe(&self, channel: &[u8]) -> Result<PubSub, RedisError> {
-        let mut subscription = self.client.get_async_pubsub().await?;
+        let client = self.endpoint.client().ok_or_else(nothing_beside)?;
+        let mut subscription = client.get_async_pubsub().await?;
         subscription.subscribe(channel).await?;
         Ok(subscription)
     }

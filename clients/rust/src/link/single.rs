@@ -3,7 +3,7 @@
 //! The redis crate's `ConnectionManager` also reconnects. But it does not report that, and keeps using a connection that
 //! died silently. Here the next request opens another one after a missing answer, and after the server became a replica.
 
-use super::{Line, Listener, Node, patient};
+use super::{Endpoint, Line, Listener, Node, patient};
 use crate::locked::locked;
 use crate::measure;
 use futures_util::FutureExt;
@@ -31,7 +31,7 @@ pub(super) struct Single {
 
 #[derive(Clone)]
 pub(super) enum Source {
-    Client(Box<Client>),
+    One(Endpoint),
     Sentinels(Arc<tokio::sync::Mutex<SentinelClient>>),
 }
 
@@ -79,7 +79,7 @@ impl Single {
     /// Runs once for all callers.
     async fn open(self: Arc<Self>) -> Result<Line, RedisError> {
         let limit = match self.source {
-            Source::Client(_) => self.limit,
+            Source::One(_) => self.limit,
             Source::Sentinels(_) => self.limit.saturating_add(SENTINELS_WITHIN),
         };
         let opened = tokio::time::timeout(limit, self.connect()).await;
@@ -96,28 +96,23 @@ impl Single {
     }
 
     async fn connect(&self) -> Result<Line, RedisError> {
-        let client = match &self.source {
-            Source::Client(client) => Client::clone(client),
-            Source::Sentinels(sentinels) => sentinels.lock().await.async_get_client().await?,
+        let endpoint = match &self.source {
+            Source::One(endpoint) => endpoint.clone(),
+            Source::Sentinels(sentinels) => sentinels.lock().await.async_get_client().await?.into(),
         };
         let pushes = Arc::new(Pushes::default());
         let config = patient(Some(self.limit)).set_push_sender(Arc::clone(&pushes));
-        let told = speaking_resp3(&client)?;
-        let connecting = told.get_multiplexed_async_connection_with_config(&config);
-        let (mut connection, pushes) = match connecting.await {
+        let told = speaking_resp3(&endpoint)?;
+        let (mut connection, pushes) = match told.open(&config).await {
             Ok(connection) => (connection, Some(pushes)),
             Err(error) if self.has_holds || !is_about_resp3(&error) => return Err(error),
-            Err(_) => {
-                let config = patient(Some(self.limit));
-                let connecting = client.get_multiplexed_async_connection_with_config(&config);
-                (connecting.await?, None)
-            }
+            Err(_) => (endpoint.open(&patient(Some(self.limit))).await?, None),
         };
         let node = match pushes {
             Some(pushes) => {
-                Node { gone: pushes.gone.clone(), pushes: Some(pushes), ..Node::new(client) }
+                Node { gone: pushes.gone.clone(), pushes: Some(pushes), ..Node::new(endpoint) }
             }
-            None => Node::new(client),
+            None => Node::new(endpoint),
         };
         let node = Arc::new(node);
         if let Some(name) = &self.name {
@@ -170,10 +165,11 @@ fn is_about_resp3(error: &RedisError) -> bool {
 }
 
 /// With RESP3, messages about grants come on the line, and the redis crate reports the end of a connection.
-fn speaking_resp3(client: &Client) -> Result<Client, RedisError> {
+fn speaking_resp3(endpoint: &Endpoint) -> Result<Endpoint, RedisError> {
+    let Some(client) = endpoint.client() else { return Ok(endpoint.clone()) };
     let info = client.get_connection_info();
     let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    Client::open(info.clone().set_redis_settings(redis))
+    Client::open(info.clone().set_redis_settings(redis)).map(Endpoint::from)
 }
 
 #[derive(Default)]
