@@ -1,6 +1,6 @@
 //! The arguments that all subcommands share. Each subcommand's own arguments are beside its code.
 
-use crate::commands::{completions, doctor, elect, ls, man, release, run, show, top, wait};
+use crate::commands::{completions, doctor, elect, ls, man, mcp, release, run, show, top, wait};
 use crate::connecting::Connection;
 use crate::exit_code::{MEANINGS, Meaning};
 use clap::{Parser, Subcommand};
@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Wait(wait::Arguments),
     Release(release::Arguments),
     Doctor(doctor::Arguments),
+    Mcp(mcp::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }

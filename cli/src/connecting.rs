@@ -260,9 +260,9 @@ impl Place {
         format!("{}{name}", self.locks.settings().prefix)
     }
 
-    /// Releases what is still held, and closes the connections.
-    pub(crate) async fn close(&self) {
-        let _ = self.locks.close(CLOSE_WITHIN).await;
+    /// Releases what is still held, and closes the connections. Returns the locks that could not be released.
+    pub(crate) async fn close(&self) -> Vec<String> {
+        self.locks.close(CLOSE_WITHIN).await
     }
 
     /// What went wrong, where, and what to do.

@@ -52,7 +52,12 @@ fn run() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime
         .map_err(|error| Failure::of_system("this program cannot start", &error))
-        .and_then(|runtime| runtime.block_on(commands::run(arguments)))
+        .and_then(|runtime| {
+            let ended = runtime.block_on(commands::run(arguments));
+            // Otherwise the end would wait for a read of standard input, or for the lookup of a name.
+            runtime.shutdown_background();
+            ended
+        })
         .and_then(|code| output::all_was_printed().map(|()| code));
     match ended {
         Ok(code) if code == Code::of_signal(SIGINT) => child::processes::end_by_interrupt(),

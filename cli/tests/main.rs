@@ -25,6 +25,7 @@ mod hardships;
 mod installing;
 mod looking;
 mod manual;
+mod mcp;
 mod program;
 mod refused;
 mod running;

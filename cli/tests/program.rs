@@ -51,6 +51,11 @@ impl Program {
         until(&self.said, &self.readers[1], text)
     }
 
+    /// Standard output so far.
+    pub(crate) fn printed(&self) -> String {
+        self.printed.lock().unwrap().clone()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         signal(self.id(), name).unwrap();
     }

@@ -11,6 +11,7 @@ use leasehold_client::{Guard, Loss, Released};
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
+use uuid::Uuid;
 
 /// How long to try to release the lock. After that, the hold ends with its lease.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
@@ -49,6 +50,12 @@ pub(super) fn this_process() -> String {
     let host = nix::unistd::gethostname().unwrap_or_default();
     let host: String = host.to_string_lossy().chars().take(64).collect();
     format!("{host}:{}", std::process::id())
+}
+
+/// An owner that nobody else has.
+pub(super) fn new_owner() -> String {
+    let random = Uuid::new_v4().simple().to_string();
+    format!("{}:{}", this_process(), random.get(..12).unwrap_or(&random))
 }
 
 /// The hold under which the command runs.

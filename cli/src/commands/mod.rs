@@ -6,6 +6,7 @@ pub(crate) mod elect;
 pub(crate) mod holding;
 pub(crate) mod ls;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod show;
@@ -27,6 +28,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Code, Failure> {
         Command::Top(arguments) => top::run(connection, arguments).await,
         Command::Wait(arguments) => wait::run(connection, arguments).await,
         Command::Release(arguments) => release::run(connection, arguments).await,
+        Command::Mcp(arguments) => mcp::run(connection, arguments).await,
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
     }

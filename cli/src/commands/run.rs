@@ -1,6 +1,6 @@
 //! `leasehold run`: runs a command while a lock is held.
 
-use super::holding::{Held, Running, run_under, this_process};
+use super::holding::{Held, Running, new_owner, run_under};
 use super::waiting::show_waiting;
 use crate::child::Signals;
 use crate::connecting::{Connection, Place};
@@ -10,7 +10,6 @@ use crate::output::{self, printable};
 use clap::Args;
 use leasehold_client::Error;
 use std::time::Duration;
-use uuid::Uuid;
 
 /// How long replicas may take to confirm a grant.
 const REPLICAS_WITHIN: Duration = Duration::from_secs(1);
@@ -91,11 +90,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
 
 impl Arguments {
     fn owner_to_ask_as(&self) -> String {
-        let made_up = || {
-            let random = Uuid::new_v4().simple().to_string();
-            format!("{}:{}", this_process(), random.get(..12).unwrap_or(&random))
-        };
-        self.owner.clone().unwrap_or_else(made_up)
+        self.owner.clone().unwrap_or_else(new_owner)
     }
 
     fn patience(&self) -> Option<Duration> {

@@ -79,7 +79,8 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     ended
 }
 
-async fn until_free(place: &Place, name: &str) -> Result<Code, Failure> {
+/// Looks after the first rest, and again until the lock is free.
+pub(super) async fn until_free(place: &Place, name: &str) -> Result<Code, Failure> {
     let mut answered = Instant::now();
     loop {
         sleep(LOOK_EVERY).await;

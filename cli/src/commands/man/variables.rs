@@ -15,6 +15,9 @@ const fn heeded(name: &'static str, of: Of, text: &'static str) -> Variable {
 /// The subcommands that run a command.
 const RUNNING: Of = Of::These(&["run", "elect"]);
 
+/// The subcommands that take locks.
+const TAKING: Of = Of::These(&["run", "elect", "mcp"]);
+
 /// The client's variables, which its `Settings` list, and those of the address and of TLS.
 pub(super) const HEEDED: [Variable; 16] = [
     heeded("LEASEHOLD_URL", Of::Asking, "The address, unless --url gives another."),
@@ -36,10 +39,10 @@ pub(super) const HEEDED: [Variable; 16] = [
     ),
     heeded(
         "LEASEHOLD_REPLICAS",
-        RUNNING,
+        TAKING,
         "How many replicas must have heard of a grant, 0 by default.",
     ),
-    heeded("LEASEHOLD_REPLICAS_WITHIN_MS", RUNNING, "How long they may take, 1000 by default."),
+    heeded("LEASEHOLD_REPLICAS_WITHIN_MS", TAKING, "How long they may take, 1000 by default."),
     heeded(
         "LEASEHOLD_RESPONSE_TIMEOUT_MS",
         Of::Asking,
@@ -52,22 +55,22 @@ pub(super) const HEEDED: [Variable; 16] = [
     ),
     heeded(
         "LEASEHOLD_UNREACHABLE_AFTER_MS",
-        RUNNING,
+        TAKING,
         "The same while one waits for a lock, 30000 by default.",
     ),
     heeded(
         "LEASEHOLD_CHECK_EVERY_MS",
-        RUNNING,
+        TAKING,
         "How often a request that waits is looked after, 5000 by default.",
     ),
     heeded(
         "LEASEHOLD_QUEUE",
-        RUNNING,
+        TAKING,
         "off: who waits tries again and again instead of queueing, on by default.",
     ),
     heeded(
         "LEASEHOLD_WAIT_CONNECTIONS",
-        RUNNING,
+        TAKING,
         "How many connections may wait at a time, 64 by default.",
     ),
     heeded(

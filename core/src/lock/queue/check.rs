@@ -26,7 +26,8 @@ impl<C> Queues<C> {
         for (index, waiting) in &self.waiters {
             let (places, kind) = (waiting.places.all(), waiting.waiter.wait.kind());
             assert!(!places.is_empty(), "whoever waits has a place");
-            let is_its_own = |place: &PlaceId| self.places[place.0.get()].waiter == WaiterId(index.into());
+            let is_its_own =
+                |place: &PlaceId| self.places[place.0.get()].waiter == WaiterId(index.into());
             assert!(places.iter().all(is_its_own), "its places are its own");
             waiters += places.len();
             if kind == WaitKind::Blocked {

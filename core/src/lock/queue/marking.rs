@@ -111,7 +111,8 @@ impl Marks {
     }
 
     fn first(&self, cause: Cause) -> Option<QueueId> {
-        let (mark, id) = self.order.first_from((Mark { cause, turn: 0 }, QueueId(SlabIndex::FIRST)))?;
+        let (mark, id) =
+            self.order.first_from((Mark { cause, turn: 0 }, QueueId(SlabIndex::FIRST)))?;
         (mark.cause == cause).then_some(id)
     }
 }

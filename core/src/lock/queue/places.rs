@@ -97,7 +97,9 @@ impl<C> Queues<C> {
 
     pub(super) fn is_first_everywhere(&self, waiting: &Waiting<C>) -> bool {
         let places = waiting.places.all().iter();
-        places.filter_map(|place| self.places.get(place.0.get())).all(|place| place.before.is_none())
+        places
+            .filter_map(|place| self.places.get(place.0.get()))
+            .all(|place| place.before.is_none())
     }
 
     /// Whether the waiter waits for exactly these locks, in any order.

@@ -3,7 +3,8 @@
 use super::contended::Queue;
 use super::places::Places;
 use super::{
-    Cause, Departed, Joined, Place, PlaceId, QueueId, Queues, Renewed, SlabIndex, Waiter, WaiterId, Waiting,
+    Cause, Departed, Joined, Place, PlaceId, QueueId, Queues, Renewed, SlabIndex, Waiter, WaiterId,
+    Waiting,
 };
 use crate::lock::decision::Wanted;
 use crate::lock::ephemeral::Ephemeral;
@@ -43,7 +44,9 @@ impl<C> Queues<C> {
 
     /// Puts the new request in the places of the former, with the time waited so far.
     fn replace(&mut self, former: WaiterId, waiter: Waiter<C>) -> Joined<C> {
-        let Some(waiting) = self.waiters.get_mut(former.0.get()) else { return Joined::Queued(former) };
+        let Some(waiting) = self.waiters.get_mut(former.0.get()) else {
+            return Joined::Queued(former);
+        };
         let since = waiting.waiter.since;
         let (kind, share) = (waiter.wait.kind(), waiter.share);
         let left = mem::replace(&mut waiting.waiter, Waiter { since, ..waiter });
@@ -81,7 +84,8 @@ impl<C> Queues<C> {
         let owner = wanted.owner.as_bytes();
         let former = self.id_of(names.first).and_then(|id| self.waiting_as(id, owner));
         let former = former.filter(|&id| self.is_for(id, names));
-        let Some((id, waiting)) = former.and_then(|id| Some((id, self.waiters.get_mut(id.0.get())?)))
+        let Some((id, waiting)) =
+            former.and_then(|id| Some((id, self.waiters.get_mut(id.0.get())?)))
         else {
             return Renewed::No;
         };
@@ -182,7 +186,8 @@ impl<C> Queues<C> {
     fn count(&mut self, id: WaiterId, kind: WaitKind, change: impl Fn(usize, usize) -> usize) {
         match kind {
             WaitKind::Blocked => {
-                let places = self.waiters.get(id.0.get()).map_or(0, |waiting| waiting.places.count());
+                let places =
+                    self.waiters.get(id.0.get()).map_or(0, |waiting| waiting.places.count());
                 self.blocked = change(self.blocked, 1);
                 self.blocked_places = change(self.blocked_places, places);
             }
@@ -222,7 +227,8 @@ impl<C> Queues<C> {
     }
 
     fn give_up_place(&mut self, id: PlaceId, owner: &KeptOwner, kind: WaitKind) {
-        let Some(Place { queue: queue_id, before, behind, .. }) = self.places.try_remove(id.0.get())
+        let Some(Place { queue: queue_id, before, behind, .. }) =
+            self.places.try_remove(id.0.get())
         else {
             return;
         };
@@ -308,7 +314,9 @@ impl<C> Queues<C> {
 
     /// Makes sure that this waiter's patience is checked no later than it ends.
     pub(super) fn expect_patience(&mut self, id: WaiterId) {
-        let Some(Waiting { waiter, asked_at, .. }) = self.waiters.get_mut(id.0.get()) else { return };
+        let Some(Waiting { waiter, asked_at, .. }) = self.waiters.get_mut(id.0.get()) else {
+            return;
+        };
         let kind = waiter.wait.kind();
         let end = waiter.gives_up.map(|end| (kind, end));
         let is_in_time = |at: (WaitKind, _)| at.0 == kind && end.is_some_and(|end| at <= end);
