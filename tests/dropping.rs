@@ -2,9 +2,10 @@
 
 use crate::waiting::play;
 use redis::Value;
+use std::time::Duration;
 use testkit::{
-    Client, Cluster, Server, SlotMove, Stopwatch, aof, becomes, code, error, int, is_older_than,
-    items, number, start_pair, wait_until_in_sync,
+    Client, Cluster, Server, SlotMove, aof, becomes, code, error, int, is_older_than, items,
+    number, start_pair, wait_until_in_sync,
 };
 
 const LONG: u64 = 60_000;
@@ -31,7 +32,7 @@ const STORIES: &str = "
 
     # in a transaction and in a script, as elsewhere
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
-    MULTI: LOCK.DROP alice; LOCK.CHECK k bob; LOCK.DROP bob -> [0 1]; B; [0 0]
+    MULTI: LOCK.DROP alice; LOCK.CHECK k bob; LOCK.DROP bob -> 0 1; B; 0 1
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     EVAL \"return redis.call('LOCK.DROP', 'carol')\" 0 -> 0 1
     LOCK.WAITERS k -> (empty)
@@ -123,7 +124,7 @@ fn it_is_replicated_as_releases_are() {
     let before = aof::lines(&server).len();
     assert_eq!(client.cmd("LOCK.DROP alice"), Value::Array(vec![int(0), int(2)]));
     let lines = aof::lines(&server)[before..].join(" ; ");
-    assert!(lines.starts_with("MULTI ; DEL k ; SET k ") && lines.contains(":bob PXAT "), "{lines}");
+    assert!(lines.starts_with("DEL k ; SET k ") && lines.contains(":bob PXAT "), "{lines}");
     assert!(lines.contains(" ; SETRANGE l ") && !lines.contains("LOCK."), "{lines}");
 }
 
@@ -216,16 +217,17 @@ fn an_owner_with_twenty_thousand_places_does_not_hold_up_the_server() {
     lines(&|number| format!("LOCK.ACQUIRE k{number} bob {LONG} TICKET 600000"), &mut client);
     lines(&|number| format!("LOCK.ACQUIRE k{number} carol {LONG} TICKET 600000"), &mut client);
     assert_eq!(client.counter("tickets"), 2 * PLACES as u64);
+    // The server's own time: other programs of a busy machine do not count.
+    let processor = server.processor_clock();
     let longest = |owner: &str| {
-        let (mut cursor, mut freed, mut longest, mut steps) = (0, 0, 0.0_f64, 0);
-        let (mut dropping, mut pinging) = (server.client(), server.client());
+        let (mut cursor, mut freed, mut longest, mut steps) = (0, 0, Duration::ZERO, 0);
+        let mut client = server.client();
         loop {
-            let step = format!("LOCK.DROP {owner} COUNT -1 CURSOR {cursor}");
-            dropping.send(step);
-            let watch = Stopwatch::start();
-            pinging.cmd("PING");
-            longest = longest.max(watch.elapsed().as_secs_f64() * 1_000.0);
-            let reply = dropping.receive();
+            let (step, before) =
+                (format!("LOCK.DROP {owner} COUNT -1 CURSOR {cursor}"), processor());
+            let reply = client.cmd(step);
+            server.client().cmd("PING");
+            longest = longest.max(processor() - before);
             let [Value::Int(next), Value::Int(count)] = items(&reply) else { panic!("{reply:?}") };
             (cursor, freed, steps) = (*next, freed + count, steps + 1);
             if cursor == 0 {
@@ -236,10 +238,10 @@ fn an_owner_with_twenty_thousand_places_does_not_hold_up_the_server() {
     let places = i64::try_from(PLACES).unwrap();
     for owner in ["bob", "alice"] {
         let (freed, steps, longest) = longest(owner);
-        eprintln!("{owner}: {steps} steps, the longest PING took {longest:.1} ms");
+        eprintln!("{owner}: {steps} steps, a PING waits for {longest:?}");
         assert_eq!(freed, places, "{owner}");
         assert!(steps > 3, "{owner}: {steps} steps");
-        assert!(longest < 10.0, "{owner}: a PING took {longest} ms");
+        assert!(longest < Duration::from_millis(10), "{owner}: a PING waits for {longest:?}");
     }
     becomes("carol holds all", int(places), || client.cmd("DBSIZE"));
     assert_eq!(client.counter("tickets"), 0);

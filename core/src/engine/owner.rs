@@ -19,6 +19,9 @@ use crate::command::{Decide, Error};
 use crate::lock::{Departed, KeptName, Name, Owner, Proof};
 use std::slice;
 
+/// How long a step takes. Shorter than other turns, because what it leaves to the timer has one right after it.
+const STEP_MICROS: u64 = 1_000;
+
 /// A place in one of the memories, as the number that a client shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(u64);
@@ -76,7 +79,7 @@ impl<H: Host> Engine<'_, H> {
             return Err(Error::DropOnReplica);
         }
         let owner = request.owner()?;
-        let budget = Budget::of(self.host, usize::MAX);
+        let budget = Budget::new(self.host, usize::MAX, STEP_MICROS);
         let (mut next, mut count) = (from, 0_usize);
         while let Some((behind, name)) = self.remembered(owner, next) {
             next = behind;
