@@ -33,6 +33,7 @@ const STORIES: &str = "
     # in a transaction and in a script, as elsewhere
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     MULTI: LOCK.DROP alice; LOCK.CHECK k bob; LOCK.DROP bob -> 0 1; B; 0 1
+    LOCK.ACQUIRE k dave 60000 -> C
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     EVAL \"return redis.call('LOCK.DROP', 'carol')\" 0 -> 0 1
     LOCK.WAITERS k -> (empty)
@@ -54,7 +55,7 @@ const STORIES: &str = "
     # a hold of a lock that was contended, and one that the log names
     LOCK.ACQUIRE k bob 60000 -> nil
     LOCK.DROP alice -> 0 1
-    CONFIG SET leasehold.long-wait-ms 1 -> OK
+    CONFIG SET leasehold.log-long-wait 1 -> OK
     LOCK.ACQUIRE k alice 60000 -> B
     bob: LOCK.ACQUIRE k bob 60000 BLOCK 0 -> waits
     5 ms pass

@@ -174,7 +174,7 @@ async fn held_among(
 /// Sixteen digits, and the byte that tells an exclusive hold from a shared one.
 pub(super) fn is_lock(begin: &Value) -> bool {
     let Value::BulkString(bytes) = begin else { return false };
-    let Some((fence, [mark])) = bytes.split_at_checked(16) else { return false };
+    let Some((fence, [mark, ..])) = bytes.split_at_checked(16) else { return false };
     fence.iter().all(u8::is_ascii_digit) && matches!(mark, b':' | b' ')
 }
 
