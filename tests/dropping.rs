@@ -30,10 +30,11 @@ const STORIES: &str = "
     LOCK.LOG -> (empty)
     LOCK.RELEASE k alice -> 0
 
-    # in a transaction and in a script, as elsewhere
+    # in a transaction, as elsewhere
     LOCK.ACQUIRE k bob 60000 TICKET 60000 -> nil
     MULTI: LOCK.DROP alice; LOCK.CHECK k bob; LOCK.DROP bob -> 0 1; B; 0 1
-    LOCK.ACQUIRE k dave 60000 -> C
+
+    # and in a script
     LOCK.ACQUIRE k carol 60000 TICKET 60000 -> nil
     EVAL \"return redis.call('LOCK.DROP', 'carol')\" 0 -> 0 1
     LOCK.WAITERS k -> (empty)
@@ -106,8 +107,10 @@ const STORIES: &str = "
 
 #[test]
 fn everything_of_an_owner_that_the_module_remembers_is_freed() {
-    let needs_new = is_older_than((7, 0));
-    let stories = STORIES.split("\n\n").filter(|story| !needs_new || !story.contains("CONFIG SET"));
+    // Redis 6.2 does not tell of whom a script is, and has no settings of modules.
+    let is_old = is_older_than((7, 0));
+    let needs_new = |story: &&str| story.contains("CONFIG SET") || story.contains("EVAL");
+    let stories = STORIES.split("\n\n").filter(|story| !is_old || !needs_new(story));
     play(Server::builder, &stories.collect::<Vec<_>>().join("\n\n"));
 }
 

@@ -48,8 +48,9 @@ pub(crate) fn patched_from() -> u64 {
 pub(crate) fn warn(ctx: Ctx) {
     let Some(version) = server_flavor::version(ctx) else { return };
     let Some(patched) = needed(server_flavor::is_valkey(ctx), version) else { return };
-    let ((major, minor, patch), [a, b, c]) = (version, [patched.0, patched.1, patched.2]);
-    PATCHED_FROM.set((u64::from(a) * 100 + u64::from(b)) * 100 + u64::from(c));
+    let ((major, minor, patch), (a, b, c)) = (version, patched);
+    let as_one = |number: u64, part: u32| number.saturating_mul(100).saturating_add(part.into());
+    PATCHED_FROM.set([a, b, c].into_iter().fold(0, as_one));
     log::warning(
         ctx,
         &format!(
