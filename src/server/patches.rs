@@ -48,13 +48,14 @@ pub(crate) fn patched_from() -> u64 {
 pub(crate) fn warn(ctx: Ctx) {
     let Some(version) = server_flavor::version(ctx) else { return };
     let Some(patched) = needed(server_flavor::is_valkey(ctx), version) else { return };
-    let ((major, minor, patch), (a, b, c)) = (version, patched);
     let as_one = |number: u64, part: u32| number.saturating_mul(100).saturating_add(part.into());
-    PATCHED_FROM.set([a, b, c].into_iter().fold(0, as_one));
+    PATCHED_FROM.set([patched.0, patched.1, patched.2].into_iter().fold(0, as_one));
+    let dotted = |(major, minor, patch): Version| format!("{major}.{minor}.{patch}");
+    let (version, patched) = (dotted(version), dotted(patched));
     log::warning(
         ctx,
         &format!(
-            "this server, version {major}.{minor}.{patch}, has known weaknesses that are mended from {a}.{b}.{c} on: \
+            "this server, version {version}, has known weaknesses that are mended from {patched} on: \
              upgrade it, unless whoever packaged it has mended them"
         ),
     );
