@@ -64,6 +64,11 @@ LOCK.LOG 5
 -1; admin loading stale; @admin @slow @dangerous; ; request_policy:all_nodes nondeterministic_output
 [listing: oneof]
 
+LOCK.DROP owner [CURSOR cursor] [COUNT count]
+LOCK.DROP alice
+-2; write; @write @slow @lock; ; request_policy:special response_policy:special nondeterministic_output
+owner: string, [CURSOR cursor: integer], [COUNT count: integer]
+
 LOCK.HELP
 LOCK.HELP
 1; loading stale fast; @fast @lock; ;

@@ -28,6 +28,7 @@ mod beyond;
 mod commands;
 mod config;
 mod contracts;
+mod dropping;
 mod ephemeral;
 mod eviction;
 mod faults;

@@ -20,7 +20,7 @@ type Survival = fn(entry: &str, command: &str);
 const ANY: (u32, u32) = (0, 0);
 
 /// With the server that calls it first.
-const ENTRIES: [(&str, (u32, u32), Survival, &str); 41] = [
+const ENTRIES: [(&str, (u32, u32), Survival, &str); 42] = [
     ("lock.acquire", ANY, answers_with_an_error, "LOCK.ACQUIRE k alice 5"),
     ("lock.release", ANY, answers_with_an_error, "LOCK.RELEASE k alice"),
     ("lock.extend", ANY, answers_with_an_error, "LOCK.EXTEND k alice 5"),
@@ -32,6 +32,7 @@ const ENTRIES: [(&str, (u32, u32), Survival, &str); 41] = [
     ("lock.waiters", ANY, answers_with_an_error, "LOCK.WAITERS k"),
     ("lock.top", ANY, answers_with_an_error, "LOCK.TOP"),
     ("lock.log", ANY, answers_with_an_error, "LOCK.LOG"),
+    ("lock.drop", ANY, answers_with_an_error, "LOCK.DROP alice"),
     ("lock.help", ANY, answers_with_an_error, "LOCK.HELP"),
     // The server sets every setting once while it loads the module.
     ("load", ANY, refuses_to_load, ""),

@@ -2,6 +2,7 @@
 
 use crate::program::Program;
 use crate::scene::{LONG, both_kinds, held, hold, leasehold, server, start, url};
+use redis::Value;
 use std::time::Duration;
 use testkit::waiter::Waiter;
 use testkit::{Cluster, Server, free_port};
@@ -113,6 +114,9 @@ fn the_locks_of_all_nodes_of_a_cluster_are_listed() {
     assert_eq!((ended.code, ended.said.as_str()), (0, ""));
     let ended = Program::start(leasehold(&url, &["release", "lock:3"])).ends();
     assert_eq!(ended.code, 0, "{}", ended.said);
+    let ended = Program::start(leasehold(&url, &["release", "--all", "--owner", "alice"])).ends();
+    let text = "freed 8 holds and places of alice, 8 found by a scan\n";
+    assert_eq!((ended.code, ended.printed.as_str()), (0, text), "{}", ended.said);
 }
 
 #[test]
@@ -143,6 +147,42 @@ fn only_the_grant_with_that_fence_is_released() {
         assert_eq!(held(&server, "x").as_deref(), Some(value.as_str()));
         assert_eq!(printed(&server, &["release", "--fence", fence, "x"]).1, 0);
         assert_eq!(held(&server, "x"), None);
+    }
+}
+
+/// With the module places and shared holds, too. The connection of a bound hold is gone, so that the module remembers it no more.
+#[test]
+fn everything_that_an_owner_has_is_released_and_nothing_of_others() {
+    for server in both_kinds() {
+        for (name, owner) in [("x", "alice"), ("y", "alice"), ("z", "alice2"), ("w", "bob")] {
+            hold(&server, name, owner);
+        }
+        for (key, value) in [("old", "alice"), ("text", "alice wrote this"), ("number", "17")] {
+            server.cmd(["SET", key, value]);
+        }
+        server.cmd("RPUSH list alice");
+        let has_module = !matches!(server.cmd("LOCK.HELP"), Value::ServerError(_));
+        if has_module {
+            for line in [
+                "LOCK.ACQUIRE w alice 60000 TICKET 60000 ALSO 1 z",
+                "LOCK.ACQUIRE bound alice 60000 EPHEMERAL 60000",
+                "LOCK.ACQUIRE shared alice 60000 SHARE 0",
+                "LOCK.ACQUIRE shared bob 60000 SHARE 0",
+            ] {
+                server.cmd(line);
+            }
+        }
+        let all = ["release", "--owner", "alice", "--all"];
+        let (freed, scanned) = if has_module { (7, 5) } else { (3, 3) };
+        let text = format!("freed {freed} holds and places of alice, {scanned} found by a scan\n");
+        assert_eq!(printed(&server, &all), (text, 0));
+        for (name, owner) in [("z", "alice2"), ("w", "bob")] {
+            assert!(held(&server, name).is_some_and(|value| value.ends_with(owner)), "{name}");
+        }
+        let left = if has_module { 6 } else { 5 };
+        assert_eq!(server.cmd("DBSIZE"), Value::Int(left));
+        let none = "{\"owner\":\"alice\",\"freed\":0,\"found_by_scan\":0}\n".to_owned();
+        assert_eq!(printed(&server, &[&all[..], &["--json"]].concat()), (none, 1));
     }
 }
 

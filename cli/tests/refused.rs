@@ -7,7 +7,7 @@ use testkit::Server;
 
 /// Each subcommand that asks servers, and the rights that its user needs besides `+@connection` and the lock's key, as
 /// in `docs/cli.md`.
-const NEEDED: [(&[&str], &str); 8] = [
+const NEEDED: [(&[&str], &str); 9] = [
     (&["run", "free", "--", "true"], "+lock.acquire +lock.release +lock.extend"),
     (&["run", "--also", "b", "free", "--", "true"], "+lock.acquire +lock.release +lock.extend"),
     (&["elect", "free", "--", "true"], "+lock.acquire +lock.release +lock.extend"),
@@ -15,6 +15,10 @@ const NEEDED: [(&[&str], &str); 8] = [
     (&["show", "x"], "+lock.holders +lock.waiters"),
     (&["wait", "--wait", "0", "free"], "+lock.info"),
     (&["release", "x"], "+lock.holders +lock.release"),
+    (
+        &["release", "--owner", "alice", "--all"],
+        "+lock.drop +scan +getrange +lock.check +lock.release",
+    ),
     (&["doctor"], "+info +time"),
 ];
 

@@ -6,7 +6,7 @@
 use leasehold_core::command::guard::Described;
 use leasehold_core::command::{Also, Decide, Error, MayWait, Reply};
 use leasehold_core::command::{
-    acquire, check, extend, guard, help, holders, info, raise, release, waiters,
+    acquire, check, drop, extend, guard, help, holders, info, raise, release, waiters,
 };
 use leasehold_core::lock::{
     Checked, Deadline, Decision, FenceClock, Hold, Limits, Moment, Monotonic, Outcome, Owner,
@@ -139,6 +139,13 @@ fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
         }
         8 => guarded(words, lock)?,
         _ => {
+            if let Ok(request) = drop::Request::parse(words) {
+                let (_decision, outcomes) = decided(&request, None, words, lock)?;
+                for (outcome, write) in outcomes {
+                    let is_refused = matches!(outcome, Outcome::NotReleased(_));
+                    assert_only_holders(lock, request.owner()?, write, is_refused);
+                }
+            }
             help::parse(words)?;
             drop(help::answer());
         }

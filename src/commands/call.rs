@@ -6,15 +6,15 @@ use crate::blocked_client::BlockedClient;
 use crate::clients::host::{LockKey, Server};
 use crate::cluster::slots;
 use crate::engine::ENGINE;
-use crate::ffi::{Ctx, RawString, Words, bytes_of, status};
+use crate::ffi::{Ctx, RawString, Rights, Words, api, bytes_of, may_use_all_keys, status};
 use crate::keys::command_filter;
 use crate::reply::respond;
 use crate::{authority, guard};
 use leasehold_core::cluster::Slot;
 use leasehold_core::command::{
-    Also, Decide, Error, MayWait, Reply, Spec, check, guard as guard_page,
+    Also, Decide, Error, MayWait, Reply, Spec, check, drop as drop_page, guard as guard_page,
 };
-use leasehold_core::engine::{Authority, Done, Key, Lock, Mode};
+use leasehold_core::engine::{Authority, Cursor, Done, Freed, Key, Lock, Mode};
 use leasehold_core::lock::{Checked, Hold, Moment, Name, Proof, Queues, Stored};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -106,6 +106,23 @@ impl Call {
             None => change(slice::from_ref(&self.key()?)),
             Some(also) => change(&self.keys(also)?),
         }
+    }
+
+    /// Takes one step of freeing what an owner holds, in the selected database, of the locks that the user may release.
+    pub(crate) fn drop_owner(&self, request: &drop_page::Request<'_>) -> Result<Freed, Error> {
+        if authority::is_verbatim_script(self.ctx) {
+            return Err(Error::ScriptRepeated);
+        }
+        let rights = Rights::of_command(self.ctx);
+        if rights.is_none() && may_use_all_keys(self.ctx) != Some(true) {
+            return Err(Error::DropNeedsAllKeys);
+        }
+        let is_allowed =
+            |name: Name<'_>| rights.as_ref().is_none_or(|rights| rights.allow_deleting(name.key));
+        // SAFETY: takes a valid context.
+        let db = unsafe { api!(RedisModule_GetSelectedDb)(self.ctx) };
+        let from = Cursor::from(request.cursor);
+        ENGINE.on(&self.server()).drop_owner(request, db, from, request.count, is_allowed)
     }
 
     /// Replies with the fence of the hold in force, if the proof is of that hold.

@@ -7,8 +7,8 @@ use crate::ffi::{Ctx, RawString};
 use crate::{clock, config};
 use leasehold_core::command::acquire::MintedOwner;
 use leasehold_core::command::{
-    Error, Reply, Spec, acquire, check, extend, guard, help, holders, info, log, raise, release,
-    top, waiters,
+    Error, Reply, Spec, acquire, check, drop, extend, guard, help, holders, info, log, raise,
+    release, top, waiters,
 };
 use std::ffi::c_int;
 
@@ -26,7 +26,7 @@ macro_rules! command {
 }
 
 /// Every command.
-pub(crate) static COMMANDS: [(&Spec, Entry); 12] = [
+pub(crate) static COMMANDS: [(&Spec, Entry); 13] = [
     command!("lock.acquire", acquire),
     command!("lock.release", release),
     command!("lock.extend", extend),
@@ -38,6 +38,7 @@ pub(crate) static COMMANDS: [(&Spec, Entry); 12] = [
     command!("lock.waiters", waiters),
     command!("lock.top", top),
     command!("lock.log", log),
+    command!("lock.drop", drop),
     command!("lock.help", help),
 ];
 
@@ -157,6 +158,13 @@ fn log(call: &Call) -> Result<(), Error> {
             call.reply(Reply::Ok);
         }
     });
+    Ok(())
+}
+
+fn drop(call: &Call) -> Result<(), Error> {
+    let request = call.parse(drop::Request::parse)?;
+    let freed = call.drop_owner(&request)?;
+    call.reply(drop::reply(freed.next.number(), freed.count));
     Ok(())
 }
 

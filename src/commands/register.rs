@@ -65,7 +65,7 @@ const fn flags(access: Access) -> &'static [&'static CStr] {
         // Redis 6.2 does not know "blocking".
         Access::Insert => &[c"write deny-oom fast blocking", c"write deny-oom fast"],
         Access::Update | Access::Delete => &[c"write fast"],
-        Access::Guard => &[c"write"],
+        Access::Guard | Access::Owner => &[c"write"],
     }
 }
 
@@ -156,7 +156,7 @@ const fn categories(access: Access) -> &'static CStr {
         Access::List => c"read slow",
         Access::Insert => c"write fast blocking",
         Access::Update | Access::Delete => c"write fast",
-        Access::Guard => c"write slow",
+        Access::Guard | Access::Owner => c"write slow",
     }
 }
 
@@ -310,7 +310,7 @@ fn keys_behind_also(access: Access, from: usize) -> raw::RedisModuleCommandKeySp
 /// Every command with a key also tells the client something about the key's value, so all have ACCESS.
 fn key_rights(access: Access) -> u64 {
     let rights = match access {
-        Access::None | Access::Operator => 0,
+        Access::None | Access::Operator | Access::Owner => 0,
         Access::Read | Access::List | Access::Guard => raw::REDISMODULE_CMD_KEY_RO,
         Access::Insert => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
         Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,

@@ -32,18 +32,29 @@ pub(crate) fn lets_events_block(ctx: Ctx) -> bool {
     valkey_version(ctx).is_some_and(|version| version >= (9, 0))
 }
 
+pub(crate) type Version = (u32, u32, u32);
+
+/// The version of the server, whichever it is.
+pub(crate) fn version(ctx: Ctx) -> Option<Version> {
+    let [redis, valkey] = info_fields(ctx, c"server", [c"redis_version", c"valkey_version"]);
+    valkey.or(redis).map(|version| numbers(&version))
+}
+
 fn redis_version(ctx: Ctx) -> Option<(u32, u32)> {
-    numbers(&info_field(ctx, c"server", c"redis_version")?)
+    let (major, minor, _) = numbers(&info_field(ctx, c"server", c"redis_version")?);
+    Some((major, minor))
 }
 
 /// Valkey's version. `None` for Redis.
 fn valkey_version(ctx: Ctx) -> Option<(u32, u32)> {
-    numbers(&info_field(ctx, c"server", c"valkey_version")?)
+    let (major, minor, _) = numbers(&info_field(ctx, c"server", c"valkey_version")?);
+    Some((major, minor))
 }
 
-fn numbers(version: &str) -> Option<(u32, u32)> {
+fn numbers(version: &str) -> Version {
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
-    Some((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next(), next())
 }
 
 /// Whether the server is known to copy its data to a replica only by a fork, and to report the fork in the same step:

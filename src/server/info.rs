@@ -1,5 +1,6 @@
 //! The section `INFO leasehold`, and the version of the module.
 
+use super::patches;
 use crate::clients::capacity;
 use crate::engine::{ENGINE, fences};
 use crate::ffi::{Ctx, api, main_thread, status};
@@ -39,6 +40,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
             let waited = |since| monotonic.micros_since(since);
             let gauges = ServerGauges {
                 version: VERSION.unsigned_abs().into(),
+                server_patched_from: patches::patched_from(),
                 waiters: number(queues.blocked()),
                 tickets: number(queues.places(WaitKind::Ticket)),
                 effective_max_waiters: capacity::most_waiters().0,

@@ -6,7 +6,7 @@
 //! After an unload the server would keep pointers into the module and follow them later: from ACL rules, from the last
 //! commands of clients, from commands queued in transactions, and from commands that are parsed but not yet executed.
 
-use super::{cron, info, lifecycle, settings};
+use super::{cron, info, lifecycle, patches, settings};
 use crate::clients::{capacity, wait};
 use crate::cluster::slots;
 use crate::commands::register;
@@ -118,6 +118,7 @@ fn load(ctx: Ctx, arguments: &Words) -> Result<(), String> {
     fence_observer::update_subscriptions(ctx, Loading::Nothing);
     settings::subscribe(ctx);
     settings::follow(ctx);
+    patches::warn(ctx);
     settings::warn_if_evicting(ctx);
     capacity::look(ctx);
     capacity::warn(ctx);

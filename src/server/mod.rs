@@ -6,4 +6,5 @@ pub(crate) mod cron;
 pub(crate) mod info;
 pub(crate) mod lifecycle;
 pub(crate) mod load;
+pub(crate) mod patches;
 pub(crate) mod settings;

@@ -3,14 +3,14 @@
 use testkit::Seed;
 
 const COMMANDS: &str = "LOCK.ACQUIRE LOCK.RELEASE LOCK.EXTEND LOCK.RAISE LOCK.CHECK LOCK.GUARD \
-    LOCK.INFO lock.waiters LOCK.TOP LOCK.LOG LOCK.HELP";
+    LOCK.INFO lock.waiters LOCK.TOP LOCK.LOG LOCK.DROP LOCK.HELP";
 
 /// The last one is empty.
 const KEYS: &str = "a b c d list ";
 
 /// One of them is empty.
 const WORDS: &str = "alice bob * 0 1 2 30 -1 +1 01 1e3 60000 86400000 86400001 9007199254740991 \
-    9007199254740992 9223372036854775808 18446744073709551616 BLOCK COUNT RESET \0 \r\n \
+    9007199254740992 9223372036854775808 18446744073709551616 BLOCK COUNT CURSOR RESET \0 \r\n \
     1763712345678901 1763712345678901:bob ";
 
 /// Words around which a value may be taken for a grant, or not any more.

@@ -58,7 +58,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     let prefix = std::env::var("LEASEHOLD_PREFIX").unwrap_or_default();
     let pattern = format!("{}{}", escaped(&prefix), arguments.pattern);
     let mut all = Vec::new();
-    let mut progress = Progress { begun: Instant::now(), looked_at: 0 };
+    let mut progress = Progress::start();
     for server in servers::primaries(connection).await? {
         let held = look(&server, &pattern, &mut progress).await;
         all.extend(held.map_err(|error| server.failure(&error))?);
@@ -81,12 +81,17 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     Ok(Code::Done)
 }
 
-struct Progress {
+/// How far a scan of all keys is.
+pub(super) struct Progress {
     begun: Instant,
     looked_at: usize,
 }
 
 impl Progress {
+    pub(super) fn start() -> Self {
+        Self { begun: Instant::now(), looked_at: 0 }
+    }
+
     fn add(&mut self, keys: usize) {
         self.looked_at = self.looked_at.saturating_add(keys);
         if self.begun.elapsed() > SILENT_FOR && output::is_at_terminal() {
@@ -102,6 +107,21 @@ async fn look(
 ) -> Result<Vec<Held>, redis::RedisError> {
     let has_module = server.ask(&cmd("LOCK.HELP")).await.is_ok();
     let mut found = Vec::new();
+    scan(server, pattern, progress, async |keys| {
+        found.extend(held_among(server, &keys, has_module).await?);
+        Ok(())
+    })
+    .await?;
+    Ok(found)
+}
+
+/// Passes the keys of all strings that match to `visit`, some at a time.
+pub(super) async fn scan(
+    server: &Server,
+    pattern: &str,
+    progress: &mut Progress,
+    mut visit: impl AsyncFnMut(Vec<Vec<u8>>) -> Result<(), redis::RedisError>,
+) -> Result<(), redis::RedisError> {
     let mut cursor = 0_u64;
     loop {
         let mut scan = cmd("SCAN");
@@ -110,10 +130,10 @@ async fn look(
         let (next, keys): (u64, Vec<Vec<u8>>) = redis::from_redis_value(answer)?;
         progress.add(keys.len());
         if !keys.is_empty() {
-            found.extend(held_among(server, &keys, has_module).await?);
+            visit(keys).await?;
         }
         if next == 0 {
-            return Ok(found);
+            return Ok(());
         }
         cursor = next;
     }
@@ -154,7 +174,7 @@ async fn held_among(
 /// Sixteen digits, and the byte that tells an exclusive hold from a shared one.
 pub(super) fn is_lock(begin: &Value) -> bool {
     let Value::BulkString(bytes) = begin else { return false };
-    let Some((fence, [mark])) = bytes.split_at_checked(16) else { return false };
+    let Some((fence, [mark, ..])) = bytes.split_at_checked(16) else { return false };
     fence.iter().all(u8::is_ascii_digit) && matches!(mark, b':' | b' ')
 }
 

@@ -1,12 +1,15 @@
-//! `leasehold release`: an operator ends a hold.
+//! `leasehold release`: an operator ends a hold, or everything that an owner has.
 
+use super::ls::{self, MARK, Progress, is_lock};
 use crate::connecting::Connection;
 use crate::exit_code::{Code, Failure};
-use crate::output::{Json, print, printable};
+use crate::output::{self, Json, print, printable};
 use crate::servers::{self, Server};
 use clap::Args;
 use leasehold_client::Holder;
-use redis::{RedisError, Value, cmd};
+use redis::{RedisError, Value, cmd, pipe};
+use std::cell::Cell;
+use std::time::Instant;
 
 /// Releases a lock, whoever holds it; all holds if several share it. Ends with 1 if there was none.
 ///
@@ -21,12 +24,15 @@ pub(crate) struct Arguments {
     /// Release only the hold of this owner
     #[arg(long, value_parser = crate::arguments::not_empty)]
     owner: Option<String>,
+    /// Release every lock that this owner holds, and give up every place where it waits. All keys are looked at
+    #[arg(long, requires = "owner", conflicts_with_all = ["fence", "name"])]
+    all: bool,
     /// As JSON, in one line
     #[arg(long)]
     json: bool,
     /// The lock
-    #[arg(value_parser = crate::arguments::not_empty)]
-    name: String,
+    #[arg(required_unless_present = "all", value_parser = crate::arguments::not_empty)]
+    name: Option<String>,
 }
 
 /// Releases a hold without the module: deletes the key if its value is still that of the hold.
@@ -37,12 +43,121 @@ const EXAMPLES: &str = "\
 Examples:
   leasehold release nightly
   leasehold release --fence 1795233601234567 nightly     not a later grant
-  leasehold release --owner web-1:4711:3f9a page";
+  leasehold release --owner web-1:4711:3f9a page
+  leasehold release --owner web-1:4711:3f9a --all        its process has died";
 
 pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result<Code, Failure> {
+    match (&arguments.name, &arguments.owner) {
+        (Some(name), _) => release(connection, &arguments, name).await,
+        (None, Some(owner)) => release_all(connection, owner, arguments.json).await,
+        // The arguments are declared so that this does not happen.
+        (None, None) => Ok(Code::Usage),
+    }
+}
+
+/// First what the modules remember, which is done at once; then what only a look at all keys can find.
+async fn release_all(connection: &Connection, owner: &str, as_json: bool) -> Result<Code, Failure> {
+    let servers = servers::primaries(connection).await?;
+    let (mut remembered, mut found) = (0_u64, 0_u64);
+    for server in &servers {
+        let freed = drop_on(server, owner).await.map_err(|error| server.failure(&error))?;
+        remembered = remembered.saturating_add(freed);
+    }
+    let mut progress = Progress::start();
+    for server in &servers {
+        let begun = Cell::new(Instant::now());
+        let scanned = ls::scan(server, "*", &mut progress, async |keys| {
+            found = found.saturating_add(release_among(server, &keys, owner).await?);
+            // Leaves others at least half of the server's time.
+            tokio::time::sleep(begun.get().elapsed()).await;
+            begun.set(Instant::now());
+            Ok(())
+        });
+        scanned.await.map_err(|error| server.failure(&error))?;
+    }
+    output::clear_line();
+    let freed = remembered.saturating_add(found);
+    if as_json {
+        let fields = vec![
+            ("owner", Json::text(owner)),
+            ("freed", Json::Number(freed)),
+            ("found_by_scan", Json::Number(found)),
+        ];
+        Json::Object(fields).print();
+    } else {
+        let owner = printable(owner);
+        print(&format!("freed {freed} holds and places of {owner}, {found} found by a scan\n"));
+    }
+    Ok(if freed == 0 { Code::No } else { Code::Done })
+}
+
+/// Returns how many holds and places the module has freed. None if the server has no module, or an older one.
+async fn drop_on(server: &Server, owner: &str) -> Result<u64, RedisError> {
+    let (mut cursor, mut all) = (0_u64, 0_u64);
+    loop {
+        let mut step = cmd("LOCK.DROP");
+        let (next, freed): (u64, u64) =
+            match server.ask(step.arg(owner).arg("CURSOR").arg(cursor)).await {
+                Err(error) if is_unknown_command(&error) => return Ok(0),
+                told => redis::from_redis_value(told?)?,
+            };
+        all = all.saturating_add(freed);
+        if next == 0 {
+            return Ok(all);
+        }
+        cursor = next;
+    }
+}
+
+/// Releases the holds of the owner among these keys. Returns how many it had.
+async fn release_among(server: &Server, keys: &[Vec<u8>], owner: &str) -> Result<u64, RedisError> {
+    // One byte more than the owner's exclusive hold has.
+    let longest = owner.len().saturating_add(MARK.unsigned_abs());
+    let mut begins = pipe();
+    for key in keys {
+        begins.cmd("GETRANGE").arg(key).arg(0).arg(longest);
+    }
+    let begins = server.ask_all(&begins).await?;
+    let mut released = 0_u64;
+    for (key, begin) in keys.iter().zip(&begins) {
+        let Value::BulkString(value) = begin else { continue };
+        let is_own = value == owner.as_bytes()
+            || value.split_at_checked(MARK.unsigned_abs()).is_some_and(|(_, rest)| {
+                is_lock(begin) && (value.get(16) == Some(&b' ') || rest == owner.as_bytes())
+            });
+        if is_own && release_one(server, key, owner, value).await? {
+            released = released.saturating_add(1);
+        }
+    }
+    Ok(released)
+}
+
+/// Releases the owner's hold of this lock, if it is still there. Without the module only an exclusive hold is.
+async fn release_one(
+    server: &Server,
+    key: &[u8],
+    owner: &str,
+    value: &[u8],
+) -> Result<bool, RedisError> {
+    let held = match server.ask(cmd("LOCK.CHECK").arg(key).arg(owner)).await {
+        Err(error) if is_unknown_command(&error) => {
+            let deleted = cmd("EVAL").arg(DELETE).arg(1).arg(key).arg(value).take();
+            return Ok(server.ask(&deleted).await? == Value::Int(1));
+        }
+        held => held?,
+    };
+    let Value::Int(fence) = held else { return Ok(false) };
+    let released = server.ask(cmd("LOCK.RELEASE").arg(key).arg(owner).arg(fence)).await?;
+    Ok(released == Value::Int(1))
+}
+
+async fn release(
+    connection: &Connection,
+    arguments: &Arguments,
+    name: &str,
+) -> Result<Code, Failure> {
     let place = connection.open()?;
     let failed = |error| place.failure(error);
-    let name = &arguments.name;
     let holders = place.locks.holders(name).await.map_err(failed)?;
     let mut released = Vec::new();
     let key = place.key(name);

@@ -109,7 +109,7 @@ pub fn count_of_rows(words: &[&[u8]]) -> Result<usize, Error> {
 }
 
 /// How many to list: positive, or -1 for all, as in SLOWLOG GET.
-fn count(bytes: &[u8]) -> Option<usize> {
+pub(super) fn count(bytes: &[u8]) -> Option<usize> {
     if bytes == b"-1" {
         return Some(usize::MAX);
     }

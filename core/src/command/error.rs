@@ -50,6 +50,7 @@ errors! {
     SlotIsMoving => "TRYAGAIN Multiple keys request during rehashing of slot";
     CountNotPositive => "ERR unknown option, expected COUNT and a positive integer or -1";
     NeitherCountNorReset => "ERR unknown option, expected a positive integer, -1 or RESET";
+    NeitherCursorNorCount => "ERR unknown option, expected CURSOR and an integer that the command returned, or COUNT and a positive integer or -1, each at most once";
     QueueFull => "QUEUEFULL too many waiters (config leasehold.max-waiters)";
     ShareFull => "QUEUEFULL too many waiters for maxclients (config leasehold.max-waiters-percent)";
     LockQueueFull => "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)";
@@ -61,6 +62,10 @@ errors! {
     SubscribersCannotBeBlocked => "ERR BLOCK is not possible on a connection with a subscription on this server";
     CannotBeBlocked => "ERR BLOCK is not possible, the server does not block this client";
     Replaced => "REPLACED a newer request of the same owner took this place in the queue";
+    Dropped => "DROPPED somebody dropped this owner and its place in the queue (LOCK.DROP)";
+    DropOnReplica => "READONLY LOCK.DROP is not possible on a replica, ask its primary";
+    /// Redis before 7.0.6 does not tell a module the user's permissions, or not safely.
+    DropNeedsAllKeys => "NOPERM LOCK.DROP needs a user with ~* on this server, which does not tell modules what a user may do";
     GrantedElsewhere => "TRYAGAIN this node does not grant the lock any more, ask again";
     /// The server saves the key itself at this moment, or has just paused writes.
     NotNow => "TRYAGAIN the server cannot change this key now, ask again";

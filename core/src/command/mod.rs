@@ -10,6 +10,7 @@
 pub mod acquire;
 mod args;
 pub mod check;
+pub mod drop;
 mod error;
 pub mod extend;
 pub mod guard;
@@ -32,7 +33,7 @@ pub use reply::Reply;
 pub use spec::{ALSO, Access, Arg, ArgKind, Spec};
 
 /// Every command, in the order in which people meet them.
-pub static ALL: [&Spec; 12] = [
+pub static ALL: [&Spec; 13] = [
     &acquire::SPEC,
     &release::SPEC,
     &extend::SPEC,
@@ -44,6 +45,7 @@ pub static ALL: [&Spec; 12] = [
     &waiters::SPEC,
     &top::SPEC,
     &log::SPEC,
+    &drop::SPEC,
     &help::SPEC,
 ];
 

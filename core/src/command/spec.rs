@@ -36,6 +36,8 @@ pub enum Access {
     Delete,
     /// Reads the key, and uses other keys as the guarded command does.
     Guard,
+    /// No key: changes the locks of an owner that the client may change. Works when memory is out.
+    Owner,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +87,9 @@ impl Arg {
     pub(super) const REST: Self = Self::new(c"arg", ArgKind::Texts).optional();
     pub(super) const COUNT: Self =
         Self::new(c"count", ArgKind::Integer).behind(c"COUNT").optional();
+
+    pub(super) const CURSOR: Self =
+        Self::new(c"cursor", ArgKind::Integer).behind(c"CURSOR").optional();
 
     pub(super) const COUNT_OR_RESET: Self = Self::new(
         c"listing",
@@ -214,10 +219,11 @@ mod tests {
 
     #[test]
     fn what_the_server_is_told_follows_from_the_arguments() {
-        let arities = [-4, -3, -4, 4, -3, -5, 2, -2, -2, -1, -1, 1];
+        let arities = [-4, -3, -4, 4, -3, -5, 2, -2, -2, -1, -1, -2, 1];
         assert_eq!(ALL.map(Spec::arity), arities);
         for (spec, arity) in ALL.into_iter().zip(arities) {
-            assert_eq!(spec.has_key(), arity.abs() > 1, "{:?}", spec.name);
+            let takes_key = arity.abs() > 1 && spec.access != Access::Owner;
+            assert_eq!(spec.has_key(), takes_key, "{:?}", spec.name);
             let takes_several = spec.usage().ends_with("[ALSO numkeys key [key ...]]");
             let needed = usize::try_from(arity.abs()).unwrap();
             assert_eq!(spec.also_from(), takes_several.then_some(needed), "{:?}", spec.name);

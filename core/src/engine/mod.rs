@@ -36,6 +36,7 @@ mod effort;
 mod events;
 mod handoff;
 mod host;
+mod owner;
 mod pending;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ mod unheard;
 
 pub use change::Done;
 pub use host::{Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
+pub use owner::{Cursor, Freed};
 
 use crate::lock::{
     Evicted, Fence, FenceClock, KeptNames, KeptOwner, Moment, Monotonic, Name, Now, Queues,

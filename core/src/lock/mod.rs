@@ -62,6 +62,7 @@ pub use line::Value;
 pub use name::{KeptName, KeptNames, Name, Names};
 pub use outcome::{NotHolder, Outcome, Raised};
 pub use owner::{KeptOwner, Owner};
+pub(crate) use queue::from_index;
 pub use queue::{Cause, Departed, Joined, Look, Lost, LostBy, Marked, Ownership, Queues, Renewed};
 pub use queue::{Room, Settled, Suspicion, Turn, Waiter, WaiterId};
 pub use share::Share;

@@ -60,6 +60,8 @@ use slab::Slab;
 use slab_index::SlabIndex;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
+pub(crate) use waiters::from_index;
+
 pub use outcome::{Departed, Joined, Look, Lost, LostBy, Renewed, Settled, Turn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

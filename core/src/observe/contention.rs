@@ -10,7 +10,7 @@
 //! Until the first refusal or wait, this is two empty lists.
 
 use super::truncated::Truncated;
-use crate::lock::Name;
+use crate::lock::{KeptName, Name};
 use std::cmp::Reverse;
 
 /// How many locks are counted.
@@ -83,6 +83,12 @@ impl Contention {
         entries.sort_by_key(rank);
         entries.truncate(count);
         entries
+    }
+
+    /// The lock that has these counters, whose name may be truncated.
+    pub(crate) fn lock_at(&self, index: usize) -> Option<(usize, Option<KeptName>)> {
+        let entry = self.entries.get(index)?;
+        Some((index, Some(Name::new(entry.db, entry.key.as_bytes()).into())))
     }
 
     pub fn reset(&mut self) {

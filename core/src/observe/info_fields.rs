@@ -9,6 +9,8 @@ use std::ffi::CStr;
 pub struct ServerGauges {
     /// The module's version, as the server shows it in MODULE LIST.
     pub version: u64,
+    /// The version of the server from which on its known weaknesses are mended, likewise. 0 if it has that.
+    pub server_patched_from: u64,
     /// How many clients wait now, each on its connection.
     pub waiters: u64,
     pub tickets: u64,
@@ -48,8 +50,9 @@ const fn named(name: &'static str) -> &'static CStr {
 }
 
 /// The only list of the rows: what runs, what is held, what is waited for, what is given back, what went wrong.
-static ROWS: [Row; 43] = [
+static ROWS: [Row; 44] = [
     gauge!(version),
+    gauge!(server_patched_from),
     (c"held", |observer, _, now| observer.recent.held(now)),
     counter!(grants),
     counter!(retries),

@@ -1,7 +1,7 @@
 //! The latest noteworthy events, as SLOWLOG keeps the latest slow commands.
 
 use super::truncated::Truncated;
-use crate::lock::{Moment, Name};
+use crate::lock::{KeptName, Moment, Name, Owner};
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +105,20 @@ impl Log {
     /// Newest first.
     pub fn latest(&self, count: usize) -> impl Iterator<Item = &Entry> {
         self.entries.iter().rev().take(count)
+    }
+
+    /// The lock of the first entry with this number or a later one, if the entry names this owner, and the entry's
+    /// number. The lock and the owner may be truncated.
+    pub(crate) fn lock_from(
+        &self,
+        id: usize,
+        owner: Owner<'_>,
+    ) -> Option<(usize, Option<KeptName>)> {
+        let oldest = usize::try_from(self.entries.front()?.id).ok()?;
+        let id = id.max(oldest);
+        let entry = self.entries.get(id.saturating_sub(oldest))?;
+        let is_of = entry.owner == Truncated::new(owner.as_bytes());
+        Some((id, is_of.then(|| Name::new(entry.db, entry.key.as_bytes()).into())))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -34,6 +34,7 @@ impl State {
             Answer::Again { fence_number, .. } => Reply::Fence(*fence_number),
             Answer::GaveUp => Reply::Nil,
             Answer::Refused(Error::Replaced) => Reply::Replaced,
+            Answer::Refused(Error::Dropped) => Reply::Dropped,
             Answer::Refused(Error::NoFenceLeft) => Reply::NoFenceLeft,
             Answer::Refused(Error::NotReplicated) => Reply::NotReplicated,
             Answer::Refused(Error::GrantedElsewhere | Error::Demoted) => Reply::SentAway,
@@ -86,6 +87,10 @@ impl State {
                     let is_refused = is_refused(model, moment);
                     assert!(is_refused, "{waiting:?} was sent away before its time, or its turn");
                 }
+            }
+            Answer::Refused(Error::Dropped) => {
+                self.drops_place(client);
+                self.model.answers.extend(told);
             }
             Answer::Refused(Error::NoFenceLeft) => drop(self.model.serve_waiter(&waiting, now)),
             Answer::Refused(Error::NotReplicated) => {

@@ -30,6 +30,11 @@ impl Model {
         self.bound.push(Bound { hold, connection, grace });
     }
 
+    /// Whether this owner's hold of the lock is bound.
+    pub(super) fn is_bound(&self, name: LockName, holder: &str, fence: u64) -> bool {
+        self.bound.iter().any(|bound| bound.hold == (name, holder, fence))
+    }
+
     pub(super) fn unbind(&mut self, hold: HoldOf) {
         self.bound.retain(|bound| bound.hold != hold);
     }

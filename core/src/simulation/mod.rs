@@ -22,6 +22,7 @@
 mod answers;
 mod binding;
 mod content;
+mod dropping;
 mod history;
 mod host;
 mod keyspace;
@@ -150,6 +151,7 @@ fn happen(server: &Server, client: Client, op: Op) {
             server.state.borrow_mut().lag_millis = 0;
         }
         Op::Release(claim) => server.release(client, claim),
+        Op::Drop(drop) => server.drops(drop),
         Op::Extend(claim, ttl) => server.extend(client, claim, ttl),
         Op::Raise(claim, fence) => server.raise(client, claim, fence),
         Op::Check(claim) => server.check(client, claim),

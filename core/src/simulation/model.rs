@@ -34,6 +34,7 @@ pub(super) enum Reply {
     /// How many locks were released, or whether all were extended.
     Count(usize),
     Replaced,
+    Dropped,
     QueueFull,
     NotReplicated,
     NotNow,

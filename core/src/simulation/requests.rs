@@ -62,10 +62,7 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
     ) -> Result<Decision<'_>, Error> {
         let mut borrowed = self.server.state.borrow_mut();
         let state = &mut *borrowed;
-        state.assert_settled();
-        state.restores_nothing();
-        assert!(!state.must_settle(&self.names), "decided before {:?}", state.to_settle);
-        state.written.clear();
+        state.decides(&self.names);
         state.undecided = state.refuses.map(|_| Box::new(state.model.clone()));
         (self.model)(&mut state.model, now.micros());
         (state.requested, state.half) = (Some(self.requested), self.names.to_vec());
@@ -131,7 +128,7 @@ impl Server {
     }
 
     /// A command that may change locks first applies what has happened to them.
-    fn begins(&self, names: &Names, asker: Owner<'_>) {
+    pub(super) fn begins(&self, names: &Names, asker: Owner<'_>) {
         let is_dirty =
             |&&name: &&LockName| self.engine.with_queues(|queues| queues.is_marked(lock(name)));
         let state = &mut *self.state.borrow_mut();
@@ -329,6 +326,14 @@ impl State {
         !self.to_settle.is_empty() && (names.is_one() || self.at_once == EVERYTHING)
     }
 
+    /// A request is about to be decided.
+    pub(super) fn decides(&mut self, names: &Names) {
+        self.assert_settled();
+        self.restores_nothing();
+        assert!(!self.must_settle(names), "decided before {:?}", self.to_settle);
+        self.written.clear();
+    }
+
     fn is_refused(
         &mut self,
         client: Client,
@@ -378,7 +383,7 @@ fn shown(claim: Claim, ttl: Option<u64>) -> Vec<String> {
     words
 }
 
-fn bytes(words: &[String]) -> Vec<&[u8]> {
+pub(super) fn bytes(words: &[String]) -> Vec<&[u8]> {
     words.iter().map(String::as_bytes).collect()
 }
 

@@ -5,6 +5,7 @@
 //! anywhere. Names are few and times short, so that everything meets everything.
 
 use super::content::Content;
+use super::dropping::Drop;
 use super::model::{Asked, Client, Waits};
 use super::names::{CROWD, KEYS, LockName, Names, OWNERS};
 use super::requests::Claim;
@@ -35,6 +36,7 @@ pub(super) enum Op {
     /// A try inside a transaction: without waiting, after the clock of key expiry has stood still.
     TryInTransaction(Asked, u64),
     Release(Claim),
+    Drop(Drop),
     Extend(Claim, u64),
     Raise(Claim, u64),
     Check(Claim),
@@ -97,7 +99,7 @@ macro_rules! kinds {
 kinds! {
     Pass 200 true, Leap 6 false, Step 12 false,
     WaitWhileSet 40 false, Wait 340 true, Ticket 240 false, Try 60 true, TryInTransaction 20 false,
-    Release 110 true, Extend 30 false, Raise 20 false, Check 15 false,
+    Release 110 true, Drop 15 false, Extend 30 false, Raise 20 false, Check 15 false,
     Look 15 false, Disconnect 40 false, Leave 40 false, DieUnheard 40 false,
     Put 20 false, Delete 30 false, ExpireAt 20 false, Rename 10 false, Copy 6 false,
     Flush 6 false, Swap 8 false, Evict 30 false, RemoveExpired 15 false, Touch 10 false,
@@ -231,6 +233,12 @@ impl Schedule {
                 Op::TryInTransaction(request, self.millis(3))
             }
             Kind::Release => Op::Release(self.claim(server)),
+            Kind::Drop => {
+                let (db, owner) = (self.db(), self.owner());
+                let count = *pick(&mut self.rng, &[1, 2, 1_000]);
+                let denied = self.rng.random_ratio(1, 4).then(|| self.name().1);
+                Op::Drop(Drop { db, owner, count, denied })
+            }
             Kind::Extend => Op::Extend(self.claim(server), self.millis(self.longest_lease)),
             Kind::Raise => {
                 Op::Raise(self.claim_of_one(server), self.fence_of_another_server(server))

@@ -4,6 +4,7 @@
 //! Every event of a key also happens to the model's key, and the engine is told of it in the way of the real server's
 //! events.
 
+use super::dropping::Drop;
 use super::history::History;
 use super::keyspace::Keyspace;
 use super::model::{Client, Model, Reply, Waiting};
@@ -91,6 +92,9 @@ pub(super) struct State {
     pub(super) refused: Option<u64>,
     /// The model before the request was decided, if a write may be refused.
     pub(super) undecided: Option<Box<Model>>,
+    /// Whose locks are dropped now, and how many holds and places were.
+    pub(super) dropping: Option<Drop>,
+    pub(super) dropped: usize,
     pub(super) settling: Option<(LockName, u64)>,
     pub(super) named: usize,
     /// Whether the next client that is told of its grant has already left.

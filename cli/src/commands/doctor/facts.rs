@@ -40,6 +40,8 @@ pub(super) struct Facts {
     /// The server's run id.
     run: Option<String>,
     pub(super) server: String,
+    /// The first version that its authors have mended, if this one is older.
+    pub(super) patched_from: Option<String>,
     /// None if the server has no module.
     pub(super) module: Option<String>,
     pub(super) role: Role,
@@ -147,6 +149,7 @@ fn read_info(info: &str) -> Facts {
             .filter_map(|index| address_in(&field(&format!("slave{index}"))?))
             .collect(),
         is_one_of_cluster: is("cluster_enabled", "1"),
+        patched_from: number("leasehold_server_patched_from").filter(|from| *from > 0).map(dotted),
         module: module_of(info),
         waiters: number("leasehold_waiters").unwrap_or_default(),
         most_waiters: number("leasehold_effective_max_waiters"),
@@ -170,9 +173,13 @@ fn pairs(reply: Value) -> BTreeMap<String, String> {
 /// `module:name=leasehold,ver=100,api=1,…`
 fn module_of(info: &str) -> Option<String> {
     let line = info.lines().find_map(|line| line.strip_prefix("module:name=leasehold,ver="))?;
-    let number: u64 = line.split(',').next()?.parse().ok()?;
+    line.split(',').next()?.parse().ok().map(dotted)
+}
+
+/// 10203 is 1.2.3.
+fn dotted(number: u64) -> String {
     let part = |of: u64| number.checked_div(of).unwrap_or_default() % 100;
-    Some(format!("{}.{}.{}", part(10_000), part(100), part(1)))
+    format!("{}.{}.{}", part(10_000), part(100), part(1))
 }
 
 /// `ip=10.0.0.7,port=6379,state=online,…`

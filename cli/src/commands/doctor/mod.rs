@@ -86,6 +86,11 @@ fn text(all: &[Facts], found: &[Finding]) -> String {
         ];
         text.push_str(&lines.join("\n"));
         text.push('\n');
+        if let Some(from) = &facts.patched_from {
+            text.push_str(&format!(
+                "  weaknesses   known, and mended from {from} on, unless whoever packaged it has mended them\n"
+            ));
+        }
     }
     text.push('\n');
     for finding in found {
@@ -105,6 +110,7 @@ fn json(all: &[Facts], found: &[Finding]) -> Json {
         Json::Object(vec![
             ("address", Json::text(&facts.address)),
             ("server", Json::text(&facts.server)),
+            ("patched_from", facts.patched_from.as_ref().map_or(Json::Null, Json::text)),
             ("module", facts.module.as_ref().map_or(Json::Null, Json::text)),
             ("role", Json::text(facts.role.text())),
             ("replicas", Json::Number(facts.replicas)),

@@ -1,6 +1,8 @@
 //! Which holds are bound to which connections.
 
-use crate::lock::{Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Owner};
+use crate::lock::{
+    Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Owner, from_index,
+};
 use foldhash::fast::RandomState;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -254,6 +256,17 @@ impl Bindings {
             let left = binding.ephemeral.grace.left(since, now);
             left.is_none().then(|| (binding.owner.clone(), binding.fence_number))
         })
+    }
+
+    /// The first binding from this index on, and its lock if it is of this owner. An index stays while a hold is bound.
+    pub(crate) fn hold_from(
+        &self,
+        index: usize,
+        owner: Owner<'_>,
+    ) -> Option<(usize, Option<KeptName>)> {
+        let (index, binding) = from_index(&self.all, index)?;
+        let name = || KeptName { db: self.db_of(binding.name.db), ..binding.name.clone() };
+        Some((index, (binding.owner.as_owner() == owner).then(name)))
     }
 
     #[cfg(test)]

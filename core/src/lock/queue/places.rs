@@ -1,9 +1,10 @@
 //! The places of a waiter: one in the queue of each lock that it asked for. And the waiters of a lock by their owners.
 
 use super::contended::Queue;
+use super::waiters::from_index;
 use super::{PlaceId, QueueId, Queues, Waiter, WaiterId, Waiting};
 use crate::lock::name::{KeptName, Name, Names};
-use crate::lock::owner::KeptOwner;
+use crate::lock::owner::{KeptOwner, Owner};
 use std::slice;
 
 /// A queue with more waiters than this has an index.
@@ -53,6 +54,16 @@ impl Places {
 impl<C> Queues<C> {
     pub fn waiter(&self, id: WaiterId) -> Option<&Waiter<C>> {
         self.waiters.get(id.0.get()).map(|waiting| &waiting.waiter)
+    }
+
+    /// The first contended lock from this index on, and its index, which stays while anybody waits for the lock.
+    pub fn lock_from(&self, index: usize) -> Option<(usize, KeptName)> {
+        let (index, queue) = from_index(&self.queues, index)?;
+        Some((index, queue.name.clone()))
+    }
+
+    pub fn waiter_as(&self, name: Name<'_>, owner: Owner<'_>) -> Option<WaiterId> {
+        self.waiting_as(self.id_of(name)?, owner.as_bytes())
     }
 
     /// The locks that this waiter waits for. The lock that could not be granted last time comes first.

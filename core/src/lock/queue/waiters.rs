@@ -326,6 +326,11 @@ impl<C> Queues<C> {
     }
 }
 
+/// The first entry of a slab from this index on, and its index.
+pub(crate) fn from_index<T>(slab: &Slab<T>, index: usize) -> Option<(usize, &T)> {
+    (index..slab.capacity()).find_map(|index| Some((index, slab.get(index)?)))
+}
+
 /// Makes a full slab larger by a quarter. By itself it would double, and half of it could stay empty.
 fn grow<T>(slab: &mut Slab<T>) {
     if slab.len() == slab.capacity() {
