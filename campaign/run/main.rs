@@ -54,6 +54,7 @@ struct Options {
     seconds: u64,
     seed: Option<u64>,
     ledger: Option<String>,
+    transcript: Option<String>,
 }
 
 fn main() {
@@ -69,7 +70,7 @@ fn main() {
         Ok(options) => options,
         Err(what) => {
             eprintln!(
-                "{what}; known: --scenario NAME --seconds N --seed N --ledger FILE, and --list"
+                "{what}; known: --scenario NAME --seconds N --seed N --ledger FILE --transcript FILE.jsonl or FILE.edn, and --list"
             );
             exit(2);
         }
@@ -81,6 +82,9 @@ fn main() {
         let names = scenarios::ALL.map(|(name, _)| name);
         eprintln!("no such scenario; there are {}", names.join(", "));
         exit(2);
+    }
+    if let Some(file) = &options.transcript {
+        runner::write_transcript(file);
     }
     let broken: Vec<_> = all.into_iter().flat_map(|scenario| run(scenario, &options)).collect();
     if !broken.is_empty() {
@@ -94,7 +98,7 @@ fn main() {
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let usual = env::var("LEASEHOLD_CAMPAIGN_SECONDS");
     let usual = usual.map_or(Ok(USUAL_SECONDS), number)?;
-    let mut options = Options { scenario: None, seconds: usual, seed: None, ledger: None };
+    let mut options = Options { scenario: None, seconds: usual, seed: None, ledger: None, transcript: None };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
         match &*word {
@@ -102,6 +106,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seconds" => options.seconds = number(value()?)?,
             "--seed" => options.seed = Some(number(value()?)?),
             "--ledger" => options.ledger = Some(value()?),
+            "--transcript" => options.transcript = Some(value()?),
             // Options that cargo gives to every program of tests.
             "--nocapture" | "--quiet" | "-q" => {}
             other => return Err(format!("{other} is not known")),

@@ -15,10 +15,12 @@ use crate::claims::{Claims, Excuse};
 pub(crate) use crate::faults::Faults;
 use crate::shares::{self, Shares};
 use crate::{clients, connection, probes, queue_watcher, registers};
-use leasehold_campaign::{History, Op, Record, Rules};
+use leasehold_campaign::{History, Op, Record, Rules, Shape};
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::RwLock;
+use std::sync::{OnceLock, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,6 +56,15 @@ pub(crate) const IDLE_MICROS: u64 = 1_000_000;
 /// The wall clock, in microseconds, by which servers end leases.
 pub(crate) fn now() -> u64 {
     unix_micros()
+}
+
+/// Where every history is written, for other checkers, and in which shape.
+static TRANSCRIPT: OnceLock<(Shape, File)> = OnceLock::new();
+
+/// Writes every history to this file from now on: as EDN, or as lines of JSON, as its name says.
+pub(crate) fn write_transcript(file: &str) {
+    let shape = if file.ends_with(".edn") { Shape::Edn } else { Shape::Json };
+    assert!(TRANSCRIPT.set((shape, File::create(file).unwrap())).is_ok());
 }
 
 /// A server to run against, what clients ask it for, and how strictly it is judged.
@@ -217,6 +228,7 @@ impl Plan {
                 |is: fn(&Record) -> bool| records.iter().filter(|one| is(one)).count() as u64;
             let guarded = shared.guarded.swap(0, SeqCst);
             totals.guarded += guarded;
+            let is_first = totals.operations == 0;
             totals.operations +=
                 guarded + count(|record| !matches!(record.op, Op::Seen | Op::Closed));
             totals.tickets += count(|record| record.is_ticket);
@@ -224,6 +236,12 @@ impl Plan {
             totals.several += count(|record| record.set != 0);
             totals.faults += faults.log.len() as u64;
             let history = History { records, before };
+            if let Some((shape, file)) = TRANSCRIPT.get() {
+                let what = if is_first { "run" } else { "round" };
+                let mut file = BufWriter::new(file);
+                shape.write(&mut file, what, (&history, &faults.rules), &faults.log).unwrap();
+                file.flush().unwrap();
+            }
             let verdict = history.check(&faults.rules);
             totals.grants += verdict.grants;
             totals.waited += verdict.waited;
