@@ -98,7 +98,8 @@ fn main() {
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let usual = env::var("LEASEHOLD_CAMPAIGN_SECONDS");
     let usual = usual.map_or(Ok(USUAL_SECONDS), number)?;
-    let mut options = Options { scenario: None, seconds: usual, seed: None, ledger: None, transcript: None };
+    let mut options =
+        Options { scenario: None, seconds: usual, seed: None, ledger: None, transcript: None };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
         match &*word {

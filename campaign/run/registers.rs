@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Whoever writes is told what was there before. That is never a later fence than its own, whatever was lost: a server
-//! that lost a grant has lost what was written by it too. So nothing excuses it.
+//! that lost a grant has lost what was written by it too. So nothing excuses it. Each lock also has a set, which writers read
+//! and write again: while one fence holds the lock, nobody else adds to it.
 
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost};
@@ -22,6 +23,9 @@ pub(crate) const WRITERS: usize = 3;
 
 /// Few, so that they take them from each other.
 const LOCKS: usize = 2;
+
+/// Of a set, only the end is kept.
+const LONGEST_SET: usize = 100;
 
 /// Short, so that many leases end while their holders pause.
 const TTLS: [u64; 4] = [2, 5, 20, 200];
@@ -72,8 +76,10 @@ impl Writer<'_> {
             if let Some(former) = self.former[lock].filter(|_| seed.below(4) == 0) {
                 self.writes(connection, lock, former)?;
             }
-            if seed.below(4) == 0 {
-                self.guarded(connection, lock, fence, "INCR {count}")?;
+            match seed.below(8) {
+                0 => drop(self.guarded(connection, lock, fence, "INCR {count}")?),
+                1 => self.adds(connection, lock, fence)?,
+                _ => {}
             }
         }
         self.former[lock] = Some(fence);
@@ -104,6 +110,29 @@ impl Writer<'_> {
         Err(Lost)
     }
 
+    /// Reads a set, and writes it again with its fence in it. Whoever has written in between held the lock, too, so what that
+    /// one added would be lost.
+    fn adds(&mut self, connection: &mut Connection, lock: usize, fence: u64) -> Result<(), Lost> {
+        let begun = now();
+        let read = match self.guarded(connection, lock, fence, "GET {set}")? {
+            Some(Value::BulkString(read)) => String::from_utf8_lossy(&read).into_owned(),
+            Some(_) => String::new(),
+            None => return Ok(()),
+        };
+        let longest = read.len().saturating_sub(LONGEST_SET);
+        let line = format!("GETSET {{set}} {}.{fence}", &read[longest..]);
+        let Some(Value::BulkString(before)) = self.guarded(connection, lock, fence, &line)? else {
+            return Ok(());
+        };
+        let before = String::from_utf8_lossy(&before).into_owned();
+        if before == read {
+            return Ok(());
+        }
+        let what = format!("the set of g{lock} went from {read} to {before} while {fence} held it");
+        self.shared.claims.add("L1", Excuse::None, begun, what);
+        Err(Lost)
+    }
+
     /// The reply to a guarded command. `None` if it was refused, as that of one who no longer holds the lock.
     fn guarded(
         &mut self,
@@ -115,6 +144,7 @@ impl Writer<'_> {
         let (prefix, owner) = (&self.shared.plan.prefix, &self.owner);
         let command = command
             .replace("{register}", &format!("{prefix}g{lock}-register"))
+            .replace("{set}", &format!("{prefix}g{lock}-set"))
             .replace("{count}", &format!("{prefix}g{lock}-count"));
         self.sent += 1;
         connection.send(&[format!("LOCK.GUARD {prefix}g{lock} {owner} {fence} {command}")])?;

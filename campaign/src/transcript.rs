@@ -142,7 +142,7 @@ fn line(record: &Record, process: usize, (time, is_reply): (u64, bool)) -> Vec<(
         Outcome::Unknown | Outcome::Over => "info",
     };
     let mut value = vec![("owner", owner.into()), ("lock", lock.into()), ("ttl", ttl.into())];
-    value.retain(|(_, number)| *number != u64::from(EVERY_LOCK));
+    value.retain(|(name, _)| *name != "lock" || lock != EVERY_LOCK);
     value.extend([("share", share.into()), ("set", set.into())]);
     if is_reply {
         value.push(("fence", fence));

@@ -1,0 +1,296 @@
+// Judge reads transcripts of the campaign, or histories of a mutex from Knossos, and lets Porcupine decide whether a
+// lock that keeps the promises of docs/commands can have answered so.
+//
+//	go run . alone.jsonl …        exit status 1: it cannot; 2: a transcript cannot be read, or not be decided in time
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+const (
+	// Porcupine needs memory with the square of a history. Parts overlap, so that neighbours are compared.
+	most    = 300
+	overlap = 40
+	// So long may one part take.
+	patience = 2 * time.Minute
+)
+
+// A verdict is what became of all parts of a transcript.
+type verdict struct {
+	sync.Mutex
+	operations, grants, parts int
+	wrong, undecided          []string
+}
+
+// A part is a piece of the history of one lock, and the model that it is held against.
+type part struct {
+	law, where string
+	model      porcupine.Model
+	history    []porcupine.Operation
+}
+
+// inTurn is a model of what happens in a known order: each says its place.
+var inTurn = porcupine.Model{
+	Init: func() any { return -1 },
+	Step: func(now, place, _ any) (bool, any) {
+		return place.(int) == now.(int)+1, place
+	},
+}
+
+func main() {
+	status := 0
+	for _, file := range os.Args[1:] {
+		begun := time.Now()
+		found, err := judge(file)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		for _, where := range append(found.wrong, found.undecided...) {
+			fmt.Println(where)
+		}
+		fmt.Printf("%s: %d operations, %d grants in %d parts: %d wrong, %d undecided, in %.1f s\n", file, found.operations,
+			found.grants, found.parts, len(found.wrong), len(found.undecided), time.Since(begun).Seconds())
+		if len(found.wrong) > 0 {
+			status = 1
+		} else if len(found.undecided) > 0 && status == 0 {
+			status = 2
+		}
+	}
+	os.Exit(status)
+}
+
+// judge decides about a file.
+func judge(file string) (*verdict, error) {
+	found, parts := &verdict{}, make(chan part)
+	var judges sync.WaitGroup
+	for range 2 {
+		judges.Add(1)
+		go func() {
+			defer judges.Done()
+			for one := range parts {
+				result, partial := porcupine.CheckOperationsVerbose(one.model, one.history, patience)
+				found.Lock()
+				found.parts++
+				switch what := one.law + " " + one.where; result {
+				case porcupine.Illegal:
+					found.wrong = append(found.wrong, what+": "+stuck(one, partial.PartialLinearizationsOperations()[0]))
+				case porcupine.Unknown:
+					found.undecided = append(found.undecided, "undecided: "+what)
+				}
+				found.Unlock()
+			}
+		}()
+	}
+	highest, number := map[int64]int64{}, 0
+	err := rounds(file, func(r *round) {
+		if r.isRun {
+			clear(highest)
+		}
+		number++
+		found.operations += len(r.ops)
+		for lock, ops := range r.byLock() {
+			grants, strangers := grantsOf(ops)
+			found.grants += len(grants)
+			where := fmt.Sprintf("of lock %d in round %d", lock, number)
+			r.holds(ops, grants, strangers, func(from, to int64, history []porcupine.Operation) {
+				where := fmt.Sprintf("%s, within %d ms of fences %d to %d", where, (history[len(history)-1].Return-history[0].Call)/1000, from, to)
+				parts <- part{"L1 to L3", where, lockModel(r.late), history}
+			})
+			r.turns(grants, highest[lock], func(history []porcupine.Operation) {
+				parts <- part{"L2", where, inTurn, history}
+			})
+			r.queue(ops, grants, func(history []porcupine.Operation) {
+				parts <- part{"L4", where, inTurn, history}
+			})
+			if len(grants) > 0 {
+				highest[lock] = max(highest[lock], grants[len(grants)-1].fence)
+			}
+		}
+	})
+	close(parts)
+	judges.Wait()
+	return found, err
+}
+
+// stuck returns the first operation that finds no place behind the longest order that there is.
+func stuck(one part, orders [][]porcupine.Operation) string {
+	var longest []porcupine.Operation
+	for _, order := range orders {
+		if len(order) > len(longest) {
+			longest = order
+		}
+	}
+	placed, now := map[any]bool{}, one.model.Init()
+	for _, each := range longest {
+		placed[each.Input] = true
+		_, now = one.model.Step(now, each.Input, nil)
+	}
+	var first porcupine.Operation
+	for _, one := range one.history {
+		if !placed[one.Input] && (first.Input == nil || one.Return < first.Return) {
+			first = one
+		}
+	}
+	return fmt.Sprintf("%v, asked at %d and told at %d, has no place behind %d others: %v", first.Input, first.Call, first.Return, len(longest), now)
+}
+
+// byLock returns the operations of each lock, also those that are for all.
+func (r *round) byLock() map[int64][]*op {
+	for name, spans := range r.spans {
+		r.spans[name] = joined(spans)
+	}
+	r.spans["standstill"] = joined(append(r.spans["standstill"], r.spans["loss"]...))
+	locks := map[int64][]*op{}
+	for _, one := range r.ops {
+		if one.Lock != nil {
+			locks[*one.Lock] = nil
+		}
+	}
+	for _, one := range r.ops {
+		for lock := range locks {
+			if one.Lock == nil || *one.Lock == lock {
+				locks[lock] = append(locks[lock], one)
+			}
+		}
+	}
+	return locks
+}
+
+// segments calls judge with runs of grants between such spans, in parts that overlap.
+func segments(grants []*grant, spans []span, judge func([]*grant)) {
+	of := map[int][]*grant{}
+	for _, one := range grants {
+		if nth, meets := within(spans, one.asked, one.until); !meets {
+			of[nth] = append(of[nth], one)
+		}
+	}
+	for _, all := range of {
+		for at := 0; at == 0 || at+overlap < len(all); at += most - overlap {
+			judge(all[at:min(at+most, len(all))])
+		}
+	}
+}
+
+// holds is about L1 to L3: who holds the lock.
+func (r *round) holds(ops []*op, grants []*grant, strangers []*op, judge func(int64, int64, []porcupine.Operation)) {
+	next, last := map[*grant]*grant{}, map[int64]*grant{}
+	for _, one := range slices.Backward(grants) {
+		next[one], last[one.owner] = last[one.owner], one
+	}
+	var deletes []*op
+	for _, one := range ops {
+		if one.f == "delete" {
+			deletes = append(deletes, one)
+		}
+	}
+	segments(grants, r.spans["loss"], func(part []*grant) {
+		var history []porcupine.Operation
+		from, to := part[0].asked, part[0].until
+		for at, one := range part {
+			from, to = min(from, one.asked), max(to, one.until)
+			if one.rank = at + 1; one.fence == 0 {
+				one.rank = 0
+			}
+			copied := *one
+			for _, each := range copied.steps(next[one], r.spans["forgotten"]) {
+				history = append(history, porcupine.Operation{Input: each, Call: each.asked, Return: each.op.told})
+			}
+		}
+		first := sort.Search(len(deletes), func(i int) bool { return deletes[i].asked >= from-1_000_000 })
+		for _, one := range deletes[first:] {
+			if one.told >= from && one.asked <= to {
+				history = append(history, porcupine.Operation{Input: &step{action: deleted, op: one, asked: one.asked}, Call: one.asked, Return: one.told})
+			}
+		}
+		judge(part[0].fence, part[len(part)-1].fence, history)
+	})
+	for _, one := range strangers {
+		if nth, meets := within(r.spans["loss"], one.asked, one.told); nth == 0 && !meets {
+			judge(0, 0, []porcupine.Operation{{Input: &step{action: stranger, op: one, asked: one.asked}, Call: one.asked, Return: one.told}})
+		}
+	}
+}
+
+// turns is about L2: fences grow, whatever was lost.
+func (r *round) turns(grants []*grant, highest int64, judge func([]porcupine.Operation)) {
+	if len(grants) == 0 || grants[0].fence == 0 {
+		return
+	}
+	before := &grant{fence: highest}
+	if grants[0].fence <= highest {
+		// It was told before this round.
+		before.asked = grants[0].told + 1
+		before.told = before.asked
+		judge([]porcupine.Operation{place(1, grants[0].asked, grants[0].told), place(0, before.asked, before.told)})
+	}
+	beside, behind := r.spans["beside"], r.spans["behind"]
+	grants = slices.DeleteFunc(slices.Clone(grants), func(one *grant) bool {
+		_, isBeside := within(beside, one.asked, one.asked)
+		_, isBehind := within(behind, one.asked, one.told)
+		return isBeside || isBehind
+	})
+	segments(grants, nil, func(part []*grant) {
+		var history []porcupine.Operation
+		for at, one := range part {
+			history = append(history, place(at, one.asked, one.told))
+		}
+		judge(history)
+	})
+}
+
+// queue is about L4: who was seen in the queue had come by then, and those who are granted the lock have come in that order.
+func (r *round) queue(ops []*op, grants []*grant, judge func([]porcupine.Operation)) {
+	seen := map[int64][]*op{}
+	var deletes []span
+	for _, one := range ops {
+		switch one.f {
+		case "seen":
+			seen[one.Owner] = append(seen[one.Owner], one)
+		case "delete":
+			deletes = append(deletes, span{one.asked, one.told})
+		}
+	}
+	deletes = joined(deletes)
+	before := map[int64]*grant{}
+	var queued []*grant
+	for _, one := range grants {
+		// One that holds the lock need not queue for another hold.
+		former := before[one.owner]
+		before[one.owner] = one
+		if one.unheard || one.fence == 0 || one.ops[0].f != "acquire" || former != nil && (one.several || former.loosest > one.tightest) {
+			continue
+		}
+		queued = append(queued, one)
+	}
+	segments(queued, r.spans["standstill"], func(part []*grant) {
+		var history []porcupine.Operation
+		for at, one := range part {
+			by, first := one.told, one.ops[0]
+			// The turn of a ticket may have come, gone, and come again.
+			_, isTorn := within(deletes, one.asked, one.told)
+			isTorn = isTorn && first.Ticket > 0 || first.Ticket > 0 && first.Set > 0
+			if first.Block > 0 && !isTorn {
+				for _, look := range seen[one.owner] {
+					if look.asked >= first.asked {
+						by = min(by, look.told)
+					}
+				}
+			}
+			history = append(history, place(at, one.asked, by))
+		}
+		judge(history)
+	})
+}
+
+func place(at int, asked, told int64) porcupine.Operation {
+	return porcupine.Operation{Input: at, Call: asked, Return: told}
+}
