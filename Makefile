@@ -20,7 +20,7 @@ export SERVER
 export LEASEHOLD_SERVER := $(SERVER)
 endif
 
-.PHONY: help run cli check check-oldest test test-ops test-clients test-all servers lint publish-dry-run build install uninstall dist bench
+.PHONY: help run cli check check-oldest test test-ops test-clients test-all servers lint publish-dry-run build install uninstall dist bench evidence
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / && !/^help/ { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,9 +75,10 @@ lint: ## Check format, lints, API docs, crates, patches and dependencies
 	scripts/plants --check
 	scripts/deny
 
-# Uncommitted changes are packed too, because this runs before the commit. Each depends on those before it, of the same version,
-# which the registry may not have yet.
-publish-dry-run: ## Do all that `cargo publish` does with the core, the Rust client and the command line, but for the upload
+# Does all that `cargo publish` does with the core, the Rust client and the command line, but for the upload. Uncommitted changes are
+# packed too, because this runs before the commit. Each depends on those before it, of the same version, which the registry may
+# not have yet.
+publish-dry-run:
 	cargo publish --dry-run --locked --allow-dirty --quiet -p leasehold-core
 	cargo publish --dry-run --locked --allow-dirty --quiet -p leasehold-client --config 'patch.crates-io.leasehold-core.path="core"'
 	cargo publish --dry-run --locked --allow-dirty --quiet -p leasehold-cli --config 'patch.crates-io.leasehold-client.path="clients/rust"'
@@ -92,10 +93,10 @@ build: ## Build the release module, and the command line, in target/release/
 	cargo build --release --locked
 	cargo build --release --locked -p leasehold-cli
 
-install: ## Install both, with docs, man pages and completions (PREFIX=/usr/local MODULEDIR= DESTDIR=)
+install: ## Install both, with docs, man pages and completions; `make uninstall` removes them (PREFIX=/usr/local MODULEDIR= DESTDIR=)
 	@scripts/install
 
-uninstall: ## Remove what `make install` installed; the same words as for that
+uninstall:
 	@scripts/install remove
 
 dist: ## Make the files of a release, tarballs and .debs, in target/dist/ (TARGETS=all, or some)
@@ -105,3 +106,7 @@ dist: ## Make the files of a release, tarballs and .debs, in target/dist/ (TARGE
 bench: ## Measure locks against what one would use instead: 40 minutes; QUICK=1: two (SERVER=, ONLY="held memory")
 	@scripts/setup
 	@scripts/bench $(if $(QUICK),--quick) $(ONLY)
+
+# A million operations on each server: HOURS=0.1.
+evidence: ## Let Porcupine judge what the campaign's clients are told, on each server: five minutes (HOURS=0.08 SERVER=)
+	@SOAK_JUDGE=1 SOAK_SECONDS=$${SOAK_SECONDS:-4} scripts/soak $(or $(HOURS),0.08)

@@ -26,8 +26,8 @@ const (
 // A verdict is what became of all parts of a transcript.
 type verdict struct {
 	sync.Mutex
-	operations, grants, parts int
-	wrong, undecided          []string
+	operations, grants, held, parts int // held: grants that no loss of data excuses
+	wrong, undecided                []string
 }
 
 // A part is a piece of the history of one lock, and the model that it is held against.
@@ -57,8 +57,8 @@ func main() {
 		for _, where := range append(found.wrong, found.undecided...) {
 			fmt.Println(where)
 		}
-		fmt.Printf("%s: %d operations, %d grants in %d parts: %d wrong, %d undecided, in %.1f s\n", file, found.operations,
-			found.grants, found.parts, len(found.wrong), len(found.undecided), time.Since(begun).Seconds())
+		fmt.Printf("%s: %d operations, %d grants, %d of them for L1 to L3, in %d parts: %d wrong, %d undecided, in %.1f s\n", file,
+			found.operations, found.grants, found.held, found.parts, len(found.wrong), len(found.undecided), time.Since(begun).Seconds())
 		if len(found.wrong) > 0 {
 			status = 1
 		} else if len(found.undecided) > 0 && status == 0 {
@@ -105,6 +105,11 @@ func judge(file string) (*verdict, error) {
 				where := fmt.Sprintf("%s, within %d ms of fences %d to %d", where, (history[len(history)-1].Return-history[0].Call)/1000, from, to)
 				parts <- part{"L1 to L3", where, lockModel(r.late), history}
 			})
+			for _, one := range grants {
+				if one.rank > 0 {
+					found.held++
+				}
+			}
 			r.turns(grants, highest[lock], func(history []porcupine.Operation) {
 				parts <- part{"L2", where, inTurn, history}
 			})

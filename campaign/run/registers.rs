@@ -12,6 +12,7 @@
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost};
 use crate::runner::{Shared, now};
+use leasehold_campaign::{Op, Outcome, Record};
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -28,17 +29,20 @@ const LOCKS: usize = 2;
 const LONGEST_SET: usize = 100;
 
 /// Short, so that many leases end while their holders pause.
-const TTLS: [u64; 4] = [2, 5, 20, 200];
+const TTLS: [u32; 4] = [2, 5, 20, 200];
 
 /// How long a writer pauses at most, in milliseconds.
 const LONGEST_PAUSE: usize = 12;
 
-/// Writes until the round is over. Returns how many guarded commands it has sent.
-pub(crate) fn write(shared: &Shared, mut seed: Seed) -> u64 {
-    let owner = format!("g{}", shared.next_owner.fetch_add(1, SeqCst));
-    let mut writer = Writer { shared, owner, former: [None; LOCKS], sent: 0 };
+/// Writes until the round is over. Returns how many guarded commands it has sent, and what it was told: a guarded command that is
+/// run says that its sender holds the lock, as a check does.
+pub(crate) fn write(shared: &Shared, mut seed: Seed) -> (u64, Vec<Record>) {
+    let mut writer =
+        Writer { shared, owner: 0, former: [None; LOCKS], sent: 0, records: Vec::new() };
     while !shared.over.load(SeqCst) {
         let port = shared.port.load(SeqCst);
+        // Of one whose connection was lost, it is not known what it holds.
+        writer.owner = shared.next_owner.fetch_add(1, SeqCst);
         if let Ok(mut connection) = Connection::connect(port, 0) {
             while !shared.over.load(SeqCst) && shared.is_at(port) {
                 if writer.turn(&mut connection, &mut seed).is_err() {
@@ -48,57 +52,70 @@ pub(crate) fn write(shared: &Shared, mut seed: Seed) -> u64 {
         }
         thread::sleep(Duration::from_millis(2));
     }
-    writer.sent
+    (writer.sent, writer.records)
 }
 
 struct Writer<'s> {
     shared: &'s Shared,
-    owner: String,
-    /// The fence by which it held each lock before.
-    former: [Option<u64>; LOCKS],
+    owner: u32,
+    /// The owner and the fence by which it held each lock before.
+    former: [Option<(u32, u64)>; LOCKS],
     sent: u64,
+    records: Vec<Record>,
 }
 
 impl Writer<'_> {
     /// Takes a lock, and writes by its fence, in time or too late.
     fn turn(&mut self, connection: &mut Connection, seed: &mut Seed) -> Result<(), Lost> {
         let lock = seed.below(LOCKS);
-        let (prefix, owner) = (&self.shared.plan.prefix, &self.owner);
-        let ttl = *seed.pick(&TTLS);
-        let asked = format!("LOCK.ACQUIRE {prefix}g{lock} {owner} {ttl} BLOCK 50");
-        let Value::Int(fence) = connection.ask(&asked)? else { return Ok(()) };
+        let (owner, ttl) = (self.owner, *seed.pick(&TTLS));
+        let line = format!("LOCK.ACQUIRE {} g{owner} {ttl} BLOCK 50", self.key(lock));
+        let asked = Record { ttl, ..self.record(Op::Wait, lock, (owner, 0)) };
+        let Some(Value::Int(fence)) = self.asks(connection, asked, &line)? else { return Ok(()) };
         let fence = u64::try_from(fence).map_err(|_| Lost)?;
+        let by = (owner, fence);
         for _ in 0..1 + seed.below(3) {
             if seed.below(3) == 0 {
                 thread::sleep(Duration::from_millis(seed.below(LONGEST_PAUSE) as u64));
             }
-            self.writes(connection, lock, fence)?;
+            self.writes(connection, lock, by)?;
             if let Some(former) = self.former[lock].filter(|_| seed.below(4) == 0) {
                 self.writes(connection, lock, former)?;
             }
             match seed.below(8) {
-                0 => drop(self.guarded(connection, lock, fence, "INCR {count}")?),
-                1 => self.adds(connection, lock, fence)?,
+                0 => drop(self.guarded(connection, lock, by, "INCR {count}")?),
+                1 => self.adds(connection, lock, by)?,
                 _ => {}
             }
         }
-        self.former[lock] = Some(fence);
+        self.former[lock] = Some(by);
         if seed.below(4) > 0 {
             // Now and then the lock goes in the step in which it was written by it.
-            let line = format!("LOCK.RELEASE {}g{lock} {}", self.shared.plan.prefix, self.owner);
+            let line = format!("LOCK.RELEASE {} g{owner}", self.key(lock));
+            let release = self.record(Op::Release, lock, by);
             match seed.below(3) {
-                0 => drop(self.guarded(connection, lock, fence, &line)?),
-                _ => drop(connection.ask(&line)?),
+                0 => {
+                    let line = format!("LOCK.GUARD {} g{owner} {fence} {line}", self.key(lock));
+                    self.sent += 1;
+                    self.asks(connection, release, &line)?;
+                }
+                _ => drop(self.asks(connection, release, &line)?),
             }
         }
         Ok(())
     }
 
     /// Leaves its fence in the register, if it may.
-    fn writes(&mut self, connection: &mut Connection, lock: usize, fence: u64) -> Result<(), Lost> {
+    fn writes(
+        &mut self,
+        connection: &mut Connection,
+        lock: usize,
+        by: (u32, u64),
+    ) -> Result<(), Lost> {
+        let (_, fence) = by;
         let begun = now();
         let line = format!("GETSET {{register}} {fence}");
-        let Some(Value::BulkString(before)) = self.guarded(connection, lock, fence, &line)? else {
+        let Some(Value::BulkString(before)) = self.guarded(connection, lock, by, &line)? else {
             return Ok(());
         };
         let before = String::from_utf8_lossy(&before).into_owned();
@@ -112,16 +129,22 @@ impl Writer<'_> {
 
     /// Reads a set, and writes it again with its fence in it. Whoever has written in between held the lock, too, so what that
     /// one added would be lost.
-    fn adds(&mut self, connection: &mut Connection, lock: usize, fence: u64) -> Result<(), Lost> {
+    fn adds(
+        &mut self,
+        connection: &mut Connection,
+        lock: usize,
+        by: (u32, u64),
+    ) -> Result<(), Lost> {
+        let (_, fence) = by;
         let begun = now();
-        let read = match self.guarded(connection, lock, fence, "GET {set}")? {
+        let read = match self.guarded(connection, lock, by, "GET {set}")? {
             Some(Value::BulkString(read)) => String::from_utf8_lossy(&read).into_owned(),
             Some(_) => String::new(),
             None => return Ok(()),
         };
         let longest = read.len().saturating_sub(LONGEST_SET);
         let line = format!("GETSET {{set}} {}.{fence}", &read[longest..]);
-        let Some(Value::BulkString(before)) = self.guarded(connection, lock, fence, &line)? else {
+        let Some(Value::BulkString(before)) = self.guarded(connection, lock, by, &line)? else {
             return Ok(());
         };
         let before = String::from_utf8_lossy(&before).into_owned();
@@ -138,21 +161,56 @@ impl Writer<'_> {
         &mut self,
         connection: &mut Connection,
         lock: usize,
-        fence: u64,
+        (owner, fence): (u32, u64),
         command: &str,
     ) -> Result<Option<Value>, Lost> {
-        let (prefix, owner) = (&self.shared.plan.prefix, &self.owner);
+        let key = self.key(lock);
         let command = command
-            .replace("{register}", &format!("{prefix}g{lock}-register"))
-            .replace("{set}", &format!("{prefix}g{lock}-set"))
-            .replace("{count}", &format!("{prefix}g{lock}-count"));
+            .replace("{register}", &format!("{key}-register"))
+            .replace("{set}", &format!("{key}-set"))
+            .replace("{count}", &format!("{key}-count"));
         self.sent += 1;
-        connection.send(&[format!("LOCK.GUARD {prefix}g{lock} {owner} {fence} {command}")])?;
-        match connection.receive_any()? {
-            Value::ServerError(refusal) if refusal.code() == "NOTHOLDER" => Ok(None),
+        let line = format!("LOCK.GUARD {key} g{owner} {fence} {command}");
+        let check = self.record(Op::Check, lock, (owner, fence));
+        self.asks(connection, check, &line)
+    }
+
+    fn key(&self, lock: usize) -> String {
+        format!("{}g{lock}", self.shared.plan.prefix)
+    }
+
+    /// A request by this owner with this fence. The numbers of these locks follow those of all others.
+    fn record(&self, op: Op, lock: usize, (owner, fence): (u32, u64)) -> Record {
+        let lock = self.shared.plan.locks + u32::try_from(lock).unwrap();
+        Record { fence, outcome: Outcome::Unknown, ..Record::new(op, owner, lock, (now(), 0)) }
+    }
+
+    /// Sends a request, and records the outcome. `None` if a guarded command was refused.
+    fn asks(
+        &mut self,
+        connection: &mut Connection,
+        mut asked: Record,
+        line: &str,
+    ) -> Result<Option<Value>, Lost> {
+        let sent = connection.send(&[line.to_owned()]);
+        let reply = match sent.and_then(|()| connection.receive_any()) {
+            Ok(Value::ServerError(refusal)) if refusal.code() == "NOTHOLDER" => Ok(None),
             // It is not known why, nor whether the next one fares better.
-            Value::ServerError(_) => Err(Lost),
-            reply => Ok(Some(reply)),
-        }
+            Ok(Value::ServerError(_)) | Err(Lost) => Err(Lost),
+            Ok(reply) => Ok(Some(reply)),
+        };
+        (asked.told, asked.outcome) = match &reply {
+            Err(Lost) => (now(), Outcome::Unknown),
+            Ok(None | Some(Value::Int(0))) if asked.op == Op::Release => (now(), Outcome::Refused),
+            Ok(Some(Value::Nil)) if asked.op == Op::Wait => (now(), Outcome::Refused),
+            Ok(None) => (now(), Outcome::Refused),
+            Ok(Some(Value::Int(fence))) if asked.op == Op::Wait => {
+                asked.fence = u64::try_from(*fence).unwrap_or(0);
+                (now(), Outcome::Ok)
+            }
+            Ok(Some(_)) => (now(), Outcome::Ok),
+        };
+        self.records.push(asked);
+        reply
     }
 }

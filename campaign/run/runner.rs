@@ -229,8 +229,7 @@ impl Plan {
             let guarded = shared.guarded.swap(0, SeqCst);
             totals.guarded += guarded;
             let is_first = totals.operations == 0;
-            totals.operations +=
-                guarded + count(|record| !matches!(record.op, Op::Seen | Op::Closed));
+            totals.operations += count(|record| !matches!(record.op, Op::Seen | Op::Closed));
             totals.tickets += count(|record| record.is_ticket);
             totals.ephemeral += count(|record| record.is_bound);
             totals.several += count(|record| record.set != 0);
@@ -362,7 +361,9 @@ fn run_round(
             records.append(&mut client.join().unwrap());
         }
         for writer in writers {
-            shared.guarded.fetch_add(writer.join().unwrap(), SeqCst);
+            let (guarded, mut told) = writer.join().unwrap();
+            shared.guarded.fetch_add(guarded, SeqCst);
+            records.append(&mut told);
         }
         made.is_err()
     });
