@@ -17,10 +17,10 @@ import (
 
 const (
 	// Porcupine needs memory with the square of a history. Parts overlap, so that neighbours are compared.
-	most    = 300
-	overlap = 40
+	most    = 60
+	overlap = 15
 	// So long may one part take.
-	patience = 2 * time.Minute
+	patience = 10 * time.Second
 )
 
 // A verdict is what became of all parts of a transcript.
