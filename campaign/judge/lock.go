@@ -298,6 +298,17 @@ func (g *grant) bounds(unheard []*op) {
 	}
 }
 
+// loosestEver returns how many its owner tolerated at most, then or later.
+func (g *grant) loosestEver() int64 {
+	most := g.loosest
+	for _, one := range g.ops {
+		if one.f == "acquire" {
+			most = max(most, tolerance(one.Share))
+		}
+	}
+	return most
+}
+
 // steps returns the operations of a grant. next is the next grant of its owner, which may have ended it.
 func (g *grant) steps(next *grant, forgotten []span) []*step {
 	var all []*step

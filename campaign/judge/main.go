@@ -271,7 +271,7 @@ func (r *round) queue(ops []*op, grants []*grant, judge func([]porcupine.Operati
 		// One that holds the lock need not queue for another hold.
 		former := before[one.owner]
 		before[one.owner] = one
-		if one.unheard || one.fence == 0 || one.ops[0].f != "acquire" || former != nil && (one.several || former.loosest > one.tightest) {
+		if one.unheard || one.fence == 0 || one.ops[0].f != "acquire" || former != nil && (one.several || former.loosestEver() > one.tightest) {
 			continue
 		}
 		queued = append(queued, one)
