@@ -20,7 +20,7 @@ export SERVER
 export LEASEHOLD_SERVER := $(SERVER)
 endif
 
-.PHONY: help run cli check check-oldest test test-ops test-clients test-all servers lint publish-dry-run build install uninstall dist bench evidence
+.PHONY: help run cli check check-oldest test test-ops test-clients test-all peer-suites servers lint publish-dry-run build install uninstall dist bench evidence
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / && !/^help/ { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ test-clients: ## Test the packages for Node, Python, Go and Java, their examples
 test-all: ## Run the tests on each server that `make servers` brought, and print a table
 	@scripts/setup && scripts/setup openssl tmux
 	@scripts/test-all
+
+# Not for daily use, so `help` leaves it out.
+peer-suites:
+	@scripts/server-suites peers
 
 servers: ## Fetch every supported version of Redis and Valkey into servers/ (WANTED="redis-8.6 valkey-9.1")
 	@scripts/setup
