@@ -13,6 +13,7 @@ use crate::{authority, guard};
 use leasehold_core::cluster::Slot;
 use leasehold_core::command::{
     Also, Decide, Error, MayWait, Reply, Spec, check, drop as drop_page, guard as guard_page,
+    release,
 };
 use leasehold_core::engine::{Authority, Cursor, Done, Freed, Key, Lock, Mode};
 use leasehold_core::lock::{Checked, Hold, Moment, Name, Proof, Queues, Stored};
@@ -113,12 +114,19 @@ impl Call {
         if authority::is_verbatim_script(self.ctx) {
             return Err(Error::ScriptRepeated);
         }
+        // There the server would look for every key in the slot of the transaction.
+        if authority::is_in_cluster(self.ctx) && authority::denies_blocking(self.ctx) {
+            return Err(Error::DropInTransactionOfCluster);
+        }
         let rights = Rights::of_command(self.ctx);
         if rights.is_none() && may_use_all_keys(self.ctx) != Some(true) {
             return Err(Error::DropNeedsAllKeys);
         }
-        let is_allowed =
-            |name: Name<'_>| rights.as_ref().is_none_or(|rights| rights.allow_deleting(name.key));
+        let owner = request.owner()?.as_bytes();
+        let is_allowed = |name: Name<'_>| {
+            let release = [release::SPEC.name.to_bytes(), name.key, owner];
+            rights.as_ref().is_none_or(|rights| rights.allow(release))
+        };
         // SAFETY: takes a valid context.
         let db = unsafe { api!(RedisModule_GetSelectedDb)(self.ctx) };
         let from = Cursor::from(request.cursor);

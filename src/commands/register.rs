@@ -156,7 +156,8 @@ const fn categories(access: Access) -> &'static CStr {
         Access::List => c"read slow",
         Access::Insert => c"write fast blocking",
         Access::Update | Access::Delete => c"write fast",
-        Access::Guard | Access::Owner => c"write slow",
+        Access::Guard => c"write slow",
+        Access::Owner => c"write slow dangerous",
     }
 }
 

@@ -5,7 +5,7 @@ use super::call_reply::CallReply;
 use super::client;
 use super::string::OwnedString;
 use redis_module::raw;
-use std::ffi::CString;
+use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
 
 /// The rights of the user of one command.
@@ -62,19 +62,20 @@ impl Rights {
         }
     }
 
-    /// Whether the user may read and delete this key. A refusal is noted nowhere: the user has not named the
-    /// key.
-    pub(crate) fn allow_deleting(&self, key: &[u8]) -> bool {
+    /// Whether the user may run this command with these words. A selector of the user allows both the command and its
+    /// keys, or neither. A refusal is noted nowhere: the user has not named the key.
+    pub(crate) fn allow<const N: usize>(&self, words: [&[u8]; N]) -> bool {
         let user = match self.of {
             Of::Anybody => return true,
             Of::Nobody => return false,
             Of::User(user) => user.as_ptr(),
         };
-        let Some(check) = optional!(RedisModule_ACLCheckKeyPermissions) else { return false };
-        let key = OwnedString::new(self.ctx, key);
-        let rights = flag(raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE);
-        // SAFETY: the user and the string are valid.
-        unsafe { check(user, key.string(), rights) == status(true) }
+        let Some(check) = optional!(RedisModule_ACLCheckCommandPermissions) else { return false };
+        let owned = words.map(|word| OwnedString::new(self.ctx, word));
+        let mut strings = owned.each_ref().map(OwnedString::string);
+        let count = c_int::try_from(N).unwrap_or(c_int::MAX);
+        // SAFETY: the user and the strings are valid, and there are as many.
+        unsafe { check(user, strings.as_mut_ptr(), count) == status(true) }
     }
 }
 
@@ -92,8 +93,9 @@ impl Drop for Rights {
 pub(crate) fn may_use_all_keys(ctx: Ctx) -> Option<bool> {
     let user = CString::new(client::user(ctx, client::id(ctx))?).ok()?;
     let reply = CallReply::to(ctx, c"ACL", &[c"GETUSER", &user])?;
-    // The field's name, then the flags.
-    Some(reply.whole().at(1)?.texts().contains(&&b"allkeys"[..]))
+    // Names and values in turn: flags, passwords, commands, keys. Redis 6.2 has a flag, and 7.0 none.
+    let keys = [reply.whole().at(1)?.texts(), reply.whole().at(7)?.texts()].concat();
+    Some(keys.contains(&&b"allkeys"[..]) || keys.contains(&&b"~*"[..]))
 }
 
 /// Whether the command being executed has no user, so that everything is allowed.

@@ -24,7 +24,8 @@ pub(crate) struct Arguments {
     /// Release only the hold of this owner
     #[arg(long, value_parser = crate::arguments::not_empty)]
     owner: Option<String>,
-    /// Release every lock that this owner holds, and give up every place where it waits. All keys are looked at
+    /// Release every lock that this owner holds, and give up every place where it waits. All keys are looked at;
+    /// one whose whole value is the owner counts if it has an expiry
     #[arg(long, requires = "owner", conflicts_with_all = ["fence", "name"])]
     all: bool,
     /// As JSON, in one line
@@ -139,7 +140,18 @@ async fn release_one(
     owner: &str,
     value: &[u8],
 ) -> Result<bool, RedisError> {
+    let is_foreign = value == owner.as_bytes();
+    if is_foreign && matches!(server.ask(cmd("PTTL").arg(key)).await?, Value::Int(..0)) {
+        // It may be anything.
+        return Ok(false);
+    }
+    let is_exclusive = value
+        .split_at_checked(MARK.unsigned_abs())
+        .is_some_and(|(_, rest)| rest == owner.as_bytes());
     let held = match server.ask(cmd("LOCK.CHECK").arg(key).arg(owner)).await {
+        Err(error) if is_unknown_command(&error) && !is_foreign && !is_exclusive => {
+            return Ok(false);
+        }
         Err(error) if is_unknown_command(&error) => {
             let deleted = cmd("EVAL").arg(DELETE).arg(1).arg(key).arg(value).take();
             return Ok(server.ask(&deleted).await? == Value::Int(1));

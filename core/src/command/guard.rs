@@ -102,6 +102,10 @@ impl Described<'_> {
         if self.is_of_a_module() && ours(self.name).is_none() {
             return Err(Error::GuardedModule);
         }
+        // In a cluster the call would have the slot of the guarded lock.
+        if ours(self.name).is_some_and(|spec| spec.access == Access::Owner) {
+            return Err(Error::GuardedAdministration);
+        }
         let blocks = has(b"blocking") || is_in(b"@blocking");
         if is_in(b"@transaction") {
             return Err(Error::GuardedTransaction);
@@ -242,6 +246,7 @@ mod tests {
             ("SELECT", "loading fast stale @keyspace @fast", Error::GuardedConnection),
             ("post", "readonly loading stale @read @slow", Error::GuardedConnection),
             ("lock.guard", "write module @write", Error::GuardedItself),
+            ("lock.drop", "write module @write", Error::GuardedAdministration),
             // Those of other modules, whatever the server says of them.
             ("m.set", "write module blocking @write @slow", Error::GuardedModule),
             ("m.set", "write module", Error::GuardedModule),

@@ -44,6 +44,7 @@ mod unheard;
 
 pub use change::Done;
 pub use host::{Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
+use owner::Steps;
 pub use owner::{Cursor, Freed};
 
 use crate::lock::{
@@ -77,6 +78,7 @@ pub struct Memory<C> {
     unheard: RefCell<UnheardGrants>,
     bindings: LazyCell<RefCell<Bindings>>,
     observer: RefCell<Observer>,
+    drop_steps: Cell<Steps>,
     /// When the log last named a fence that is not credible.
     complained: Cell<Option<Monotonic>>,
     /// Whether the next due time may have changed since the host last asked.
@@ -94,6 +96,7 @@ impl<C> Memory<C> {
             unheard: RefCell::new(UnheardGrants::new()),
             bindings: LazyCell::new(RefCell::default),
             observer: RefCell::new(Observer::new()),
+            drop_steps: Cell::new(Steps::NONE),
             complained: Cell::new(None),
             due_changed: Cell::new(false),
         }

@@ -14,13 +14,34 @@
 //! the key says whether the owner holds the lock.
 
 use super::effort::{Budget, Effort};
-use super::{Answer, Authority, Engine, Host, Lock};
+use super::{Answer, Authority, Engine, Host, Initiator, Lock};
 use crate::command::{Decide, Error};
-use crate::lock::{Departed, KeptName, Name, Owner, Proof};
+use crate::lock::{Departed, KeptName, Monotonic, Name, Owner, Proof};
 use std::slice;
 
 /// How long a step takes. Shorter than other turns, because what it leaves to the timer has one right after it.
 const STEP_MICROS: u64 = 1_000;
+
+/// What all steps together may take, however many a client sends at once. A step beyond it visits one place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steps {
+    until: Monotonic,
+    taken_micros: u64,
+}
+
+impl Steps {
+    const EVERY_MICROS: u64 = 10_000;
+
+    pub(super) const NONE: Self = Self { until: Monotonic::from_micros(0), taken_micros: 0 };
+
+    /// How long a step may take that begins now.
+    fn begin(&mut self, now: Monotonic) -> u64 {
+        if now >= self.until {
+            *self = Self { until: now.plus_micros(Self::EVERY_MICROS), taken_micros: 0 };
+        }
+        STEP_MICROS.saturating_sub(self.taken_micros)
+    }
+}
 
 /// A place in one of the memories, as the number that a client shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +100,11 @@ impl<H: Host> Engine<'_, H> {
             return Err(Error::DropOnReplica);
         }
         let owner = request.owner()?;
-        let budget = Budget::new(self.host, usize::MAX, STEP_MICROS);
+        let begun = self.host.monotonic();
+        let mut steps = self.memory.drop_steps.get();
+        let budget = Budget::new(self.host, usize::MAX, steps.begin(begun));
         let (mut next, mut count) = (from, 0_usize);
+        let mut is_last = true;
         while let Some((behind, name)) = self.remembered(owner, next) {
             next = behind;
             if let Some(name) = name.filter(|name| name.db == db) {
@@ -89,10 +113,14 @@ impl<H: Host> Engine<'_, H> {
                 count = count.saturating_add(self.drop_hold(&lock, request, &is_allowed)?);
             }
             if count >= most || budget.is_used_up(self.host, Effort::default()) {
-                return Ok(Freed { next, count });
+                is_last = false;
+                break;
             }
         }
-        Ok(Freed { next: Cursor::START, count })
+        let took = self.host.monotonic().micros_since(begun);
+        steps.taken_micros = steps.taken_micros.saturating_add(took);
+        self.memory.drop_steps.set(steps);
+        Ok(Freed { next: if is_last { Cursor::START } else { next }, count })
     }
 
     /// The next place, and the lock at this place, if the owner may have something to do with it. `None` behind the
@@ -100,9 +128,7 @@ impl<H: Host> Engine<'_, H> {
     fn remembered(self, owner: Owner<'_>, at: Cursor) -> Option<(Cursor, Option<KeptName>)> {
         let place = usize::try_from(at.place()).ok()?;
         let found = match at.memory() {
-            0 => self
-                .with_queues(|queues| queues.lock_from(place))
-                .map(|(at, lock)| (at, Some(lock))),
+            0 => self.with_queues(|queues| queues.lock_from(place)),
             1 => self.bindings.borrow().hold_from(place, owner),
             2 => self.with_observer(|observer| observer.log.lock_from(place, owner)),
             3 => self.with_observer(|observer| observer.contention.lock_at(place)),
@@ -128,9 +154,7 @@ impl<H: Host> Engine<'_, H> {
         let waiter = self.with_queues(|queues| queues.waiter_as(lock.name(), owner));
         let Some(waiter) = waiter else { return 0 };
         let names = self.with_queues(|queues| queues.names_of(waiter));
-        // Otherwise the waiters are about to be sent away, and ask elsewhere.
-        let is_served = lock.may_read() == Authority::Yes;
-        if !is_served || !names.iter().all(|name| is_allowed(name.as_name())) {
+        if !may_be_changed(lock) || !names.iter().all(|name| is_allowed(name.as_name())) {
             return 0;
         }
         let left = self.with_queues(|queues| queues.leave(waiter));
@@ -148,8 +172,9 @@ impl<H: Host> Engine<'_, H> {
         is_allowed: impl Fn(Name<'_>) -> bool,
     ) -> Result<usize, Error> {
         let proof = Proof { owner: request.owner()?, fence: None };
-        let holds = matches!(self.end_of(lock, &proof), Ok((Some(_), _)));
-        if !holds || !is_allowed(lock.name()) {
+        // A value without an expiry that equals the owner may be anything.
+        let holds = matches!(self.end_of(lock, &proof), Ok((Some(Some(_)), _)));
+        if !holds || !is_allowed(lock.name()) || !may_be_changed(lock) {
             return Ok(0);
         }
         match self.change(slice::from_ref(lock), request) {
@@ -158,4 +183,9 @@ impl<H: Host> Engine<'_, H> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The server has accepted the command, but has checked none of these keys.
+fn may_be_changed(lock: &impl Lock) -> bool {
+    lock.may_write(Initiator::Module) == Authority::Yes
 }

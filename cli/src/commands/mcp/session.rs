@@ -11,7 +11,7 @@ use crate::duration::show;
 use crate::output::printable;
 use leasehold_client::{Error, Fence, Guard, LockInfo, Loss, Released, Renew as Renewal};
 use rmcp::RoleServer;
-use rmcp::model::{JsonObject, RequestId};
+use rmcp::model::JsonObject;
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,8 +29,6 @@ pub(super) struct Session {
 struct Hold {
     name: String,
     fence: Fence,
-    /// The request that was granted.
-    request: RequestId,
     guard: Shared,
 }
 
@@ -63,7 +61,7 @@ impl Session {
                     holds.retain(Hold::is_held);
                     let fence = guard.fence();
                     let guard = Arc::new(tokio::sync::Mutex::new(Some(guard)));
-                    holds.push(Hold { name, fence, request: context.id, guard });
+                    holds.push(Hold { name, fence, guard });
                 }
                 Ok(lease)
             }
@@ -148,11 +146,6 @@ impl Session {
         Ok(state.into())
     }
 
-    /// Releases what was granted to this request, because its caller has given it up and reads no reply.
-    pub(super) fn give_back(&self, request: &RequestId) {
-        self.holds().retain(|hold| hold.request != *request);
-    }
-
     async fn locked(&self, name: &str) -> Result<Option<LockInfo>, String> {
         self.place.locks.info(name).await.map_err(|error| self.failure(error))
     }
@@ -161,7 +154,8 @@ impl Session {
         let held_by = info.map(|info| {
             let fence = u64::from(info.fence);
             json!({
-                "owner": info.holder,
+                // The value of a key that Leasehold did not write may be anything.
+                "owner": (fence > 0).then_some(&info.holder),
                 "fence": fence,
                 "seconds_left": info.ttl.map(|left| left.as_secs()),
                 "is_this_session": self.find(name, fence).is_some(),

@@ -2,12 +2,12 @@
 
 use super::session::{Reply, Session};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
-    ContentBlock, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    ToolAnnotations,
 };
 use rmcp::schemars::JsonSchema;
-use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -155,16 +155,6 @@ impl ServerHandler for Session {
             Err(text) => CallToolResult::error(vec![ContentBlock::text(text)]),
         };
         Ok(result.into())
-    }
-
-    async fn on_cancelled(
-        &self,
-        of: CancelledNotificationParam,
-        _: NotificationContext<RoleServer>,
-    ) {
-        if let Some(request) = of.request_id {
-            self.give_back(&request);
-        }
     }
 }
 

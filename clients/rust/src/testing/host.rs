@@ -62,9 +62,8 @@ impl Host {
             let now = engine::Host::clocks(&*self);
             let due = self.engine.next_due(now).map(|due| due.whole_millis_after(now.wall));
             let rest = due.map_or(LOOK_EVERY, Duration::from_millis).min(LOOK_EVERY);
-            if tokio::time::timeout(rest, self.due_changed.notified()).await.is_err() {
-                self.engine.on(&*self).work();
-            }
+            let _ = tokio::time::timeout(rest, self.due_changed.notified()).await;
+            self.engine.on(&*self).work();
         }
     }
 

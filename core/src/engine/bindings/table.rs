@@ -265,8 +265,12 @@ impl Bindings {
         owner: Owner<'_>,
     ) -> Option<(usize, Option<KeptName>)> {
         let (index, binding) = from_index(&self.all, index)?;
-        let name = || KeptName { db: self.db_of(binding.name.db), ..binding.name.clone() };
-        Some((index, (binding.owner.as_owner() == owner).then(name)))
+        let binding = binding.filter(|binding| binding.owner.as_owner() == owner);
+        let name = |binding: &Binding| KeptName {
+            db: self.db_of(binding.name.db),
+            ..binding.name.clone()
+        };
+        Some((index, binding.map(name)))
     }
 
     #[cfg(test)]

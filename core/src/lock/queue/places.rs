@@ -57,9 +57,9 @@ impl<C> Queues<C> {
     }
 
     /// The first contended lock from this index on, and its index, which stays while anybody waits for the lock.
-    pub fn lock_from(&self, index: usize) -> Option<(usize, KeptName)> {
+    pub fn lock_from(&self, index: usize) -> Option<(usize, Option<KeptName>)> {
         let (index, queue) = from_index(&self.queues, index)?;
-        Some((index, queue.name.clone()))
+        Some((index, queue.map(|queue| queue.name.clone())))
     }
 
     pub fn waiter_as(&self, name: Name<'_>, owner: Owner<'_>) -> Option<WaiterId> {

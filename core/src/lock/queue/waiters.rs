@@ -326,9 +326,12 @@ impl<C> Queues<C> {
     }
 }
 
-/// The first entry of a slab from this index on, and its index.
-pub(crate) fn from_index<T>(slab: &Slab<T>, index: usize) -> Option<(usize, &T)> {
-    (index..slab.capacity()).find_map(|index| Some((index, slab.get(index)?)))
+/// The first entry of a slab from this index on, and its index. Behind a large gap, which a crowd has left, only an index.
+pub(crate) fn from_index<T>(slab: &Slab<T>, index: usize) -> Option<(usize, Option<&T>)> {
+    const GAP: usize = 500;
+    let mut places = index..slab.capacity().min(index.saturating_add(GAP));
+    let last = places.clone().next_back()?;
+    Some(places.find_map(|index| Some((index, Some(slab.get(index)?)))).unwrap_or((last, None)))
 }
 
 /// Makes a full slab larger by a quarter. By itself it would double, and half of it could stay empty.
