@@ -3,7 +3,7 @@
 //! The model does not know which locks the engine remembers. It does for the engine what the engine does, if that is
 //! allowed; and in the end it says what nobody may have forgotten.
 
-use super::content::own;
+use super::content::{Content, own};
 use super::model::Client;
 use super::names::{KEYS, LockName, Names, lock_name};
 use super::requests::{Claim, Requested, bytes};
@@ -145,7 +145,12 @@ impl State {
         }
         let now = self.now().micros();
         let all = KEYS.map(|key| (drop.db, key));
-        for name in all.into_iter().filter(|name| !self.is_in_use(*name)) {
+        // A key without an expiry may be other data.
+        let ends = |name| match self.model.content(name) {
+            Some(Content::Lock(lock)) => lock.expiry.is_some(),
+            _ => true,
+        };
+        for name in all.into_iter().filter(|name| !self.is_in_use(*name) && ends(*name)) {
             for (holder, fence) in self.model.holders(name, now) {
                 let is_known =
                     self.model.anyone_waits_for(name) || self.model.is_bound(name, holder, fence);
