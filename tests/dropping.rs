@@ -166,6 +166,8 @@ fn only_what_the_user_may_release_is_freed() {
         return;
     }
     let mut reader = server.user("reader", "+@all %R~mine:*");
+    let mut beside = server.user("beside", "+@all ~other:* (+@read ~*)");
+    assert_eq!(drop(&mut beside, "bob"), freed(0), "a selector of one is no right of another");
     assert_eq!(drop(&mut reader, "bob"), freed(0));
     assert_eq!(drop(&mut worker, "bob"), freed(1), "the places for several locks go together");
     assert_eq!(drop(&mut worker, "alice"), freed(1));

@@ -157,9 +157,12 @@ fn everything_that_an_owner_has_is_released_and_nothing_of_others() {
         for (name, owner) in [("x", "alice"), ("y", "alice"), ("z", "alice2"), ("w", "bob")] {
             hold(&server, name, owner);
         }
-        for (key, value) in [("old", "alice"), ("text", "alice wrote this"), ("number", "17")] {
+        server.cmd("SET old alice PX 60000");
+        for (key, value) in [("flag", "alice"), ("text", "alice wrote this"), ("number", "17")] {
             server.cmd(["SET", key, value]);
         }
+        // It begins as the value of a shared lock does.
+        server.cmd(["SET", "card", "4111111111111111 Visa"]);
         server.cmd("RPUSH list alice");
         let has_module = !matches!(server.cmd("LOCK.HELP"), Value::ServerError(_));
         if has_module {
@@ -179,7 +182,7 @@ fn everything_that_an_owner_has_is_released_and_nothing_of_others() {
         for (name, owner) in [("z", "alice2"), ("w", "bob")] {
             assert!(held(&server, name).is_some_and(|value| value.ends_with(owner)), "{name}");
         }
-        let left = if has_module { 6 } else { 5 };
+        let left = if has_module { 8 } else { 7 };
         assert_eq!(server.cmd("DBSIZE"), Value::Int(left));
         let none = "{\"owner\":\"alice\",\"freed\":0,\"found_by_scan\":0}\n".to_owned();
         assert_eq!(printed(&server, &[&all[..], &["--json"]].concat()), (none, 1));

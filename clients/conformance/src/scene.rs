@@ -70,12 +70,14 @@ impl<'c> Scene<'c> {
         self.open(&with(at(server), settings))
     }
 
-    /// One program of each language that there is here.
+    /// One program of each language that there is here; on a server in memory, one of its own.
     #[track_caller]
     pub(crate) fn programs_of_all(&self, server: &Server) -> Vec<Program> {
         let open = |client| Program::open(self.adapter_of(client), &at(server));
-        let real: Vec<_> = self.all.iter().filter(|client| client.memory.is_none()).collect();
-        if real.is_empty() { vec![open(self.client)] } else { real.into_iter().map(open).collect() }
+        if self.client.memory.is_some() {
+            return vec![open(self.client)];
+        }
+        self.all.iter().filter(|client| client.memory.is_none()).map(open).collect()
     }
 
     /// A server whose messages come on a connection of their own: a client that would have them come with its answers cannot
