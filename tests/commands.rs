@@ -66,7 +66,7 @@ LOCK.LOG 5
 
 LOCK.DROP owner [CURSOR cursor] [COUNT count]
 LOCK.DROP alice
--2; write; @write @slow @lock; ; request_policy:special response_policy:special nondeterministic_output
+-2; write; @write @dangerous @slow @lock; ; request_policy:special response_policy:special nondeterministic_output
 owner: string, [CURSOR cursor: integer], [COUNT count: integer]
 
 LOCK.HELP
