@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A step ends when it has freed as many as was asked for, or has taken as long as others can wait, and returns the
-//! cursor of the next. As with SCAN, what is there from the first step to the last is found. A memory is only a hint:
-//! the key says whether the owner holds the lock.
+//! cursor of the next. As with SCAN, what is there from the first step to the last is found; a place that becomes a hold
+//! between two steps may be missed. A memory is only a hint: the key says whether the owner holds the lock.
 
 use super::effort::{Budget, Effort};
 use super::{Answer, Authority, Engine, Host, Initiator, Lock};
@@ -99,12 +99,27 @@ impl<H: Host> Engine<'_, H> {
         if self.host.authority() == Authority::Replica {
             return Err(Error::DropOnReplica);
         }
-        let owner = request.owner()?;
         let begun = self.host.monotonic();
         let mut steps = self.memory.drop_steps.get();
         let budget = Budget::new(self.host, usize::MAX, steps.begin(begun));
+        let freed = self.drop_within(budget, request, db, from, most, is_allowed);
+        let took = self.host.monotonic().micros_since(begun);
+        steps.taken_micros = steps.taken_micros.saturating_add(took);
+        self.memory.drop_steps.set(steps);
+        freed
+    }
+
+    fn drop_within(
+        self,
+        budget: Budget,
+        request: &impl Decide,
+        db: i32,
+        from: Cursor,
+        most: usize,
+        is_allowed: impl Fn(Name<'_>) -> bool,
+    ) -> Result<Freed, Error> {
+        let owner = request.owner()?;
         let (mut next, mut count) = (from, 0_usize);
-        let mut is_last = true;
         while let Some((behind, name)) = self.remembered(owner, next) {
             next = behind;
             if let Some(name) = name.filter(|name| name.db == db) {
@@ -113,14 +128,10 @@ impl<H: Host> Engine<'_, H> {
                 count = count.saturating_add(self.drop_hold(&lock, request, &is_allowed)?);
             }
             if count >= most || budget.is_used_up(self.host, Effort::default()) {
-                is_last = false;
-                break;
+                return Ok(Freed { next, count });
             }
         }
-        let took = self.host.monotonic().micros_since(begun);
-        steps.taken_micros = steps.taken_micros.saturating_add(took);
-        self.memory.drop_steps.set(steps);
-        Ok(Freed { next: if is_last { Cursor::START } else { next }, count })
+        Ok(Freed { next: Cursor::START, count })
     }
 
     /// The next place, and the lock at this place, if the owner may have something to do with it. `None` behind the
