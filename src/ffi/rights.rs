@@ -44,38 +44,43 @@ impl Rights {
     pub(crate) fn allow_publishing(&self, channel: &[u8]) -> Option<bool> {
         let may_access = optional!(RedisModule_ACLCheckChannelPermissions)?;
         let note = optional!(RedisModule_ACLAddLogEntry)?;
-        let user = match self.of {
-            Of::Anybody => return Some(true),
-            Of::Nobody => return Some(false),
-            Of::User(user) => user.as_ptr(),
-        };
-        let string = OwnedString::new(self.ctx, channel);
-        let publish = flag(raw::REDISMODULE_CMD_CHANNEL_PUBLISH);
-        // SAFETY: the user and the string are valid.
-        unsafe {
-            let is_allowed = may_access(user, string.string(), publish) == status(true);
-            if !is_allowed {
-                let reason = raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CHANNEL;
-                note(self.ctx, user, string.string(), reason);
+        Some(self.allow_if(|user| {
+            let string = OwnedString::new(self.ctx, channel);
+            let publish = flag(raw::REDISMODULE_CMD_CHANNEL_PUBLISH);
+            // SAFETY: the user and the string are valid.
+            unsafe {
+                let is_allowed = may_access(user, string.string(), publish) == status(true);
+                if !is_allowed {
+                    let reason = raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CHANNEL;
+                    note(self.ctx, user, string.string(), reason);
+                }
+                is_allowed
             }
-            Some(is_allowed)
-        }
+        }))
     }
 
     /// Whether the user may run this command with these words. A selector of the user allows both the command and its
     /// keys, or neither. A refusal is noted nowhere: the user has not named the key.
     pub(crate) fn allow<const N: usize>(&self, words: [&[u8]; N]) -> bool {
-        let user = match self.of {
-            Of::Anybody => return true,
-            Of::Nobody => return false,
-            Of::User(user) => user.as_ptr(),
-        };
-        let Some(check) = optional!(RedisModule_ACLCheckCommandPermissions) else { return false };
-        let owned = words.map(|word| OwnedString::new(self.ctx, word));
-        let mut strings = owned.each_ref().map(OwnedString::string);
-        let count = c_int::try_from(N).unwrap_or(c_int::MAX);
-        // SAFETY: the user and the strings are valid, and there are as many.
-        unsafe { check(user, strings.as_mut_ptr(), count) == status(true) }
+        self.allow_if(|user| {
+            let Some(check) = optional!(RedisModule_ACLCheckCommandPermissions) else {
+                return false;
+            };
+            let owned = words.map(|word| OwnedString::new(self.ctx, word));
+            let mut strings = owned.each_ref().map(OwnedString::string);
+            let count = c_int::try_from(N).unwrap_or(c_int::MAX);
+            // SAFETY: the user and the strings are valid, and there are as many.
+            unsafe { check(user, strings.as_mut_ptr(), count) == status(true) }
+        })
+    }
+
+    /// Asks about the user, if there is one. The user is valid until the answer.
+    fn allow_if(&self, asks: impl FnOnce(*mut raw::RedisModuleUser) -> bool) -> bool {
+        match self.of {
+            Of::Anybody => true,
+            Of::Nobody => false,
+            Of::User(user) => asks(user.as_ptr()),
+        }
     }
 }
 
