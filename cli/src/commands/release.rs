@@ -92,7 +92,7 @@ async fn release_all(connection: &Connection, owner: &str, as_json: bool) -> Res
     Ok(if freed == 0 { Code::No } else { Code::Done })
 }
 
-/// Returns how many holds and places the module has freed. None if the server has no module, or an older one.
+/// Returns how many holds and places the module has freed: 0 if the server has no module, or an older one.
 async fn drop_on(server: &Server, owner: &str) -> Result<u64, RedisError> {
     let (mut cursor, mut all) = (0_u64, 0_u64);
     loop {
@@ -122,15 +122,27 @@ async fn release_among(server: &Server, keys: &[Vec<u8>], owner: &str) -> Result
     let mut released = 0_u64;
     for (key, begin) in keys.iter().zip(&begins) {
         let Value::BulkString(value) = begin else { continue };
-        let is_own = value == owner.as_bytes()
-            || value.split_at_checked(MARK.unsigned_abs()).is_some_and(|(_, rest)| {
-                is_lock(begin) && (value.get(16) == Some(&b' ') || rest == owner.as_bytes())
-            });
-        if is_own && release_one(server, key, owner, value).await? {
+        let kind = match value.split_at_checked(MARK.unsigned_abs()) {
+            _ if value == owner.as_bytes() => Kind::Foreign,
+            Some((_, rest)) if is_lock(begin) && rest == owner.as_bytes() => Kind::Exclusive,
+            Some((mark, _)) if is_lock(begin) && mark.ends_with(b" ") => Kind::Shared,
+            _ => continue,
+        };
+        if release_one(server, key, owner, value, kind).await? {
             released = released.saturating_add(1);
         }
     }
     Ok(released)
+}
+
+/// What the beginning of a value says of the owner's hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The whole value is the owner.
+    Foreign,
+    Exclusive,
+    /// There are other holds, and perhaps one of the owner.
+    Shared,
 }
 
 /// Releases the owner's hold of this lock, if it is still there. Without the module only an exclusive hold is.
@@ -139,19 +151,14 @@ async fn release_one(
     key: &[u8],
     owner: &str,
     value: &[u8],
+    kind: Kind,
 ) -> Result<bool, RedisError> {
-    let is_foreign = value == owner.as_bytes();
-    if is_foreign && matches!(server.ask(cmd("PTTL").arg(key)).await?, Value::Int(..0)) {
+    if kind == Kind::Foreign && matches!(server.ask(cmd("PTTL").arg(key)).await?, Value::Int(..0)) {
         // It may be anything.
         return Ok(false);
     }
-    let is_exclusive = value
-        .split_at_checked(MARK.unsigned_abs())
-        .is_some_and(|(_, rest)| rest == owner.as_bytes());
     let held = match server.ask(cmd("LOCK.CHECK").arg(key).arg(owner)).await {
-        Err(error) if is_unknown_command(&error) && !is_foreign && !is_exclusive => {
-            return Ok(false);
-        }
+        Err(error) if is_unknown_command(&error) && kind == Kind::Shared => return Ok(false),
         Err(error) if is_unknown_command(&error) => {
             let deleted = cmd("EVAL").arg(DELETE).arg(1).arg(key).arg(value).take();
             return Ok(server.ask(&deleted).await? == Value::Int(1));
