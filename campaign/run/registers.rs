@@ -115,10 +115,7 @@ impl Writer<'_> {
         let (_, fence) = by;
         let begun = now();
         let line = format!("GETSET {{register}} {fence}");
-        let Some(Value::BulkString(before)) = self.guarded(connection, lock, by, &line)? else {
-            return Ok(());
-        };
-        let before = String::from_utf8_lossy(&before).into_owned();
+        let Some(before) = self.replaced(connection, lock, by, &line)? else { return Ok(()) };
         if before.parse::<u64>().is_ok_and(|before| before <= fence) {
             return Ok(());
         }
@@ -144,16 +141,27 @@ impl Writer<'_> {
         };
         let longest = read.len().saturating_sub(LONGEST_SET);
         let line = format!("GETSET {{set}} {}.{fence}", &read[longest..]);
-        let Some(Value::BulkString(before)) = self.guarded(connection, lock, by, &line)? else {
-            return Ok(());
-        };
-        let before = String::from_utf8_lossy(&before).into_owned();
+        let Some(before) = self.replaced(connection, lock, by, &line)? else { return Ok(()) };
         if before == read {
             return Ok(());
         }
         let what = format!("the set of g{lock} went from {read} to {before} while {fence} held it");
         self.shared.claims.add("L1", Excuse::None, begun, what);
         Err(Lost)
+    }
+
+    /// The text that a guarded command has replaced. `None` if there was none, or the command was refused.
+    fn replaced(
+        &mut self,
+        connection: &mut Connection,
+        lock: usize,
+        by: (u32, u64),
+        command: &str,
+    ) -> Result<Option<String>, Lost> {
+        Ok(match self.guarded(connection, lock, by, command)? {
+            Some(Value::BulkString(text)) => Some(String::from_utf8_lossy(&text).into_owned()),
+            _ => None,
+        })
     }
 
     /// The reply to a guarded command. `None` if it was refused, as that of one who no longer holds the lock.
