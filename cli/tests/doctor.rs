@@ -22,11 +22,11 @@ fn of_a_server_that_is_as_it_should_be_nothing_is_said() {
     let (told, code) = doctor(&server);
     assert!(told.ends_with("\nNothing was found that endangers locks.\n"), "{told}");
     assert!(told.contains(&format!("{}: ", url(server.port()))), "{told}");
-    assert!(told.contains(", leasehold 0.2.0, primary\n"), "{told}");
+    assert!(told.contains(", leasehold 0.3.0, primary\n"), "{told}");
     assert_eq!(code, 0);
     let json = start(&server, &["doctor", "--json"]).ends();
     assert!(
-        json.printed.contains("\"module\":\"0.2.0\"")
+        json.printed.contains("\"module\":\"0.3.0\"")
             && json.printed.ends_with("\"findings\":[]}\n")
     );
 }

@@ -59,7 +59,7 @@ fn json_has_the_same_and_more() {
     assert_eq!((ended.code, ended.printed.lines().count()), (0, 1));
     let told = |text: &str| assert!(ended.printed.contains(text), "{text}: {}", ended.printed);
     told(&format!("{{\"servers\":[{{\"address\":\"{}\",\"error\":null,", url(server.port())));
-    told("\"module\":\"0.2.0\",\"role\":\"primary\",\"waiters\":1,\"most_waiters\":");
+    told("\"module\":\"0.3.0\",\"role\":\"primary\",\"waiters\":1,\"most_waiters\":");
     told(&format!("\"name\":\"printer\",\"owner\":\"alice\",\"fence\":{fence},\"ttl\":"));
     told("\"holders\":1,\"share\":1,\"waiters\":1,\"waited\":");
     told("\"waits\":1,\"refused\":0,");

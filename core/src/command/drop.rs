@@ -7,7 +7,7 @@ pub static SPEC: Spec = Spec {
     name: c"lock.drop",
     summary: c"Frees the holds and places of an owner that is gone, as far as the module remembers them, step by step.",
     complexity: c"O(1) for each step; O(N) for all with N contended locks, bound holds and events in the log",
-    since: c"0.2.0",
+    since: c"0.3.0",
     history: &[],
     tips: Some(c"request_policy:special response_policy:special nondeterministic_output"),
     access: Access::Owner,

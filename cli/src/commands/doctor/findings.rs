@@ -241,7 +241,7 @@ mod tests {
     fn a_margin_that_is_not_told_is_not_taken_for_the_usual_one() {
         let with_margin = |margin: Option<&str>, mut facts: Facts| {
             let setting = |margin: &str| ("leasehold.fence-margin".to_owned(), margin.to_owned());
-            facts.module = Some("0.2.0".to_owned());
+            facts.module = Some("0.3.0".to_owned());
             facts.settings.extend(margin.map(setting));
             facts
         };

@@ -23,4 +23,4 @@ from .sync import (
 )
 # fmt: on
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

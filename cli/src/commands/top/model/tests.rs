@@ -7,7 +7,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// A first round, answered when the server's clock is at 100 s.
 pub(crate) fn round(at: Instant) -> Round {
     let facts = Facts {
-        module: Some("0.2.0".to_owned()),
+        module: Some("0.3.0".to_owned()),
         run: "first".to_owned(),
         clock: 100_000_000,
         most_waiters: Some(100),
