@@ -46,10 +46,17 @@ impl Server {
 
 /// All servers that have keys: one, or the primaries of a cluster.
 pub(crate) async fn primaries(connection: &Connection) -> Result<Vec<Server>, Failure> {
+    each_primary(connection).await?.into_iter().collect()
+}
+
+/// Like `primaries`, but each has its own failure.
+pub(crate) async fn each_primary(
+    connection: &Connection,
+) -> Result<Vec<Result<Server, Failure>>, Failure> {
     connection.check()?;
     let mut servers = Vec::new();
     for url in urls_of_primaries(connection, &[]).await? {
-        servers.push(open(connection, &url).await?);
+        servers.push(open(connection, &url).await);
     }
     Ok(servers)
 }
@@ -75,10 +82,10 @@ pub(crate) async fn of_key(connection: &Connection, key: &str) -> Result<Server,
     open(connection, &url).await
 }
 
-type Slots = RangeInclusive<u16>;
+pub(crate) type Slots = RangeInclusive<u16>;
 
 /// The slots of each primary, and its address.
-async fn parts(
+pub(crate) async fn parts(
     connection: &Connection,
     others: &[String],
 ) -> Result<Vec<(Slots, String)>, Failure> {

@@ -5,7 +5,7 @@ use crate::scene::{LONG, both_kinds, held, hold, leasehold, server, start, url};
 use redis::Value;
 use std::time::Duration;
 use testkit::waiter::Waiter;
-use testkit::{Cluster, Server, free_port};
+use testkit::{Cluster, Server, bulk_text, free_port};
 
 /// The output, and the exit code.
 fn printed(server: &Server, words: &[&str]) -> (String, i32) {
@@ -117,6 +117,40 @@ fn the_locks_of_all_nodes_of_a_cluster_are_listed() {
     let ended = Program::start(leasehold(&url, &["release", "--all", "--owner", "alice"])).ends();
     let text = "freed 8 holds and places of alice, 8 found by a scan\n";
     assert_eq!((ended.code, ended.printed.as_str()), (0, text), "{}", ended.said);
+}
+
+#[test]
+fn what_fails_on_a_node_or_a_key_does_not_keep_all_from_being_released_elsewhere() {
+    let cluster = Cluster::start();
+    let node = &cluster.nodes()[0];
+    let url = format!("redis+cluster://127.0.0.1:{}", node.port());
+    for number in 0..9 {
+        let name = format!("lock:{number}");
+        cluster.client().cmd(["LOCK.ACQUIRE", &name, "alice", "60000"]);
+    }
+    let release =
+        || Program::start(leasehold(&url, &["release", "--all", "--owner", "alice"])).ends();
+    let Value::Int(here) = node.cmd("DBSIZE") else { panic!("no number") };
+    node.cmd("ACL SETUSER default -lock.drop");
+    let ended = release();
+    let elsewhere = 9 - here;
+    let text =
+        format!("freed {elsewhere} holds and places of alice, {elsewhere} found by a scan\n");
+    assert_eq!((ended.code, ended.printed), (77, text), "{}", ended.said);
+    let address = format!("127.0.0.1:{} refused: ", node.port());
+    assert!(ended.said.contains(&address) && ended.said.contains("lock.drop"), "{}", ended.said);
+
+    // Now it may, but must not touch some keys there.
+    let Value::Array(keys) = node.cmd("KEYS *") else { panic!("no list") };
+    let [kept, ..] = &keys[..] else { panic!("the node has no lock") };
+    let kept = bulk_text(kept);
+    let others: Vec<_> = (0..9).map(|n| format!("lock:{n}")).filter(|k| *k != kept).collect();
+    let keys = others.iter().map(|key| format!("~{key}")).collect::<Vec<_>>().join(" ");
+    node.cmd(format!("ACL SETUSER default +lock.drop resetkeys {keys}").as_str());
+    let ended = release();
+    let text = format!("freed {0} holds and places of alice, {0} found by a scan\n", here - 1);
+    assert_eq!((ended.code, ended.printed), (77, text), "{}", ended.said);
+    assert!(ended.said.contains(&format!("The key is {kept}.")), "{}", ended.said);
 }
 
 #[test]

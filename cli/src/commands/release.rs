@@ -56,28 +56,58 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     }
 }
 
-/// First what the modules remember, which is done at once; then what only a look at all keys can find.
+/// First what the modules remember, which is done at once; then what only a look at all keys can find. What fails on one
+/// server or key is told in the end, when the others are done.
 async fn release_all(connection: &Connection, owner: &str, as_json: bool) -> Result<Code, Failure> {
-    let servers = servers::primaries(connection).await?;
+    connection.check()?;
+    let layout = servers::parts(connection, &[]).await?;
+    let mut left = Left::default();
+    let mut servers = Vec::new();
     let (mut remembered, mut found) = (0_u64, 0_u64);
-    for server in &servers {
-        let freed = drop_on(server, owner).await.map_err(|error| server.failure(&error))?;
-        remembered = remembered.saturating_add(freed);
+    for server in servers::each_primary(connection).await? {
+        let dropped = match server {
+            Ok(server) => match drop_on(&server, owner, &mut remembered).await {
+                Ok(()) => Ok(server),
+                Err(error) => Err(server.failure(&error)),
+            },
+            Err(failure) => Err(failure),
+        };
+        match dropped {
+            Ok(server) => servers.push(server),
+            Err(failure) => left.add(failure),
+        }
     }
     let mut progress = Progress::start();
     for server in &servers {
         let begun = Cell::new(Instant::now());
         let scanned = ls::scan(server, "*", &mut progress, async |keys| {
-            found = found.saturating_add(release_among(server, &keys, owner).await?);
+            let released = release_among(server, &keys, owner, &mut left).await?;
+            found = found.saturating_add(released);
             // Leaves others at least half of the server's time.
             tokio::time::sleep(begun.get().elapsed()).await;
             begun.set(Instant::now());
             Ok(())
         });
-        scanned.await.map_err(|error| server.failure(&error))?;
+        if let Err(error) = scanned.await {
+            left.add(server.failure(&error));
+        }
     }
     output::clear_line();
+    match servers::parts(connection, &[]).await {
+        Ok(now) if now == layout => {}
+        Ok(_) => {
+            let text = "slots of the cluster have moved meanwhile: release again.";
+            left.add(Failure::new(Code::Unreachable, text));
+        }
+        Err(failure) => left.add(failure),
+    }
     let freed = remembered.saturating_add(found);
+    let failed = left.into_failure();
+    if freed == 0
+        && let Some(failure) = failed
+    {
+        return Err(failure);
+    }
     if as_json {
         let fields = vec![
             ("owner", Json::text(owner)),
@@ -89,38 +119,80 @@ async fn release_all(connection: &Connection, owner: &str, as_json: bool) -> Res
         let owner = printable(owner);
         print(&format!("freed {freed} holds and places of {owner}, {found} found by a scan\n"));
     }
-    Ok(if freed == 0 { Code::No } else { Code::Done })
+    failed.map_or(Ok(if freed == 0 { Code::No } else { Code::Done }), Err)
 }
 
-/// Returns how many holds and places the module has freed: 0 if the server has no module, or an older one.
-async fn drop_on(server: &Server, owner: &str) -> Result<u64, RedisError> {
-    let (mut cursor, mut all) = (0_u64, 0_u64);
+/// What could not be done, and why.
+#[derive(Default)]
+struct Left {
+    first: Option<Failure>,
+    more: u64,
+}
+
+impl Left {
+    fn add(&mut self, failure: Failure) {
+        if self.first.is_some() {
+            self.more = self.more.saturating_add(1);
+        }
+        self.first.get_or_insert(failure);
+    }
+
+    fn add_key(&mut self, server: &Server, key: &[u8], error: &RedisError) {
+        let Failure { code, text } = server.failure(error);
+        let key = printable(&String::from_utf8_lossy(key));
+        self.add(Failure::new(code, format!("{text} The key is {key}.")));
+    }
+
+    fn into_failure(self) -> Option<Failure> {
+        let mut failure = self.first?;
+        if self.more > 0 {
+            failure.text.push_str(&format!(" {} more servers or keys failed, too.", self.more));
+        }
+        Some(failure)
+    }
+}
+
+/// Counts the holds and places that the module frees: none if the server has no module, or an older one.
+async fn drop_on(server: &Server, owner: &str, all: &mut u64) -> Result<(), RedisError> {
+    let mut cursor = 0_u64;
     loop {
         let mut step = cmd("LOCK.DROP");
         let (next, freed): (u64, u64) =
             match server.ask(step.arg(owner).arg("CURSOR").arg(cursor)).await {
-                Err(error) if is_unknown_command(&error) => return Ok(0),
+                Err(error) if is_unknown_command(&error) => return Ok(()),
                 told => redis::from_redis_value(told?)?,
             };
-        all = all.saturating_add(freed);
+        *all = all.saturating_add(freed);
         if next == 0 {
-            return Ok(all);
+            return Ok(());
         }
         cursor = next;
     }
 }
 
 /// Releases the holds of the owner among these keys. Returns how many it had.
-async fn release_among(server: &Server, keys: &[Vec<u8>], owner: &str) -> Result<u64, RedisError> {
+async fn release_among(
+    server: &Server,
+    keys: &[Vec<u8>],
+    owner: &str,
+    left: &mut Left,
+) -> Result<u64, RedisError> {
     // One byte more than the owner's exclusive hold has.
     let longest = owner.len().saturating_add(MARK.unsigned_abs());
     let mut begins = pipe();
     for key in keys {
         begins.cmd("GETRANGE").arg(key).arg(0).arg(longest);
     }
-    let begins = server.ask_all(&begins).await?;
+    let begins = server.ask_each(&mut begins).await?;
     let mut released = 0_u64;
     for (key, begin) in keys.iter().zip(&begins) {
+        let begin = match begin {
+            Ok(begin) => begin,
+            Err(error) => {
+                left.add_key(server, key, error);
+                continue;
+            }
+        };
         let Value::BulkString(value) = begin else { continue };
         let kind = match value.split_at_checked(MARK.unsigned_abs()) {
             _ if value == owner.as_bytes() => Kind::Foreign,
@@ -128,8 +200,10 @@ async fn release_among(server: &Server, keys: &[Vec<u8>], owner: &str) -> Result
             Some((mark, _)) if is_lock(begin) && mark.ends_with(b" ") => Kind::Shared,
             _ => continue,
         };
-        if release_one(server, key, owner, value, kind).await? {
-            released = released.saturating_add(1);
+        match release_one(server, key, owner, value, kind).await {
+            Ok(is_released) => released = released.saturating_add(is_released.into()),
+            Err(error) if error.is_io_error() => return Err(error),
+            Err(error) => left.add_key(server, key, &error),
         }
     }
     Ok(released)
