@@ -125,16 +125,19 @@ async fn release_all(connection: &Connection, owner: &str, as_json: bool) -> Res
 /// What could not be done, and why.
 #[derive(Default)]
 struct Left {
-    first: Option<Failure>,
+    first: Vec<Failure>,
     more: u64,
 }
 
 impl Left {
+    const MOST_TOLD: usize = 20;
+
     fn add(&mut self, failure: Failure) {
-        if self.first.is_some() {
+        if self.first.len() < Self::MOST_TOLD {
+            self.first.push(failure);
+        } else {
             self.more = self.more.saturating_add(1);
         }
-        self.first.get_or_insert(failure);
     }
 
     fn add_key(&mut self, server: &Server, key: &[u8], error: &RedisError) {
@@ -143,12 +146,14 @@ impl Left {
         self.add(Failure::new(code, format!("{text} The key is {key}.")));
     }
 
+    /// A line for each.
     fn into_failure(self) -> Option<Failure> {
-        let mut failure = self.first?;
+        let code = self.first.first()?.code;
+        let mut lines: Vec<_> = self.first.into_iter().map(|failure| failure.text).collect();
         if self.more > 0 {
-            failure.text.push_str(&format!(" {} more servers or keys failed, too.", self.more));
+            lines.push(format!("{} more servers or keys failed.", self.more));
         }
-        Some(failure)
+        Some(Failure::new(code, lines.join("\n")))
     }
 }
 
