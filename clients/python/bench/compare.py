@@ -3,6 +3,7 @@
     pip install python-redis-lock
     python bench/compare.py redis://127.0.0.1:6379 [ROUNDS [SECONDS]]        a server with the module
     python bench/compare.py … --beside         eight workers with redis-py's Lock beside eight with this package
+    python bench/compare.py … --hosts          programs that lock by redis-py, before the drop-in is installed and after
     python bench/compare.py … --check          fails where a ratio is a fifth below what it was when GOALS was written
 
 Two tables: sixteen workers want one lock all the time, and one worker takes and releases a lock that nobody else wants.
@@ -11,16 +12,22 @@ makers chose. The processor time is that of this program. Ratios are to redis-py
 """
 
 import asyncio
+import concurrent.futures
+import contextlib
+import functools
 import itertools
+import random
 import statistics
 import sys
 import threading
 import time
 import uuid
-from typing import Any, Callable, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Callable, Iterator, NamedTuple
 
 import redis
 import redis.asyncio
+import redis.lock
 
 import leasehold
 import leasehold.asyncio
@@ -98,7 +105,7 @@ class Round:
         return Came(grants / self._lasts, max(self.waits), cpu / grants, each)
 
 
-def by_threads(client: redis.Redis, once: Once, workers: int, lasts: float) -> Came:
+def by_threads(client: redis.Redis, once: Once, workers: int, lasts: float) -> Round:
     its_round = Round(client, lasts)
 
     def work() -> None:
@@ -115,10 +122,10 @@ def by_threads(client: redis.Redis, once: Once, workers: int, lasts: float) -> C
         thread.start()
     for thread in threads:
         thread.join()
-    return its_round.came()
+    return its_round
 
 
-async def by_tasks(client: redis.Redis, inside: redis.asyncio.Redis, once: Once, workers: int, lasts: float) -> Came:
+async def by_tasks(client: redis.Redis, inside: redis.asyncio.Redis, once: Once, workers: int, lasts: float) -> Round:
     its_round = Round(client, lasts)
 
     async def work() -> None:
@@ -131,7 +138,7 @@ async def by_tasks(client: redis.Redis, inside: redis.asyncio.Redis, once: Once,
                 its_round.leave()
 
     await asyncio.gather(*(work() for _ in range(workers)))
-    return its_round.came()
+    return its_round
 
 
 def compare(url: str, rounds: int, lasts: float) -> list[str]:
@@ -163,9 +170,10 @@ def compare(url: str, rounds: int, lasts: float) -> list[str]:
         came: dict[str, list[Came]] = {title: [] for title, _ in threads + coroutines}
         for _ in range(rounds):
             for title, once in threads:
-                came[title].append(by_threads(client, once, workers, lasts))
+                came[title].append(by_threads(client, once, workers, lasts).came())
             for title, once in coroutines:
-                came[title].append(loop.run_until_complete(by_tasks(client, inside, once, workers, lasts)))
+                its_round = loop.run_until_complete(by_tasks(client, inside, once, workers, lasts))
+                came[title].append(its_round.came())
         ratios = show(workers, came)
         for title, goal in GOALS[workers].items():
             if ratios[title] < 0.8 * goal:
@@ -232,11 +240,87 @@ def show_beside(url: str, rounds: int, lasts: float) -> None:
         print(f"| {new_ones} | {rates} | {share:.1%} | {longest} |", flush=True)
 
 
+@contextlib.contextmanager
+def then_rests(once: Once, rests: float) -> Iterator[None]:
+    with once():
+        yield
+    time.sleep(rests)
+
+
+@contextlib.contextmanager
+def regenerates(mutex: Any) -> Iterator[None]:
+    mutex.acquire()
+    try:
+        yield
+    finally:
+        mutex.release()
+
+
+def hosts(url: str, rounds: int, lasts: float) -> None:
+    """Each lock is that of the program itself. A beat looks for it every five times SECONDS, and ends at any time."""
+    import celery
+    import django.conf
+    import dogpile.cache
+    from redbeat.schedulers import RedBeatScheduler, acquire_distributed_beat_lock
+
+    django.conf.settings.configure()
+    from django.core.cache import CacheHandler
+
+    cache = CacheHandler({"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": url}})["default"]
+    where = {"url": url, "distributed_lock": True, "thread_local_lock": False, "lock_timeout": TTL}
+    region = dogpile.cache.make_region().configure("dogpile.cache.redis", arguments=where)
+    app, looks = celery.Celery(broker=url, set_as_current=False), 5 * lasts
+    app.conf.update(redbeat_redis_url=url, beat_max_loop_interval=looks)
+    locks: dict[str, Once] = {
+        "django-redis, `cache.lock`": lambda: cache.lock("compared", timeout=TTL),
+        "dogpile.cache, its mutex": lambda: regenerates(region.backend.get_mutex("compared")),
+    }
+
+    def take_over(number: int) -> float:
+        """How long nobody leads after a beat has ended, while a second one waits for its lock."""
+        first, second = (RedBeatScheduler(app, lock_key=f"redbeat:{number}", lazy=True) for _ in range(2))
+        acquire_distributed_beat_lock(SimpleNamespace(scheduler=first))
+        with concurrent.futures.ThreadPoolExecutor(1) as waiting:
+            leads = waiting.submit(acquire_distributed_beat_lock, SimpleNamespace(scheduler=second))
+            time.sleep(random.uniform(0.1, 1.1) * looks)
+            ended = time.monotonic()
+            first.close()
+            leads.result()
+            took = time.monotonic() - ended
+            waiting.submit(second.close).result()
+        return took
+
+    client = redis.Redis.from_url(url)
+    beats = ("celery-redbeat, takeover", "")
+    programs = {
+        (its, f"{rests * 1000:.0f} ms"): functools.partial(then_rests, once, rests)
+        for (its, once), rests in itertools.product(locks.items(), (0.0, 0.01))
+    }
+    waits: dict[Any, tuple[list[float], list[float]]] = {program: ([], []) for program in (*programs, beats)}
+    for _, (when, lock) in itertools.product(range(rounds), enumerate((redis.lock.Lock, redis_py.Lock))):
+        redis.client.Lock = lock
+        for program, once in programs.items():
+            waits[program][when].extend(by_threads(client, once, WORKERS, lasts).waits)
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            waits[beats][when].extend(pool.map(take_over, range(WORKERS)))
+    columns = ("median wait", "p99", "longest", "grants a second")
+    print(
+        f"| program | rest | {' | '.join(f'{column}, before | after' for column in columns)} |\n|---|---|{'---:|' * 8}"
+    )
+    for program, both in waits.items():
+        percents = [[*statistics.quantiles(each, n=100, method="inclusive"), max(each)] for each in both]
+        cells = [*program, *(f"{its[at] * 1000:,.1f} ms" for at in (49, 98, 99) for its in percents)]
+        rates = ("" if program == beats else f"{len(each) / rounds / lasts:,.0f}" for each in both)
+        print(f"| {' | '.join([*cells, *rates])} |")
+
+
 if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     given = [kind(word) for kind, word in zip((int, float), words[1:] or ["5", "2"])]
     if "--beside" in sys.argv:
         sys.exit(show_beside(words[0], *given))
+    if "--hosts" in sys.argv:
+        sys.exit(hosts(words[0], *given))
     fallen = compare(words[0], *given)
     if "--check" in sys.argv:
         sys.exit("\n".join(fallen) or None)
