@@ -60,7 +60,7 @@ export class ExecutionError extends Error {
 }
 
 export class Lock {
-  /** As whom it is held. */
+  /** What its keys hold: the fence and the owner. */
   readonly value: string;
 
   /** Undefined of a lock that was made by hand, of the value of another. */
@@ -86,13 +86,13 @@ export class Lock {
     expiration = 0,
   ) {
     this.lease = typeof value === 'string' ? undefined : value;
-    this.value = typeof value === 'string' ? value : value.owner;
+    this.value = typeof value === 'string' ? value : `${String(value.fence).padStart(16, '0')}:${value.owner}`;
     this.expiration = typeof value === 'string' ? expiration : Date.now() + value.validFor();
   }
 
-  /** A number larger than that of every earlier grant, which redlock does not have. 0n of a lock that was made by hand. */
+  /** A number larger than that of every earlier grant, which redlock does not have. 0n of a lock of redlock itself. */
   get fence(): bigint {
-    return this.lease?.fence ?? 0n;
+    return BigInt(grantOf(this.value).fence ?? 0);
   }
 
   release(): Promise<ExecutionResult> {
@@ -162,8 +162,12 @@ export default class Redlock extends EventEmitter {
   }
 
   /** For a lock of which only the value is known. */
-  async #byValue({ resources, value }: Lock, question: Question): Promise<ExecutionResult> {
-    const asking = this.#locks.asked(resources, value, question);
+  async #byValue(
+    { resources, value }: Lock,
+    question: Extract<Question, { ask: 'extend' | 'release' }>,
+  ): Promise<ExecutionResult> {
+    const { owner, fence } = grantOf(value);
+    const asking = this.#locks.asked(resources, owner, { ...question, fence });
     const number = await asking.catch((error: Error) => this.#failed(error));
     const isAll = number === (question.ask === 'release' ? resources.length : 1);
     if (!isAll) throw this.#failed(new ResourceLockedError('The lock was lost.'));
@@ -206,7 +210,8 @@ export default class Redlock extends EventEmitter {
     } catch (error) {
       const isBusy = error instanceof BusyError;
       const none = `The operation was applied to: 0 of the ${resources.length} requested resources.`;
-      throw this.#failed(isBusy ? new ResourceLockedError(none, { cause: error }) : (error as Error));
+      const told = isBusy ? new ResourceLockedError(none, { cause: error }) : (error as Error);
+      throw this.#failed(told, isEndless ? 1 : retryCount + 1);
     }
   }
 
@@ -217,10 +222,13 @@ export default class Redlock extends EventEmitter {
       : this.#locks.acquire(first, options);
   }
 
-  #failed(error: Error): never {
+  /** One wait stands for all tries that redlock would have made, of which a hundred are listed at most. */
+  #failed(error: Error, tries = 1): never {
     this.emit('error', error);
     const message = 'The operation was unable to achieve a quorum during its retry window.';
-    throw new ExecutionError(message, [this.#stats(error)], { cause: error });
+    const stats = this.#stats(error);
+    const attempts = Array.from({ length: Math.min(tries, 100) }, () => stats);
+    throw new ExecutionError(message, attempts, { cause: error });
   }
 
   async #stats(error?: Error): Promise<ExecutionStats> {
@@ -232,6 +240,12 @@ export default class Redlock extends EventEmitter {
       votesAgainst: new Map(error === undefined ? [] : clients.map((client) => [client, error])),
     };
   }
+}
+
+/** Of a lock of redlock itself, the value is the owner. */
+function grantOf(value: string): { owner: string; fence: number | undefined } {
+  const [, fence, owner = value] = /^(\d{16}):(.+)$/s.exec(value) ?? [];
+  return { owner, fence: fence === undefined ? undefined : Number(fence) };
 }
 
 /** What is undefined is left out. */
