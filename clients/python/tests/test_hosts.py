@@ -53,15 +53,24 @@ def test_dogpile_cache(server: Server, name: str) -> None:
     assert region.get_or_create(f"{name}.value", lambda: 17) == 17
 
 
-@pytest.mark.usefixtures("installed")
-def test_django_redis(server: Server, name: str) -> None:
-    settings = pytest.importorskip("django.conf").settings
-    where = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": f"{server.url}/0"}
-    if not settings.configured:
-        settings.configure()
-    from django.core.cache import CacheHandler
+SETTINGS = """
+from leasehold.drop_in import redis_py
 
-    cache = CacheHandler({"default": where})["default"]
+redis_py.install()
+CACHES = {{"default": {{"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "{url}/0"}}}}
+"""
+
+
+@pytest.mark.usefixtures("installed")
+def test_django_redis(server: Server, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("django_redis")
+    (tmp_path / "settings_of_django.py").write_text(SETTINGS.format(url=server.url))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "settings_of_django")
+    # These settings install the drop-in.
+    monkeypatch.setattr(redis.client, "Lock", redis.lock.Lock)
+    from django.core.cache import cache
+
     locks = [cache.lock(name, timeout=30, sleep=30, thread_local=False) for _ in range(2)]
     hands_on(server, f":1:{name}", *locks)
     with pytest.raises(redis.exceptions.LockNotOwnedError):
