@@ -70,9 +70,10 @@ pub(crate) fn work(shared: &Shared, seed: Seed) -> Vec<Record> {
         }
         client.elsewhere.clear();
         // It asks again by its name in one case of four.
-        if client.seed.below(4) > 0 {
+        if !shared.plan.owners_stay || client.seed.below(4) > 0 {
             client.is_another();
         }
+        client.former = client.former.filter(|_| shared.plan.owners_stay);
     }
     client.records
 }
@@ -294,6 +295,10 @@ impl Client<'_> {
             }
             lines.push_str(&asked.line(self.owner, patience, &self.shared.plan.prefix));
         }
+        // The process may have been stopped, and the server with it, until clients are sent to another.
+        if !self.shared.is_at(node.port) {
+            return Err(Lost);
+        }
         let asked_at = now();
         let mut lost = node.client.try_send(lines.as_bytes()).is_err();
         for asked in all {
@@ -306,6 +311,8 @@ impl Client<'_> {
             if reply.is_none() && !was_lost {
                 self.is_silence_right(node, asked, patience, asked_at);
             }
+            let reply = reply.filter(|_| !is_too_late(asked_at));
+            lost |= reply.is_none();
             if let Some(Reply::Error(redirect)) = &reply {
                 // A hold would be bound to a connection that is closed at once.
                 let redirect = redirect.filter(|_| asked.grace.is_none());
@@ -402,6 +409,12 @@ impl Client<'_> {
             self.shared.claims.add("L5", excuse, asked_at, what);
         }
     }
+}
+
+/// Whether a reply to what was asked then comes after its client has given up. If this process was stopped, the wait for a
+/// reply has begun anew.
+pub(crate) fn is_too_late(asked: u64) -> bool {
+    u128::from(now().saturating_sub(asked)) > PATIENCE.as_micros()
 }
 
 /// For how long this thread was ready to run and did not, as Linux says. Zero elsewhere.

@@ -10,6 +10,7 @@
 //! and write again: while one fence holds the lock, nobody else adds to it.
 
 use crate::claims::Excuse;
+use crate::clients::is_too_late;
 use crate::connection::{Connection, Lost};
 use crate::runner::{Shared, now};
 use leasehold_campaign::{Op, Outcome, Record};
@@ -43,6 +44,9 @@ pub(crate) fn write(shared: &Shared, mut seed: Seed) -> (u64, Vec<Record>) {
         let port = shared.port.load(SeqCst);
         // Of one whose connection was lost, it is not known what it holds.
         writer.owner = shared.next_owner.fetch_add(1, SeqCst);
+        if !shared.plan.owners_stay {
+            writer.former = [None; LOCKS];
+        }
         if let Ok(mut connection) = Connection::connect(port, 0) {
             while !shared.over.load(SeqCst) && shared.is_at(port) {
                 if writer.turn(&mut connection, &mut seed).is_err() {
@@ -205,6 +209,7 @@ impl Writer<'_> {
             Ok(Value::ServerError(refusal)) if refusal.code() == "NOTHOLDER" => Ok(None),
             // It is not known why, nor whether the next one fares better.
             Ok(Value::ServerError(_)) | Err(Lost) => Err(Lost),
+            Ok(_) if is_too_late(asked.asked) => Err(Lost),
             Ok(reply) => Ok(Some(reply)),
         };
         (asked.told, asked.outcome) = match &reply {

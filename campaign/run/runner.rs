@@ -85,6 +85,8 @@ pub(crate) struct Plan {
     pub(crate) calm_micros: u64,
     /// How long a free lock may have a waiter. 0: any time.
     pub(crate) idle_micros: u64,
+    /// Whether owners may ask again on a new connection, and use what they held before.
+    pub(crate) owners_stay: bool,
     /// The port of the probes, where clients use a link: it may delay one connection and not another.
     pub(crate) aside: Option<u16>,
 }
@@ -186,6 +188,7 @@ impl Plan {
             probes: 0,
             calm_micros: IDLE_MICROS,
             idle_micros: IDLE_MICROS,
+            owners_stay: true,
             aside: None,
         }
     }
