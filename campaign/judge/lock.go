@@ -30,6 +30,7 @@ type grant struct {
 	several      bool
 	unheard      bool  // a request whose reply was lost may have made the grant or lengthened the lease
 	ends         int64 // the moment, in milliseconds, at which something else than the lease may have ended it
+	closed       int64 // when its connection may have ended
 	successes    int   // the steps that need the hold
 }
 
@@ -222,7 +223,7 @@ func fits(holds []hold, most, at int64) bool {
 func grantsOf(ops []*op) (grants []*grant, strangers []*op) {
 	byFence, unheard := map[int64]*grant{}, map[int64][]*op{}
 	add := func(fence, owner int64, first *op) *grant {
-		one := &grant{owner: owner, fence: fence, asked: first.asked, told: first.told, tightest: forever, ends: forever}
+		one := &grant{owner: owner, fence: fence, asked: first.asked, told: first.told, tightest: forever, ends: forever, closed: math.MaxInt64}
 		grants = append(grants, one)
 		return one
 	}
@@ -291,7 +292,7 @@ func (g *grant) bounds(unheard []*op) {
 			g.unheard = true
 			g.ends = min(g.ends, millis(one.asked)+one.TTL)
 		case "closed":
-			g.ends = min(g.ends, millis(one.asked)+one.TTL)
+			g.ends, g.closed = min(g.ends, millis(one.asked)+one.TTL), min(g.closed, one.asked)
 		case "release":
 			g.ends = min(g.ends, millis(one.asked))
 		}
@@ -310,7 +311,7 @@ func (g *grant) loosestEver() int64 {
 }
 
 // steps returns the operations of a grant. next is the next grant of its owner, which may have ended it.
-func (g *grant) steps(next *grant, forgotten []span) []*step {
+func (g *grant) steps(next *grant, spans map[string][]span) []*step {
 	var all []*step
 	loosest := g.loosest
 	g.successes = 0
@@ -330,7 +331,11 @@ func (g *grant) steps(next *grant, forgotten []span) []*step {
 				loosest = max(loosest, tolerance(one.Share))
 			}
 		} else {
-			_, isForgotten := within(forgotten, g.asked, one.told)
+			_, isForgotten := within(spans["forgotten"], g.asked, one.told)
+			// Where the slot goes, a hold whose connection ended lasts as long as its lease.
+			if _, mayMove := within(spans["standstill"], g.asked, one.told); mayMove && g.closed <= one.told {
+				continue
+			}
 			isTighter := one.f == "acquire" && tolerance(one.Share) < loosest
 			if isForgotten || isTighter || one.order < g.ops[0].order || next != nil && next.asked <= one.told {
 				continue

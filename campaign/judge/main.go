@@ -1,11 +1,12 @@
 // Judge reads transcripts of the campaign, or histories of a mutex from Knossos, and lets Porcupine decide whether a
 // lock that keeps the promises of docs/commands can have answered so.
 //
-//	go run . alone.jsonl …        exit status 1: it cannot; 2: a transcript cannot be read, or not be decided in time
+//	go run . alone.jsonl …        exit status 1: it cannot; 2: a transcript cannot be read
 package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"sort"
@@ -19,8 +20,9 @@ const (
 	// Porcupine needs memory with the square of a history. Parts overlap, so that neighbours are compared.
 	most    = 60
 	overlap = 15
-	// So long may one part take.
-	patience = 10 * time.Second
+	// A part that takes so long is split, until it is too small for that.
+	patience = 2 * time.Second
+	smallest = 6
 )
 
 // A verdict is what became of all parts of a transcript.
@@ -54,9 +56,6 @@ func main() {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}
-		for _, where := range append(found.wrong, found.undecided...) {
-			fmt.Println(where)
-		}
 		fmt.Printf("%s: %d operations, %d grants, %d of them for L1 to L3, in %d parts: %d wrong, %d undecided, in %.1f s\n", file,
 			found.operations, found.grants, found.held, found.parts, len(found.wrong), len(found.undecided), time.Since(begun).Seconds())
 		if len(found.wrong) > 0 {
@@ -75,16 +74,7 @@ func judge(file string) (*verdict, error) {
 		go func() {
 			defer judges.Done()
 			for one := range parts {
-				result, partial := porcupine.CheckOperationsVerbose(one.model, one.history, patience)
-				found.Lock()
-				found.parts++
-				switch what := one.law + " " + one.where; result {
-				case porcupine.Illegal:
-					found.wrong = append(found.wrong, what+": "+stuck(one, partial.PartialLinearizationsOperations()[0]))
-				case porcupine.Unknown:
-					found.undecided = append(found.undecided, "undecided: "+what)
-				}
-				found.Unlock()
+				found.decide(one)
 			}
 		}()
 	}
@@ -122,6 +112,67 @@ func judge(file string) (*verdict, error) {
 	close(parts)
 	judges.Wait()
 	return found, err
+}
+
+// decide lets Porcupine decide about a part. Where many operations are concurrent, the search may take very long, so halves of
+// it are tried then, which overlap: a piece of a history that a lock can give is one, too.
+func (v *verdict) decide(one part) {
+	result, partial := porcupine.CheckOperationsVerbose(one.model, one.history, patience)
+	first, last := one.ranks()
+	if half := (last-first)/2 + 2; result == porcupine.Unknown && last-first >= smallest {
+		v.decide(one.between(first, first+half))
+		v.decide(one.between(last-half, last))
+		return
+	}
+	v.Lock()
+	defer v.Unlock()
+	v.parts++
+	switch what := one.law + " " + one.where; result {
+	case porcupine.Illegal:
+		v.wrong = append(v.wrong, what+": "+stuck(one, partial.PartialLinearizationsOperations()[0]))
+		fmt.Println(v.wrong[len(v.wrong)-1])
+	case porcupine.Unknown:
+		v.undecided = append(v.undecided, "undecided: "+what)
+		fmt.Println("undecided: " + what)
+	}
+}
+
+// ranks returns those of the first grant and of the last.
+func (p part) ranks() (first, last int) {
+	for _, each := range p.history {
+		if by, ok := each.Input.(*step); ok && by.grant != nil && by.rank > 0 {
+			if first == 0 || by.rank < first {
+				first = by.rank
+			}
+			last = max(last, by.rank)
+		}
+	}
+	return first, last
+}
+
+// between returns the piece of a part with these grants.
+func (p part) between(first, last int) part {
+	from, to := int64(math.MaxInt64), int64(0)
+	pick := func(picks func(porcupine.Operation, *step) bool) (picked []porcupine.Operation) {
+		for _, each := range p.history {
+			if picks(each, each.Input.(*step)) {
+				picked = append(picked, each)
+			}
+		}
+		return picked
+	}
+	history := pick(func(each porcupine.Operation, by *step) bool {
+		if by.grant == nil || by.rank < first || by.rank > last {
+			return false
+		}
+		from, to = min(from, each.Call), max(to, each.Return)
+		return true
+	})
+	p.history = append(history, pick(func(each porcupine.Operation, by *step) bool {
+		return by.grant == nil && each.Return >= from && each.Call <= to
+	})...)
+	p.model.Init = func() any { return state{rank: first - 1} }
+	return p
 }
 
 // stuck returns the first operation that finds no place behind the longest order that there is.
@@ -204,7 +255,7 @@ func (r *round) holds(ops []*op, grants []*grant, strangers []*op, judge func(in
 				one.rank = 0
 			}
 			copied := *one
-			for _, each := range copied.steps(next[one], r.spans["forgotten"]) {
+			for _, each := range copied.steps(next[one], r.spans) {
 				history = append(history, porcupine.Operation{Input: each, Call: each.asked, Return: each.op.told})
 			}
 		}
