@@ -186,7 +186,8 @@ func take(s state, by *step, late int64) (bool, state) {
 	if !fits(others, one.share, at) {
 		return no()
 	}
-	sure, may := millis(at)+by.op.TTL, millis(by.op.told)+by.op.TTL+late
+	// The millisecond in which a lease ends belongs to it.
+	sure, may := millis(at)+by.op.TTL+1, millis(by.op.told)+by.op.TTL+late
 	switch by.action {
 	case renewed:
 		if share := tolerance(by.op.Share); share < one.share && !by.unheard {
