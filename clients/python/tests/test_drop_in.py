@@ -19,7 +19,7 @@ import redis.asyncio
 from redis.exceptions import LockError, LockNotOwnedError
 
 from leasehold.drop_in import redis_py
-from servers import Server, eventually
+from servers import Server, eventually, raw
 
 HERE = Path(__file__).resolve().parent
 
@@ -360,3 +360,21 @@ def test_connections_of_those_who_wait_are_ended_by_close(server: Server, name: 
         client.close()
         eventually(lambda: observer.info("clients")["connected_clients"] == before, "they are ended")
         redis_py.close(client)
+
+
+def test_a_release_without_an_answer_is_not_called_a_loss(
+    style: Style, server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, execute = style.lock(name, timeout=60), style.client.execute_command
+    assert style.run(lock.acquire())
+
+    def unanswered(*words: Any, **options: Any) -> Any:
+        if words[0] != "LOCK.RELEASE":
+            return execute(*words, **options)
+        raw(server, *words)
+        raise redis.TimeoutError("Timeout reading from socket")
+
+    monkeypatch.setattr(style.client, "execute_command", unanswered)
+    with pytest.raises(redis.TimeoutError):
+        style.run(lock.release())
+    assert held(server, name) is None

@@ -249,7 +249,8 @@ class Lock(_Fenced, redis.lock.Lock):
         """Whether the module says so. If not, the script is asked, which looks at the value."""
         try:
             return words is not None and bool(self.redis.execute_command(*words))
-        except errors.ConnectionError:
+        except (errors.ConnectionError, errors.TimeoutError):
+            # It may have been done: the script would find nothing, and call the lock lost.
             raise
         except errors.RedisError:
             return False
@@ -321,7 +322,8 @@ class AsyncLock(_Fenced, redis.asyncio.lock.Lock):
         """Whether the module says so. If not, the script is asked, which looks at the value."""
         try:
             return words is not None and bool(await self.redis.execute_command(*words))
-        except errors.ConnectionError:
+        except (errors.ConnectionError, errors.TimeoutError):
+            # It may have been done: the script would find nothing, and call the lock lost.
             raise
         except errors.RedisError:
             return False
