@@ -80,11 +80,11 @@ def is_in_the_table(cells: str) -> None:
 class Style:
     """Both classes, used alike."""
 
-    def __init__(self, server: Server, is_async: bool) -> None:
+    def __init__(self, server: Server, is_async: bool, user: str = "") -> None:
         self.is_async = is_async
         self._loop = asyncio.new_event_loop() if is_async else None
         kind = redis.asyncio.Redis if is_async else redis.Redis
-        self.client: Any = kind.from_url(server.url)
+        self.client: Any = kind.from_url(server.url.replace("//", f"//{user}"))
         self._kind = redis_py.AsyncLock if is_async else redis_py.Lock
 
     def lock(self, name: str, **options: Any) -> Any:
@@ -378,3 +378,17 @@ def test_a_release_without_an_answer_is_not_called_a_loss(
     with pytest.raises(redis.TimeoutError):
         style.run(lock.release())
     assert held(server, name) is None
+
+
+def test_without_the_right_to_guarded_commands_it_is_the_lock_of_redis_py(server: Server, name: str) -> None:
+    raw(server, "ACL", "SETUSER", "restricted", "on", ">p", "~*", "&*", "+@all", "-lock.guard")
+    try:
+        for is_async in (False, True):
+            style = Style(server, is_async, "restricted:p@")
+            lock = style.lock(name)
+            assert style.run(lock.acquire(token="alice"))
+            assert (held(server, name), lock.fence) == (b"alice", 0)
+            style.run(lock.release())
+            style.end()
+    finally:
+        raw(server, "ACL", "DELUSER", "restricted")

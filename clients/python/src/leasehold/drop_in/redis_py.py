@@ -83,12 +83,12 @@ class _Asked:
         looked = _without_module.get(self.place)
         return looked is not None and time.monotonic() - looked < _LOOKS_EVERY
 
-    def refused(self, error: Exception) -> bool:
+    def refused(self, error: BaseException) -> bool:
         """Whether redis-py's own lock is to be asked for instead."""
         said = str(error).lower()
         if said.startswith("wrongtype") or "wrong kind of value" in said:
             return True
-        if any(words in said for words in _UNKNOWN) or ("lock.acquire" in said and "permission" in said):
+        if any(words in said for words in _UNKNOWN) or ("'lock." in said and "permission" in said):
             _without_module[self.place] = time.monotonic()
             return True
         return False
@@ -207,9 +207,11 @@ class Lock(_Fenced, redis.lock.Lock):
             words = asked.guarded(fence)
             if words is not None:
                 self.redis.execute_command(*words)
-        except BaseException:
+        except BaseException as error:
             self.redis.execute_command("LOCK.RELEASE", self.name, asked.owner, fence)
-            raise
+            if not asked.refused(error):
+                raise
+            return bool(super().acquire(sleep, blocking, asked.left, token))
         self.local.token = value(asked.owner, fence)
         return True
 
@@ -281,9 +283,11 @@ class AsyncLock(_Fenced, redis.asyncio.lock.Lock):
             words = asked.guarded(fence)
             if words is not None:
                 await self.redis.execute_command(*words)
-        except BaseException:
+        except BaseException as error:
             await self.redis.execute_command("LOCK.RELEASE", self.name, asked.owner, fence)
-            raise
+            if not asked.refused(error):
+                raise
+            return bool(await super().acquire(blocking, asked.left, token))
         self.local.token = value(asked.owner, fence)
         return True
 
