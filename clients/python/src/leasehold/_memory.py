@@ -8,6 +8,7 @@ import itertools
 import math
 import socket
 import time
+import weakref
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, ClassVar, Iterable, Iterator, Optional
@@ -133,7 +134,7 @@ class Memory:
             if self._timer is not None:
                 self._timer.cancel()
             rest = min(max(0.0, moment - now()), LONGEST_TIMER)
-            self._timer = self.thread.loop.call_later(rest + 0.0005, self._settle)
+            self._timer = self.thread.loop.call_later(rest + 0.0005, _settle, weakref.ref(self))
 
     def _hand_on(self, waiter: Waiter) -> None:
         lasts = waiter.ttl if waiter.kept is None else min(waiter.ttl, waiter.kept)
@@ -317,6 +318,13 @@ class Session(asyncio.Protocol):
 
     def write(self, reply: Answer) -> None:
         self.transport.write(_packed(reply))
+
+
+def _settle(its: weakref.ref[Memory]) -> None:
+    """Its thread alone does not keep it."""
+    memory = its()
+    if memory is not None:
+        memory._settle()
 
 
 def _smallest(shares: Iterable[int]) -> float:
