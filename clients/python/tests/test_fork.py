@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from typing import Callable
 
@@ -10,7 +11,8 @@ import pytest
 import redis
 
 import leasehold
-from leasehold import Loss, Released
+from leasehold import Loss, Released, Settings, Unreachable
+from leasehold.testing import MemoryLocks
 from servers import Server, eventually
 
 pytestmark = [
@@ -83,3 +85,14 @@ def test_a_child_that_lives_on_keeps_no_wait_of_its_parent_in_the_queue(server: 
         os.close(reading)
         assert exit_code(pid) == 0
         assert first.release().in_time
+
+
+def test_a_child_has_no_locks_in_memory_and_does_not_wait_for_them() -> None:
+    def child() -> bool:
+        signal.alarm(20)
+        with pytest.raises(Unreachable):
+            locks.try_acquire("printer")
+        return True
+
+    with MemoryLocks(Settings(within=0.1)) as locks, locks.lock("printer"):
+        assert exit_code(in_child(child)) == 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import os
 import socket
 import time
 import weakref
@@ -13,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, ClassVar, Iterable, Iterator, Optional
 
-from redis.exceptions import ResponseError
+from redis.exceptions import ConnectionError as Disconnected, ResponseError
 
 from ._resp import Parser, Reply
 from ._running import LoopThread
@@ -69,6 +70,7 @@ class Waiter:
 class Memory:
     def __init__(self) -> None:
         self.thread = LoopThread()
+        self._process = os.getpid()
         self.sessions: set[Session] = set()
         self._locks: dict[bytes, list[Hold]] = {}
         self._queue: list[Waiter] = []  # Of all locks
@@ -78,7 +80,9 @@ class Memory:
         self._timer: Optional[asyncio.TimerHandle] = None
 
     def connect(self) -> socket.socket:
-        """A connection, from any thread."""
+        """A connection, from any thread of this process: the thread that answers is not in a child."""
+        if os.getpid() != self._process:
+            raise Disconnected("a child process has none of the locks in memory of its parent")
         theirs, ours = socket.socketpair()
         loop = self.thread.loop
         asyncio.run_coroutine_threadsafe(loop.connect_accepted_socket(lambda: Session(self), ours), loop).result()
