@@ -63,6 +63,11 @@ export class Lease implements AsyncDisposable {
     return this.#lost;
   }
 
+  /** @internal How it is shared: an upgrade or a downgrade changes that. */
+  get share(): Share {
+    return this.#hold.claim.share;
+  }
+
   /** For how many milliseconds it is certainly held; 0 if it is lost, or released. */
   validFor(): number {
     return this.#hold.validFor();

@@ -8,7 +8,6 @@ import type { Name } from './settings.js';
 
 interface Block {
   readonly keys: ReadonlySet<string>;
-  readonly share: Share;
   readonly lease: Lease;
   /** How many are in it. */
   users: number;
@@ -26,11 +25,11 @@ export class Reentries {
       const common = [...keys].filter((key) => block.keys.has(key));
       if (common.length === 0) continue;
       // A writer's serves a reader, and that of several locks some of them.
-      const serves = common.length === keys.size && (block.share === EXCLUSIVE || block.share === share);
+      const serves = common.length === keys.size && (block.lease.share === EXCLUSIVE || block.lease.share === share);
       if (!serves) throw new SettingError('reentrant', 'it is held in another way already, and would wait for itself');
       return use(block, work);
     }
-    const mine = { keys, share, lease: await ask(), users: 0 };
+    const mine = { keys, lease: await ask(), users: 0 };
     return this.#blocks.run([mine, ...outside], () => use(mine, work));
   }
 }

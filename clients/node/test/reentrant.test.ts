@@ -11,9 +11,10 @@ for (const library of LIBRARIES) {
   describe(`work inside work under the same lock, with ${library.name}`, () => {
     let server: TestServer;
     let one: Setup;
+    let other: Setup;
     let locks: Leasehold;
     stage(library, (scene) => {
-      ({ server, one } = scene);
+      ({ server, one, other } = scene);
       locks = one.locks;
     });
     const calls = async () =>
@@ -69,6 +70,21 @@ for (const library of LIBRARIES) {
           locks.with('a', { reentrant: true }, () => {}),
           /itself/,
         );
+      });
+    });
+
+    it('is served by what the lease is by then', async () => {
+      await locks.write('a').with(AGAIN, async (lease) => {
+        await lease.downgrade();
+        await locks.read('a').with(AGAIN, (reader) => assert.equal(reader, lease));
+        await other.locks.read('a').with({ wait: 0 }, () =>
+          assert.rejects(
+            locks.write('a').with({ reentrant: true }, () => {}),
+            /itself/,
+          ),
+        );
+        await lease.upgrade();
+        await locks.write('a').with(AGAIN, (writer) => assert.equal(writer, lease));
       });
     });
 
