@@ -110,7 +110,7 @@ export default class Redlock extends EventEmitter {
   readonly clients: Set<Client>;
   readonly settings: Settings;
   readonly #locks: Leasehold | Quorum;
-  readonly #acquired = new Set<Lease>();
+  readonly #acquired: Set<Lease>;
 
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}) {
     super();
@@ -119,6 +119,8 @@ export default class Redlock extends EventEmitter {
     this.clients = new Set(clients);
     this.settings = merged(DEFAULTS, settings);
     this.#locks = locksOf([...this.clients]);
+    this.#acquired = acquired.get(this.#locks) ?? new Set();
+    acquired.set(this.#locks, this.#acquired);
   }
 
   /** Ends all connections, of the clients, too. Locks that were acquired stay until their ends, as there. */
@@ -256,6 +258,9 @@ function merged(settings: Settings, given: Partial<Settings>): Settings {
 
 /** A program may have a Redlock for each request: the connections beside its client are the same. */
 const alone = new WeakMap<Client, Leasehold>();
+
+/** What each Redlock of the same connections leaves when one of them quits. */
+const acquired = new WeakMap<Leasehold | Quorum, Set<Lease>>();
 
 /** A lock that runs out is none of their business, and what is refused is told to whoever asked. */
 const onTrouble = () => {};

@@ -170,7 +170,7 @@ for (const library of LIBRARIES) {
       for (const each of many) await each.acquire([`left-${many.indexOf(each)}`], 60_000);
       assert.equal(await connections(), before);
       await many[0]?.quit();
-      assert.equal(await server.call('EXISTS', 'left-0'), 1);
+      assert.equal(await server.call('EXISTS', ...many.map((_, number) => `left-${number}`)), many.length);
       disconnect();
       await server.call('FLUSHALL');
     });
