@@ -6,6 +6,7 @@ import type { Client, Glide, Ioredis, IoredisCluster, NodeRedis, NodeRedisCluste
 import { BusyError } from './errors.js';
 import type { Lease } from './lease.js';
 import { Leasehold } from './leasehold.js';
+import type { Question } from './questions.js';
 import { locksOf } from './redlock.js';
 
 class Adapter<C extends Client> {
@@ -78,14 +79,20 @@ export class Lock {
   }
 
   /** False: it was lost before. */
-  async release({ value }: LockHandle): Promise<boolean> {
-    const lease = this.#leases.get(value);
-    return lease !== undefined && (await lease.release()) !== 'late';
+  async release(handle: LockHandle): Promise<boolean> {
+    const lease = this.#leases.get(handle.value);
+    return lease === undefined ? this.#asked(handle, { ask: 'release' }) : (await lease.release()) !== 'late';
   }
 
   /** False: it is lost. */
-  async extend({ value }: LockHandle, ttl: number): Promise<boolean> {
-    return (await this.#leases.get(value)?.extend(ttl)) === 'extended';
+  async extend(handle: LockHandle, ttl: number): Promise<boolean> {
+    const lease = this.#leases.get(handle.value);
+    return lease === undefined ? this.#asked(handle, { ask: 'extend', ttl }) : (await lease.extend(ttl)) === 'extended';
+  }
+
+  /** Of a handle that another `Lock` has acquired, perhaps in another process. */
+  async #asked({ key, value }: LockHandle, question: Question): Promise<boolean> {
+    return (await this.#locks.asked([key], value, question)) === 1;
   }
 
   async isLocked(key: string): Promise<boolean> {
