@@ -3,6 +3,7 @@ package leasehold
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,9 @@ type grant struct {
 // stray is how long after it was closed here a connection may be read by the server.
 const stray = 250 * time.Millisecond
 
+// requests is how many have been told of.
+var requests atomic.Int64
+
 // An attempt is one try to get a lock, which has an owner of its own.
 //
 // Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no place in
@@ -31,6 +35,8 @@ type attempt struct {
 	locks *client
 	halt  halt
 	begun moment
+	// request is numbered when there is anything to tell.
+	request int64
 
 	mu    sync.Mutex
 	claim *claim
@@ -59,6 +65,10 @@ func (a *attempt) tell(event Event) {
 	a.mu.Lock()
 	here := now()
 	event.Context = a.halt.ctx
+	if a.request == 0 {
+		a.request = requests.Add(1)
+	}
+	event.Request = a.request
 	event.Name, event.Owner, event.After = a.name, a.claim.owner, here.sub(a.since)
 	if event.Step == StepGranted {
 		a.since = here

@@ -30,6 +30,8 @@ type Event struct {
 	// Context is that of Acquire, for traces. It may have ended.
 	Context context.Context
 	Step    Step
+	// Request is the same for all steps of what was asked for once. Each try of a [Quorum] has another owner.
+	Request int64
 	// Name is the lock, or several.
 	Name  string
 	Owner string

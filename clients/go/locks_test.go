@@ -769,7 +769,10 @@ func TestAQuorum(t *testing.T) {
 		t.Cleanup(other.stop)
 		clients = append(clients, redis.NewClient(&redis.Options{Addr: other.addr}))
 	}
-	quorum, err := leasehold.NewQuorum(clients, nil)
+	var told []leasehold.Event
+	quorum, err := leasehold.NewQuorum(clients, &leasehold.Settings{OnEvent: func(event leasehold.Event) {
+		told = append(told, event)
+	}})
 	s.must(err)
 	lease, err := quorum.Acquire(s.ctx, "x")
 	lease = acquired(s, lease, err)
@@ -781,6 +784,13 @@ func TestAQuorum(t *testing.T) {
 	}
 	released(s, lease)
 	s.must(quorum.Close(s.ctx))
+	// Of the lease, and of what was refused. Each try has another owner.
+	for at, want := range []leasehold.Step{"asked", "granted", "asked", "refused", "released"} {
+		isOfLease := told[at].Request == told[0].Request
+		if told[at].Step != want || isOfLease != (at < 2 || at == 4) {
+			t.Fatal(at, told[at])
+		}
+	}
 	twice, err := leasehold.NewQuorum([]redis.UniversalClient{clients[0], clients[0], clients[1]}, nil)
 	s.must(err)
 	if _, err := twice.Acquire(s.ctx, "x", leasehold.Wait(5*time.Second)); !errors.Is(err, leasehold.ErrSetting) {

@@ -30,8 +30,8 @@ type Observer struct {
 	held         metric.Int64UpDownCounter
 
 	mu sync.Mutex
-	// spans are those that have begun, by owner.
-	spans map[string]trace.Span
+	// spans are those that have begun, by request.
+	spans map[int64]trace.Span
 }
 
 // An Option is a way to tell.
@@ -44,7 +44,7 @@ func WithNames(nameOf func(lock string) string) Option {
 
 // New returns an observer that tells these providers.
 func New(traces trace.TracerProvider, measures metric.MeterProvider, opts ...Option) (*Observer, error) {
-	o := &Observer{tracer: traces.Tracer(scope), spans: map[string]trace.Span{}, nameOf: func(string) string { return "" }}
+	o := &Observer{tracer: traces.Tracer(scope), spans: map[int64]trace.Span{}, nameOf: func(string) string { return "" }}
 	for _, option := range opts {
 		option(o)
 	}
@@ -108,13 +108,13 @@ func (o *Observer) begin(event leasehold.Event, name string) {
 		attribute.String("leasehold.lock", event.Name), attribute.String("leasehold.owner", event.Owner),
 		attribute.Int64("leasehold.fence", event.Fence)))
 	o.mu.Lock()
-	o.spans[event.Owner] = span
+	o.spans[event.Request] = span
 	o.mu.Unlock()
 }
 
 func (o *Observer) note(event leasehold.Event) {
 	o.mu.Lock()
-	span := o.spans[event.Owner]
+	span := o.spans[event.Request]
 	o.mu.Unlock()
 	if span != nil {
 		span.AddEvent(string(event.Step))
@@ -123,8 +123,8 @@ func (o *Observer) note(event leasehold.Event) {
 
 func (o *Observer) end(event leasehold.Event) bool {
 	o.mu.Lock()
-	span := o.spans[event.Owner]
-	delete(o.spans, event.Owner)
+	span := o.spans[event.Request]
+	delete(o.spans, event.Request)
 	o.mu.Unlock()
 	if span == nil {
 		return false

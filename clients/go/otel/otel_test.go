@@ -26,16 +26,17 @@ func TestWaitsAndHoldsAreToldOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tell := func(owner string, step leasehold.Step, outcome string, err error) {
-		observer.Tell(leasehold.Event{Context: t.Context(), Step: step, Name: "seat:12A", Owner: owner, After: time.Second, Outcome: outcome, Err: err})
+	tell := func(request int64, owner string, step leasehold.Step, outcome string, err error) {
+		observer.Tell(leasehold.Event{Context: t.Context(), Step: step, Request: request, Name: "seat:12A", Owner: owner, After: time.Second, Outcome: outcome, Err: err})
 	}
-	tell("a", leasehold.StepAsked, "", nil)
-	tell("a", leasehold.StepQueued, "", nil)
-	tell("a", leasehold.StepGranted, "", nil)
-	tell("a", leasehold.StepLost, "taken", errors.New("lost"))
-	tell("a", leasehold.StepReleased, "late", nil)
-	tell("b", leasehold.StepAsked, "", nil)
-	tell("b", leasehold.StepRefused, "", nil)
+	tell(1, "a", leasehold.StepAsked, "", nil)
+	tell(1, "a", leasehold.StepQueued, "", nil)
+	// Each try of a quorum has another owner.
+	tell(1, "b", leasehold.StepGranted, "", nil)
+	tell(1, "b", leasehold.StepLost, "taken", errors.New("lost"))
+	tell(1, "b", leasehold.StepReleased, "late", nil)
+	tell(2, "b", leasehold.StepAsked, "", nil)
+	tell(2, "b", leasehold.StepRefused, "", nil)
 	var names []string
 	for _, span := range spans.Ended() {
 		names = append(names, span.Name())
