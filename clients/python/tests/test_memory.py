@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 from typing import Any
 
@@ -88,3 +89,18 @@ def test_the_thread_of_a_server_that_nobody_uses_ends() -> None:
     locks.close()
     del locks
     eventually(lambda: gc.collect() >= 0 and set(threading.enumerate()) <= before, "its thread has ended")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_server_that_its_own_thread_forgets_ends_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def program() -> None:
+        async with AsyncMemoryLocks().lock("printer"):
+            pass
+
+    before, failures = set(threading.enumerate()), list[Any]()
+    monkeypatch.setattr(sys, "unraisablehook", failures.append)
+    # Whoever forgets it last may be this thread.
+    for _ in range(20):
+        asyncio.run(program())
+    eventually(lambda: gc.collect() >= 0 and set(threading.enumerate()) <= before, "its thread has ended")
+    assert failures == []

@@ -90,7 +90,9 @@ class LoopThread:
             if not self._is_stopped:
                 self._is_stopped = True
                 self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(_at_most(limit))
+        # What it ran may have been the last to refer to it.
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_at_most(limit))
 
 
 def _at_most(limit: float) -> float:
