@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Iterator
+from pathlib import Path
+from typing import Any, Iterator, Union
 
 import pytest
 import redis
@@ -28,9 +29,12 @@ def servers(request: pytest.FixtureRequest) -> Iterator[list[Server]]:
 
 @pytest.fixture
 def quorum(make: Make) -> Any:
-    def quorum_of(servers: list[Server], **options: Any) -> Any:
+    def quorum_of(servers: list[Union[Server, str]], **options: Any) -> Any:
         kind = redis.Redis if make.style == "threads" else redis.asyncio.Redis  # type: ignore[attr-defined]
-        return make([kind(port=each.port) for each in servers], **options)
+        clients = [
+            kind(port=each.port) if isinstance(each, Server) else kind(unix_socket_path=each) for each in servers
+        ]
+        return make(clients, **options)
 
     return quorum_of
 
@@ -112,3 +116,18 @@ def test_one_server_does_not_count_twice(servers: list[Server], quorum: Quorum, 
         quorum([servers[0], servers[0], servers[1]]).acquire(name)
     with pytest.raises(leasehold.SettingError, match="exclusive locks of one name"):
         quorum(servers).read(name).acquire()
+
+
+def test_an_address_that_leads_to_another_server_by_then_does_not_count_twice(
+    servers: list[Server], quorum: Quorum, name: str, tmp_path: Path
+) -> None:
+    third = tmp_path / "third"
+    third.symlink_to(servers[2].socket)
+    locks = quorum([*servers[:2], str(third)])
+    locks.acquire(name).release()
+    third.unlink()
+    third.symlink_to(servers[1].socket)
+    servers[2].kill()
+    with pytest.raises(leasehold.SettingError, match="lead to one server"):
+        locks.acquire(name)
+    eventually(lambda: fences(servers[:2], name) == [0, 0], "it is given back everywhere")

@@ -6,6 +6,8 @@ import asyncio
 import re
 from typing import Any, Callable, Coroutine, Optional, Union
 
+from redis.exceptions import RedisError
+
 from . import _questions
 from ._asking import Answer, Asking, Limits
 from ._lines import Line
@@ -13,6 +15,7 @@ from ._questions import Claim, Question
 from ._resp import Reply, number, pack
 from ._target import Several
 from ._time import now, within
+from ._verdict import public
 from .errors import LeaseholdError, Refused, SettingError, Unreachable
 
 LONGEST_EACH = 0.5  # How long one server of a quorum may take to answer at the most
@@ -33,7 +36,7 @@ class Most(Asking):
         self._spawn = spawn
         self._peers = [Asking(each, response) for each in target.each]
         self._majority = len(self._peers) // 2 + 1
-        self._run_ids: dict[Asking, str] = {}
+        self._run_ids: dict[Asking, tuple[Line, str]] = {}  # Which server each connection leads to
 
     def send_away(self) -> None:
         super().send_away()
@@ -119,13 +122,17 @@ class Most(Asking):
             try:
                 if claim is not None:
                     await self._look(peer, claim.key, limits)
-                told: Told = (await peer.ask(question.key, lambda _: question, limits)).reply
+                answer = await peer.ask(question.key, lambda _: question, limits)
+                told: Told = answer.reply
+                if claim is not None:
+                    # The connection may have been lost meanwhile.
+                    await self._look(peer, claim.key, limits, answer.line)
             except LeaseholdError as error:
                 told = error
             if not is_over:
                 heard[peer] = told
-            elif claim is not None and not (told is None or isinstance(told, Refused)):
-                # It may be granted, and nobody hears of it.
+            elif claim is not None and not (told is None or isinstance(told, (Refused, SettingError))):
+                # It may be granted, and nobody hears of it. What a server has granted by another address stays.
                 await peer.ask(claim.key, lambda _: _questions.release(claim, None), self._last(limits))
 
         tasks: set[asyncio.Future[None]] = {self._spawn(ask(peer)) for peer in whom}
@@ -141,19 +148,24 @@ class Most(Asking):
             is_over = True
         return heard
 
-    async def _look(self, peer: Asking, key: bytes, limits: Limits) -> None:
-        """One that is named twice would count twice."""
-        if peer not in self._run_ids:
-            question = Question(key, [b"INFO", b"server"], "lists")
-            server = await within(limits.each, peer.routes.server_of(key))
-            reply = await (await server.line.get(limits.each)).ask(pack(question.words), limits.each)
-            found = re.search(rb"run_id:(\w+)", reply if isinstance(reply, bytes) else b"")
-            run_id = "" if found is None else found[1].decode()
-            # A request at the same time may have looked, too.
-            others = [its for other, its in self._run_ids.items() if other is not peer]
-            if run_id and run_id in others:
-                raise SettingError("client: two addresses of a quorum lead to one server")
-            self._run_ids[peer] = run_id
+    async def _look(self, peer: Asking, key: bytes, limits: Limits, line: Optional[Line] = None) -> None:
+        """One that is named twice would count twice. After a new connection it may be another one."""
+        try:
+            if line is None:
+                server = await within(limits.each, peer.routes.server_of(key))
+                line = await server.line.get(limits.each)
+            if peer in self._run_ids and self._run_ids[peer][0] is line:
+                return
+            reply = await line.ask(pack([b"INFO", b"server"]), limits.each)
+        except (RedisError, OSError) as error:
+            raise public(error) from error
+        found = re.search(rb"run_id:(\w+)", reply if isinstance(reply, bytes) else b"")
+        run_id = "" if found is None else found[1].decode()
+        # A request at the same time may have looked, too.
+        others = [its for other, (_, its) in self._run_ids.items() if other is not peer]
+        if run_id and run_id in others:
+            raise SettingError("client: two addresses of a quorum lead to one server")
+        self._run_ids[peer] = line, run_id
 
     def _too_few(self, told: dict[Asking, Told]) -> Optional[LeaseholdError]:
         errors = [each for each in told.values() if isinstance(each, LeaseholdError)]
