@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"strconv"
@@ -797,6 +798,41 @@ func TestAQuorum(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must(twice.Close(s.ctx))
+}
+
+func TestAnAddressThatLeadsToAnotherServerByThenDoesNotCountTwice(t *testing.T) {
+	s := newScene(t)
+	var servers []*server
+	var clients []redis.UniversalClient
+	third := filepath.Join(t.TempDir(), "third")
+	for at := range 3 {
+		other, err := start("--loadmodule", os.Getenv("LEASEHOLD_MODULE"))
+		s.must(err)
+		t.Cleanup(other.stop)
+		servers = append(servers, other)
+		addr := other.addr
+		if at == 2 {
+			s.must(os.Symlink(addr, third))
+			addr = third
+		}
+		clients = append(clients, redis.NewClient(&redis.Options{Addr: addr}))
+	}
+	quorum, err := leasehold.NewQuorum(clients, nil)
+	s.must(err)
+	lease, err := quorum.Acquire(s.ctx, "x")
+	released(s, acquired(s, lease, err))
+	s.must(os.Remove(third))
+	s.must(os.Symlink(servers[1].addr, third))
+	servers[2].stop()
+	servers[0].stop()
+	// One server would be two of three.
+	if lease, err := quorum.Acquire(s.ctx, "x", leasehold.Wait(5*time.Second)); !errors.Is(err, leasehold.ErrSetting) {
+		t.Fatal(lease, err)
+	}
+	s.must(quorum.Close(s.ctx))
+	if held, err := clients[1].Exists(s.ctx, "x").Result(); held != 0 || err != nil {
+		t.Fatal(held, err)
+	}
 }
 
 func TestPatienceIsHardWhereNobodySpeaks(t *testing.T) {

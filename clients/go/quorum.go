@@ -30,7 +30,7 @@ func NewQuorum(clients []redis.UniversalClient, settings *Settings) (*Quorum, er
 	if err != nil {
 		return nil, err
 	}
-	m := &majority{settings: &l.settings, runIDs: map[*remote]string{}}
+	m := &majority{settings: &l.settings, runIDs: map[*remote]identity{}}
 	for _, client := range clients {
 		backend, err := backendOf(client)
 		if err != nil {
@@ -55,7 +55,13 @@ type majority struct {
 	peers    []*remote
 	mu       sync.Mutex
 	// runIDs say which server it is. One that is named twice would count twice: two majorities could have no server in common.
-	runIDs map[*remote]string
+	runIDs map[*remote]identity
+}
+
+// An identity is the run id of the server that a line leads to. Another line may lead to another server of the same address.
+type identity struct {
+	of    *line
+	runID string
 }
 
 type said struct {
@@ -307,11 +313,14 @@ func (m *majority) askOne(peer *remote, c *claim, q question, asked moment, each
 		}
 	}
 	came, err := ask(peer, h, limits{each, until}, c, q, f)
-	if err != nil {
-		// After a new connection there may be another server at this address.
-		m.mu.Lock()
-		delete(m.runIDs, peer)
-		m.mu.Unlock()
+	if q.asks == asksAcquire && err == nil && !came.isNil {
+		// The connection may have been lost meanwhile.
+		if err = m.learn(peer, h, until, c.key); err != nil {
+			// It does not count. What a server has granted by another address stays.
+			if !errors.Is(err, ErrSetting) {
+				f.late(nil, nil)
+			}
+		}
 	}
 	if err == nil && q.asks == asksRelease && came.isRepeated && came.number == 0 {
 		// An earlier try may have done it.
@@ -323,13 +332,17 @@ func (m *majority) askOne(peer *remote, c *claim, q question, asked moment, each
 var runIDPattern = regexp.MustCompile(`run_id:(\w+)`)
 
 func (m *majority) learn(peer *remote, h halt, until moment, key string) error {
+	l, err := peer.lineFor(h, until, key)
+	if err != nil {
+		return peer.told(err)
+	}
 	m.mu.Lock()
-	_, isKnown := m.runIDs[peer]
+	isKnown := m.runIDs[peer].of == l
 	m.mu.Unlock()
 	if isKnown {
 		return nil
 	}
-	reply, _, err := peer.do(h, now(), limits{until.left(), until}, key, nil, "INFO", "server")
+	reply, l, err := peer.do(h, now(), limits{until.left(), until}, key, nil, "INFO", "server")
 	if err != nil {
 		return peer.told(err)
 	}
@@ -340,11 +353,11 @@ func (m *majority) learn(peer *remote, h halt, until moment, key string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for other, known := range m.runIDs {
-		if other != peer && known == id {
+		if other != peer && known.runID == id {
 			return &SettingError{"clients", "two of them lead to one server, which has the run id " + id}
 		}
 	}
-	m.runIDs[peer] = id
+	m.runIDs[peer] = identity{l, id}
 	return nil
 }
 
