@@ -28,6 +28,9 @@ export interface Connection extends Line {
 
   elsewhere(): void;
 
+  /** Told each time when it is connected anew, perhaps to another server of the same address: unless nobody says so. */
+  whenReady(tell: () => void): void;
+
   /** Closes what was opened beside the program's own client. */
   close(): void;
 

@@ -52,7 +52,11 @@ export class Most extends Server {
       close: () => connections.forEach((each) => void each.close()),
     };
     super(all as unknown as Connection);
-    this.#peers = connections.map((each) => new Server(each));
+    this.#peers = connections.map((each) => {
+      const peer = new Server(each);
+      each.whenReady(() => this.#runIds.delete(peer));
+      return peer;
+    });
   }
 
   get #majority(): number {
@@ -159,8 +163,9 @@ export class Most extends Server {
       };
       let deadline = at(asked + each, end);
       const hear = (came: Came) => {
-        // What was granted too late is nobody's.
-        if (isOver && question.ask === 'acquire') void this.#askOne(came.peer, claim, { ask: 'release' }, now(), each);
+        // What was granted too late is nobody's, unless it was granted by another address, too.
+        const isNobodys = question.ask === 'acquire' && !(came.error instanceof SettingError);
+        if (isOver && isNobodys) void this.#askOne(came.peer, claim, { ask: 'release' }, now(), each);
         if (isOver) return;
         heard.push(came);
         if (agrees(came)) agreed += 1;
@@ -183,8 +188,11 @@ export class Most extends Server {
     const fate: Fate = { unknown: () => {}, late: giveBack };
     try {
       const limits = { each, until, steps: new Steps(false) };
-      if (question.ask === 'acquire') await this.#learn(peer, claim.key);
+      const learns = () => limits.steps.within(each, this.#learn(peer, claim.key));
+      if (question.ask === 'acquire') await learns();
       const { number } = await ask(peer, claim, question, limits, fate);
+      // It may have connected anew meanwhile.
+      if (question.ask === 'acquire' && number !== null) await learns();
       return { peer, number };
     } catch (error) {
       // After a new connection there may be another server at this address.

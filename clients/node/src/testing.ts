@@ -79,6 +79,8 @@ class Inside implements Connection {
 
   elsewhere(): void {}
 
+  whenReady(): void {}
+
   close(): void {
     this.#line.close();
   }

@@ -1,5 +1,6 @@
 /** A lock on most of several servers that know nothing of each other. */
 import assert from 'node:assert/strict';
+import { rmSync, symlinkSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import {
   BusyError,
@@ -162,6 +163,25 @@ for (const library of LIBRARIES) {
       await assert.rejects(lease.downgrade(), SettingError);
       assert.equal(await lease.release(), 'released');
       assert.throws(() => new Quorum([]), SettingError);
+    });
+
+    it('counts no server twice to which another address leads by then', async () => {
+      const [first, second, last] = await Promise.all([false, false, false].map(() => TestServer.start()));
+      const third = `${second?.socket}-third`;
+      symlinkSync(last?.socket as string, third);
+      const its = await quorum(library, [first, second, { socket: third }] as TestServer[], {
+        unreachableAfter: 1_000,
+      });
+      await (await its.locks.acquire('g')).release();
+      rmSync(third);
+      symlinkSync(second?.socket as string, third);
+      await last?.stop();
+      await first?.stop();
+      // One server would be two of three.
+      await assert.rejects(its.locks.acquire('g', { wait: 5_000 }), /clients: 2 and 3 lead to one server/);
+      await eventually(async () => (await second?.call('EXISTS', 'g')) === 0);
+      await its.close();
+      await second?.stop();
     });
   });
 }

@@ -8,10 +8,12 @@ import { type Emitter, whenever } from '../whenever.js';
 /** The connections that are opened beside a client, and end with it. */
 export class Beside {
   readonly #open = new Set<() => void>();
+  readonly #client: Emitter;
   readonly #forgets: (() => void)[];
   #isClosed = false;
 
   constructor(client: Emitter, ends: readonly string[]) {
+    this.#client = client;
     this.#forgets = ends.map((event) => whenever(client, event, () => this.#closeAll()));
   }
 
@@ -56,6 +58,10 @@ export class Beside {
       throw error;
     }
     return { close };
+  }
+
+  whenReady(tell: () => void): void {
+    if ('on' in this.#client) this.#forgets.push(whenever(this.#client, 'ready', tell));
   }
 
   close(): void {
