@@ -46,7 +46,8 @@ struct Peer {
     remote: Remote,
 }
 
-type RunIds = Mutex<Vec<Option<String>>>;
+/// By peer. The number of the connection that leads to the server tells whether it may be another one by now.
+type RunIds = Mutex<Vec<Option<(Option<u64>, String)>>>;
 
 type Came = (usize, Result<Answer, Error>);
 
@@ -175,8 +176,10 @@ impl Quorum {
                 (answer.clone(), entry.clone(), Arc::clone(&self.run_ids));
             self.home.spawn(async move {
                 let came = peer.ask(&ballot, ask, &run_ids).await;
+                // What a server has granted by another address stays.
+                let is_twice = matches!(came, Err(Error::Setting { .. }));
                 let was_late = answer.send((peer.number, came)).is_err();
-                if was_late && matches!(ask, Ask::Try { .. }) {
+                if was_late && !is_twice && matches!(ask, Ask::Try { .. }) {
                     // The server may have granted the lock too late.
                     peer.take_back(&ballot).await;
                 }
@@ -274,8 +277,7 @@ impl Ask {
 impl Peer {
     async fn ask(&self, ballot: &Ballot, ask: Ask, run_ids: &RunIds) -> Result<Answer, Error> {
         let (Self { number, remote }, Ballot { claim, trail, limits }) = (self, ballot);
-        let is_known = locked(run_ids).get(*number).is_some_and(Option::is_some);
-        if let (Ask::Try { .. }, false) = (ask, is_known) {
+        if let Ask::Try { .. } = ask {
             self.learn(claim.key(), *limits, run_ids).await?;
         }
         let question = ask.question();
@@ -291,11 +293,16 @@ impl Peer {
                 remote.ask(claim, question, limits.for_each(), trail).await
             }
         };
-        // A new connection may lead to another server at this address.
+        let Ask::Try { .. } = ask else { return answer };
+        // Without a connection of its own, the client does not learn that another one was opened, except by an error.
         if answer.as_ref().map_or(true, |answer| answer.repeated)
             && let Some(known) = locked(run_ids).get_mut(*number)
         {
             *known = None;
+        }
+        if answer.as_ref().is_ok_and(|answer| answer.number.is_some()) {
+            // The connection may have been lost meanwhile.
+            self.learn(claim.key(), *limits, run_ids).await?;
         }
         answer
     }
@@ -306,7 +313,16 @@ impl Peer {
     }
 
     /// Learns the server's run id. A server named twice would count twice, so two majorities might share no server.
+    /// A new connection may lead to another server at this address.
     async fn learn(&self, key: &[u8], limits: Limits, run_ids: &RunIds) -> Result<(), Error> {
+        let connection = || self.remote.link.own_line()?.node().map(|node| node.id);
+        let before = connection();
+        let known = |known: &Option<(Option<u64>, String)>| {
+            known.as_ref().is_some_and(|(of, _)| *of == before)
+        };
+        if locked(run_ids).get(self.number).is_some_and(known) {
+            return Ok(());
+        }
         let info = self
             .remote
             .read(key, &cmd("INFO").arg("server").take(), limits.for_each())
@@ -314,8 +330,8 @@ impl Peer {
             .map_err(told)?;
         let run_id = run_id(&info).ok_or_else(surprise)?;
         let mut known = locked(run_ids);
-        let is_other = |(number, known): &(usize, &Option<String>)| {
-            *number != self.number && known.as_deref() == Some(run_id.as_str())
+        let is_other = |(number, known): &(usize, &Option<(Option<u64>, String)>)| {
+            *number != self.number && known.as_ref().is_some_and(|(_, known)| *known == run_id)
         };
         if let Some((other, _)) = known.iter().enumerate().find(is_other) {
             let [first, second] = [other.min(self.number), other.max(self.number)]
@@ -326,7 +342,7 @@ impl Peer {
             return Err(Error::setting("server", reason));
         }
         if let Some(known) = known.get_mut(self.number) {
-            *known = Some(run_id);
+            *known = Some((connection(), run_id));
         }
         Ok(())
     }

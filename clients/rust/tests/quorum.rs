@@ -5,6 +5,8 @@ use crate::scene::{
     quorum_of, soon, ttl_of, with_module, without_module,
 };
 use leasehold_client::{Error, Fence, Guard, Locks, Loss, Released, Renew, Settings};
+use std::fs::remove_file;
+use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -374,6 +376,30 @@ async fn a_server_that_is_named_twice_is_refused() {
             assert_eq!(soon(locks.close(LONG)).await, NOTHING);
             assert!(servers.iter().all(|server| held(server, "printer").is_none()));
         }
+    }
+}
+
+/// One server would be two of three.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_leads_to_another_server_by_then_does_not_count_twice() {
+    for kind in Kind::BOTH {
+        let mut servers = kind.start(3);
+        let third = servers[1].dir().join("third");
+        symlink(servers[2].socket(), &third).unwrap();
+        let by_link = redis::Client::open(format!("unix://{}", third.display())).unwrap();
+        let clients = [client(servers[0].port()), client(servers[1].port()), by_link];
+        let locks = Locks::new(leasehold_client::Server::quorum(clients));
+        // A release would have the client look again.
+        let _guard = take(&locks).await;
+        remove_file(&third).unwrap();
+        symlink(servers[1].socket(), &third).unwrap();
+        servers[2].kill();
+        servers[0].kill();
+        // By then, the client has heard that its connections have ended: no request of the next lock fails.
+        sleep(millis(200)).await;
+        let refused = soon(locks.lock("other").ttl(LONG)).await.unwrap_err();
+        assert!(refused.to_string().contains("lead to one server"), "{refused}");
+        eventually_free(&servers[1], "other").await;
     }
 }
 
