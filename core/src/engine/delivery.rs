@@ -13,7 +13,6 @@ use crate::lock::{
     Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter,
 };
 use crate::observe::{Event, Observer, WaitEnd};
-use std::rc::Rc;
 
 impl<H: Host> Engine<'_, H> {
     /// Tells a client that has left its queue how its wait ended. Returns the effort of telling subscribers.
@@ -199,27 +198,27 @@ impl<H: Host> Engine<'_, H> {
         self.with_queues(|queues| queues.remember(name, key.stored(), now));
     }
 
-    /// Gives up the grants that nobody has claimed in time, and all places with the same channels, as many as fit in
-    /// one turn.
+    /// Gives up the grants that nobody has claimed in time, and with each all other grants and places with its channel:
+    /// as many as fit in one turn. Channels take turns, so that a client that keeps asking on one of them delays no
+    /// other.
     pub(super) fn give_up_unheard(self) {
         let now = self.host.monotonic();
-        loop {
-            let due = self.unheard.borrow_mut().take_due(now);
-            let Some(Unheard { channel, .. }) = due else { break };
-            self.take_back_all_on(&channel, now);
-            self.unheard.borrow_mut().deaf.push(channel);
-        }
         let (budget, mut effort) = (Budget::of(self.host, self.host.batch()), Effort::default());
         while !budget.is_used_up(self.host, effort) {
-            let Some(channel) = self.unheard.borrow().deaf.last().cloned() else { return };
+            let Some(channel) = self.unheard.borrow_mut().next_deaf(now) else { return };
             self.changes_due();
-            match self.with_queues(|queues| queues.leave_by_channel(&channel)) {
-                Some(Departed { name, waiter }) => {
-                    effort.add(self.answer(name.as_name(), waiter, Answer::GaveUp));
-                    effort.add(Effort::ROUND);
-                }
-                None => drop(self.unheard.borrow_mut().deaf.pop()),
+            effort.add(Effort::ROUND);
+            let other = self.unheard.borrow_mut().take_of(&channel);
+            if let Some(Unheard { grant, .. }) = other {
+                self.queue_releases(&grant, now);
+            } else if let Some(Departed { name, waiter }) =
+                self.with_queues(|queues| queues.leave_by_channel(&channel))
+            {
+                effort.add(self.answer(name.as_name(), waiter, Answer::GaveUp));
+            } else {
+                continue;
             }
+            self.unheard.borrow_mut().deaf.push_back(channel);
         }
     }
 }
@@ -246,6 +245,12 @@ impl<C> Memory<C> {
         let _claimed = self.unheard.borrow_mut().take(fence_number);
     }
 
+    /// How many grants have been published and heard by nobody.
+    #[cfg(test)]
+    pub(crate) fn unheard(&self) -> usize {
+        self.unheard.borrow().len()
+    }
+
     /// All holds of this grant are taken back soon.
     pub(super) fn queue_releases(&self, grant: &WaiterGrant, due: Monotonic) {
         let WaiterGrant { names, owner, fence } = grant;
@@ -262,14 +267,5 @@ impl<C> Memory<C> {
 
     pub(super) fn has_pending_releases(&self) -> bool {
         !self.pending_releases.borrow().is_empty()
-    }
-
-    /// Takes back the other grants that were published on this channel.
-    fn take_back_all_on(&self, channel: &Rc<[u8]>, now: Monotonic) {
-        loop {
-            let other = self.unheard.borrow_mut().take_of(channel);
-            let Some(Unheard { grant, .. }) = other else { return };
-            self.queue_releases(&grant, now);
-        }
     }
 }

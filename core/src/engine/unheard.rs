@@ -13,7 +13,7 @@
 
 use super::WaiterGrant;
 use crate::lock::Monotonic;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub(super) struct UnheardGrants {
     grants: BTreeMap<u64, Unheard>,
     due: BTreeSet<(Monotonic, u64)>,
     channels: BTreeSet<(Rc<[u8]>, u64)>,
-    /// Channels without subscribers, while the places of their tickets are given up.
-    pub(super) deaf: Vec<Rc<[u8]>>,
+    /// Channels without subscribers, while the grants and places of their tickets are given up.
+    pub(super) deaf: VecDeque<Rc<[u8]>>,
 }
 
 impl UnheardGrants {
@@ -39,12 +39,12 @@ impl UnheardGrants {
             grants: BTreeMap::new(),
             due: BTreeSet::new(),
             channels: BTreeSet::new(),
-            deaf: Vec::new(),
+            deaf: VecDeque::new(),
         }
     }
 
     pub(super) fn next_due(&self) -> Option<Monotonic> {
-        let now = self.deaf.first().map(|_| Monotonic::default());
+        let now = self.deaf.front().map(|_| Monotonic::default());
         now.or_else(|| self.due.first().map(|&(due, _)| due))
     }
 
@@ -53,6 +53,11 @@ impl UnheardGrants {
         self.channels.insert((Rc::clone(&unheard.channel), number));
         self.due.insert((unheard.due, number));
         self.grants.insert(number, unheard);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.grants.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,10 +71,15 @@ impl UnheardGrants {
         Some(grant)
     }
 
-    /// Takes a grant that nobody has claimed in time.
-    pub(super) fn take_due(&mut self, now: Monotonic) -> Option<Unheard> {
-        let &(_, number) = self.due.first().filter(|(due, _)| *due <= now)?;
-        self.take(number)
+    /// Takes the channel whose turn it is, of those on which nobody has claimed a grant in time.
+    pub(super) fn next_deaf(&mut self, now: Monotonic) -> Option<Rc<[u8]>> {
+        let due = self.due.first().filter(|(due, _)| *due <= now).map(|&(_, number)| number);
+        if let Some(Unheard { channel, .. }) = due.and_then(|number| self.take(number))
+            && self.deaf.back() != Some(&channel)
+        {
+            self.deaf.push_back(channel);
+        }
+        self.deaf.pop_front()
     }
 
     /// Takes a grant that was published on this channel.

@@ -92,6 +92,11 @@ impl History {
     /// The client of this grant left before it heard of the grant.
     pub(super) fn left_unheard(&mut self, name: LockName, fence: u64) {
         self.unheard.entry(name).or_default().insert(fence);
+        self.may_be_given_back(fence);
+    }
+
+    /// Nobody has heard of this grant, and it need not be kept for its owner any more.
+    pub(super) fn may_be_given_back(&mut self, fence: u64) {
         self.undone.insert(fence);
     }
 

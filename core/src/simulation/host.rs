@@ -429,6 +429,7 @@ impl State {
             self.history.released(name, fence);
         } else {
             self.history.given_back(name, fence);
+            self.model.claim(fence);
         }
         self.model.give_end(hold, None, self.now().micros());
     }

@@ -57,6 +57,10 @@ impl Model {
         others
     }
 
+    pub(super) fn is_found_deaf(&self, unheard: &Unheard) -> bool {
+        self.found_deaf.contains_key(unheard.channel)
+    }
+
     pub(super) fn is_deaf(&self, client: Client) -> bool {
         let channel = self.waiter_of(client).and_then(|waiting| waiting.channel);
         channel.is_some_and(|channel| self.found_deaf.contains_key(channel))
