@@ -8,8 +8,8 @@ use super::{
 use crate::command::Error;
 use crate::lock::{
     self, Cause, Deadline, Decision, Departed, Ephemeral, Grant, KeptName, KeptNames, Limits, Look,
-    Lost, Marked, Moment, Name, Now, Ownership, Queues, Settled, Standing, Turn, Waiter, WaiterId,
-    Wanted, Write,
+    Lost, Marked, Moment, Name, Now, Ownership, Queues, Settled, Standing, Turn, WaitKind, Waiter,
+    WaiterId, Wanted, Write,
 };
 use crate::observe::Given;
 use std::iter;
@@ -136,10 +136,10 @@ impl<'e, H: Host> Engine<'e, H> {
             Authority::Yes => return self.hand_on(lock),
             Authority::NotNow => self.postpone(lock, PAUSE_MILLIS),
             Authority::Refused => self.postpone(lock, REFUSAL_MILLIS),
-            Authority::Replica => self.send_away(lock, self.host.demoted()),
+            Authority::Replica => return self.send_away(lock, self.host.demoted()),
             Authority::NotOurs => {
                 self.host.slot_has_gone();
-                self.send_away(lock, Error::GrantedElsewhere);
+                return self.send_away(lock, Error::GrantedElsewhere);
             }
             Authority::ClusterDown => self.send_all_away(Error::GrantedElsewhere),
         }
@@ -428,11 +428,24 @@ impl<'e, H: Host> Engine<'e, H> {
         self.with_queues(|queues| queues.postpone(lock.name(), now, millis));
     }
 
-    fn send_away(self, lock: &H::Lock<'_>, error: Error) {
+    /// Sends the waiters of a lock away. If they are more than fit in one turn, the lock stays marked behind the others,
+    /// and its next turn continues. To send a ticket away takes next to nothing.
+    fn send_away(self, lock: &H::Lock<'_>, error: Error) -> Effort {
+        let (budget, mut effort) = (Budget::of(self.host, self.host.batch()), Effort::ROUND);
         let name = lock.name();
-        while let Some(first) = self.with_queues(|queues| queues.leave_first(name)) {
-            self.answer(name, first.waiter, Answer::Refused(error));
+        while let Some(Departed { waiter, .. }) =
+            self.with_queues(|queues| queues.leave_first(name))
+        {
+            if waiter.wait.kind() == WaitKind::Blocked {
+                effort.add(Effort::ROUND);
+            }
+            self.answer(name, waiter, Answer::Refused(error));
+            if budget.is_used_up(self.host, effort) {
+                self.with_queues(|queues| queues.mark_in_doubt(name));
+                break;
+            }
         }
+        effort
     }
 
     /// Sends every waiter away: this server no longer decides.

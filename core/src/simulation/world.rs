@@ -367,7 +367,15 @@ impl Server {
     pub(super) fn slot_goes(&self, name: LockName) {
         self.state.borrow_mut().gone = Some(name);
         self.engine.slots_moved();
+        let sent_away = || {
+            let state = self.state.borrow();
+            state.answers.iter().filter(|(_, reply)| *reply == Reply::SentAway).count()
+        };
+        let before = sent_away();
         self.work();
+        let now_sent = sent_away().saturating_sub(before);
+        let is_too_much = now_sent > self.state.borrow().at_once;
+        assert!(!is_too_much, "{now_sent} clients are sent away at once");
         let is_kept = self.is_kept(name);
         self.forget_bindings_of(name);
         let state = &mut *self.state.borrow_mut();

@@ -169,6 +169,14 @@ impl<C> Queues<C> {
         })
     }
 
+    /// The slot of the lock may have gone.
+    pub fn mark_in_doubt(&mut self, name: Name<'_>) {
+        if let Some(id) = self.id_of(name) {
+            self.with_queue(id, |queue| queue.ownership = Ownership::InDoubt);
+            self.mark_queue(id, Cause::Due);
+        }
+    }
+
     /// Any lock of this database (`None`: of all) may have become free.
     pub fn mark_all(&mut self, db: Option<i32>) {
         self.rechecks.doubt(db);
