@@ -524,7 +524,7 @@ impl<H: Host> Engine<'_, H> {
         let budget = (locks.len() > 1).then(|| Budget::of(self.host, self.host.slice()));
         let (mut effort, mut waiters) = (Effort::default(), 0);
         for lock in locks {
-            self.take_back_pending(lock);
+            self.take_back_pending(lock, asker, share);
             self.disconnect_pending(lock, asker, share);
             let settled = self.queues.borrow().waiters_if_settled(lock.name());
             waiters = settled.unwrap_or_else(|| {

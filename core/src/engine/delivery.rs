@@ -10,7 +10,7 @@ use super::{
 use crate::command::Error;
 use crate::lock::{
     self, Checked, Deadline, Departed, Fence, FenceClock, Holders, KeptOwner, KeptWait, Moment,
-    Monotonic, Name, Outcome, Proof, Stored, Ttl, WaitKind, Waiter,
+    Monotonic, Name, Outcome, Owner, Proof, Stored, Ttl, WaitKind, Waiter,
 };
 use crate::observe::{Event, Observer, WaitEnd};
 
@@ -128,15 +128,29 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// Takes back the undelivered grants of this lock before a command looks at it. Otherwise their owner could come
-    /// back, be told that it holds the lock, and lose it.
-    pub(super) fn take_back_pending(self, lock: &H::Lock<'_>) {
+    /// back, be told that it holds the lock, and lose it. The asker's come first, then others, at most `most` in all: each
+    /// costs a read of the whole value, and the timer takes back the rest.
+    pub(super) fn take_back_pending(
+        self,
+        lock: &H::Lock<'_>,
+        asker: Option<Owner<'_>>,
+        most: usize,
+    ) {
         if !self.has_pending_releases() {
             return;
         }
-        // All are removed at once; `take_back` adds a grant again that cannot be taken back now.
-        let pending = self.pending_releases.borrow_mut().take_all_of(lock.name());
+        let pending = self.pending_releases.borrow_mut().take_of(lock.name(), asker, most);
+        let (budget, mut effort) = (Budget::of(self.host, most), Effort::default());
+        let mut is_over = false;
         for pending in pending {
-            self.take_back(lock, &pending);
+            let is_askers = Some(pending.owner.as_owner()) == asker;
+            if is_over && !is_askers {
+                self.changes_due();
+                self.pending_releases.borrow_mut().add(pending, self.host.monotonic());
+                continue;
+            }
+            effort.add(self.take_back(lock, &pending));
+            is_over = budget.is_used_up(self.host, effort);
         }
     }
 

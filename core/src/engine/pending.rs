@@ -1,6 +1,6 @@
 //! Holds by grants that were not delivered, until they are taken back.
 
-use crate::lock::{Fence, KeptName, KeptOwner, Monotonic, Name};
+use crate::lock::{Fence, KeptName, KeptOwner, Monotonic, Name, Owner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -53,9 +53,23 @@ impl PendingReleases {
         if due > now { None } else { self.take(&hold) }
     }
 
-    pub(super) fn take_all_of(&mut self, name: Name<'_>) -> Vec<PendingRelease> {
-        let fences = self.fences_of(name).into_iter();
-        fences.filter_map(|number| self.take(&(number, name.db, name.key.into()))).collect()
+    /// Takes at most `at_most` holds of this lock, those of the asker first.
+    pub(super) fn take_of(
+        &mut self,
+        name: Name<'_>,
+        asker: Option<Owner<'_>>,
+        at_most: usize,
+    ) -> Vec<PendingRelease> {
+        let key: Rc<[u8]> = name.key.into();
+        let hold = |number| (number, name.db, Rc::clone(&key));
+        let mut fences = self.fences_of(name);
+        // In the order of the grants apart from that.
+        fences.sort_by_key(|&number| {
+            let pending = self.holds.get(&hold(number));
+            pending.map(|(pending, _)| pending.owner.as_owner()) != asker
+        });
+        fences.truncate(at_most);
+        fences.into_iter().filter_map(|number| self.take(&hold(number))).collect()
     }
 
     /// The fences of the holds of this lock, in their order.
@@ -85,5 +99,29 @@ impl PendingReleases {
         self.due.remove(&(due, hold.clone()));
         self.names.remove(&(*db, Rc::clone(key), *number));
         Some(pending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_takes_those_of_its_owner_first_and_others_up_to_its_limit() {
+        let (name, asker) = (Name::new(0, b"k"), Owner::new(b"b").unwrap());
+        let now = Monotonic::default();
+        let mut pending = PendingReleases::new();
+        for (number, owner) in (Fence::FIRST.number()..).zip([b"a", b"b", b"c"]) {
+            let fence = Fence::new(number).unwrap();
+            let owner = Owner::new(owner).unwrap().into();
+            pending.add(PendingRelease { name: name.into(), owner, fence }, now);
+        }
+        let owners = |taken: Vec<PendingRelease>| -> Vec<_> {
+            taken.iter().map(|taken| taken.owner.as_owner().as_bytes()[0]).collect()
+        };
+        assert_eq!(owners(pending.take_of(name, Some(asker), 2)), *b"ba");
+        assert_eq!(owners(pending.take_of(name, Some(asker), 2)), *b"c");
+        assert!(pending.is_empty() && pending.fences_of(name).is_empty());
+        assert_eq!(pending.next_due(), None);
     }
 }
