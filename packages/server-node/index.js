@@ -46,7 +46,8 @@ export function server() {
   throw new Error('no server: install valkey-server or redis-server, or set LEASEHOLD_SERVER');
 }
 
-/** A server of one's own, on a free port of this machine, with nothing on disk. It ends with `stop`, and with the program. */
+/** A server of one's own, on a free port of this machine, with nothing on disk. It ends with `stop`, and with the program, unless
+ * that is killed. */
 export class Server {
   #process;
   #folder = mkdtempSync(join(tmpdir(), 'leasehold-server-'));
@@ -79,7 +80,7 @@ export class Server {
       closeSync(log);
       this.#process.once('error', () => {});
       while (this.#process.exitCode === null && this.#process.pid !== undefined && performance.now() < end) {
-        if ((await this.#ask('PING').catch(() => '')) === '+PONG\r\n') return this;
+        if (/^(\+PONG|-NOAUTH)/.test(await this.#ask('PING').catch(() => ''))) return this;
         await pause(10);
       }
     } while (this.log.includes('Address already in use') && performance.now() < end);
@@ -114,8 +115,8 @@ export class Server {
     try {
       await once(connection, 'connect');
       connection.write(`${command}\r\n`);
-      const [reply] = await once(connection, 'data');
-      return String(reply);
+      for await (const reply of connection) return String(reply);
+      return '';
     } finally {
       connection.destroy();
     }

@@ -34,6 +34,9 @@ assert.match(await ask('SELECT 3'), /^-ERR/);
 await server.flush();
 assert.equal(await ask('DBSIZE'), ':0\\r\\n');
 await assert.rejects(start('--no-such-option', '1'), /no-such-option/);
+const closed = await start('--requirepass', 'secret');
+await assert.rejects(closed.flush(), /NOAUTH/);
+await closed.stop();
 `;
 
 let project;

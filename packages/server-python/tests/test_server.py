@@ -44,6 +44,8 @@ try:
     raise AssertionError("it started")
 except RuntimeError as error:
     assert "no-such-option" in str(error), error
+with leasehold_server.start("--requirepass", "secret") as server:
+    assert ask(server, "PING").startswith(b"-NOAUTH")
 """
 
 TEST = """
