@@ -9,8 +9,8 @@
 //!        └── at each: take the owner out of the queue; release its hold, as its own RELEASE would
 //! ```
 //!
-//! A step ends when it has freed as many as was asked for, or has taken as long as others can wait, and returns the
-//! cursor of the next. As with SCAN, what is there from the first step to the last is found; a place that becomes a hold
+//! A step ends when it has freed as many as was asked for, or has visited a few places and taken as long as others can
+//! wait, and returns the cursor of the next. As with SCAN, what is there from the first step to the last is found; a place that becomes a hold
 //! between two steps may be missed. A memory is only a hint: the key says whether the owner holds the lock.
 
 use super::effort::{Budget, Effort};
@@ -22,7 +22,10 @@ use std::slice;
 /// How long a step takes. Shorter than other turns, because what it leaves to the timer has one right after it.
 const STEP_MICROS: u64 = 1_000;
 
-/// What all steps together may take, however many a client sends at once. A step beyond it visits one place.
+/// How many places each step visits, however long it takes: so an owner that has little is dropped in one step.
+const FEW: usize = 8;
+
+/// What all steps together may take, however many a client sends at once. A step beyond it visits [`FEW`] places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
     until: Monotonic,
@@ -119,15 +122,16 @@ impl<H: Host> Engine<'_, H> {
         is_allowed: impl Fn(Name<'_>) -> bool,
     ) -> Result<Freed, Error> {
         let owner = request.owner()?;
-        let (mut next, mut count) = (from, 0_usize);
+        let (mut next, mut count, mut visited) = (from, 0_usize, 0_usize);
         while let Some((behind, name)) = self.remembered(owner, next) {
-            next = behind;
+            (next, visited) = (behind, visited.saturating_add(1));
             if let Some(name) = name.filter(|name| name.db == db) {
                 let lock = self.host.beside(name.as_name());
                 count = count.saturating_add(self.drop_place(&lock, owner, &is_allowed));
                 count = count.saturating_add(self.drop_hold(&lock, request, &is_allowed)?);
             }
-            if count >= most || budget.is_used_up(self.host, Effort::default()) {
+            let is_long = visited >= FEW && budget.is_used_up(self.host, Effort::default());
+            if count >= most || is_long {
                 return Ok(Freed { next, count });
             }
         }
