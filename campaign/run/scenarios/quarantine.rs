@@ -49,6 +49,8 @@ pub(crate) fn quarantine(seed: u64, length: Duration) -> Totals {
                 server = std::mem::replace(&mut replica, follower);
             } else {
                 server.start_again();
+                // It may have been a replica when it was first started.
+                server.cmd("REPLICAOF NO ONE");
             }
             if let Some(after) = granted_too_early(&server, begun) {
                 let what = format!("granted {after:?} after {what}, and rests for {QUARANTINE:?}");
