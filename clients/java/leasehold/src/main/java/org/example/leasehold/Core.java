@@ -46,14 +46,14 @@ final class Core {
 
     Core(Connector connector, Settings settings) {
         this.settings = settings;
-        this.server = new Link(this, connector);
+        this.server = new Link(this, connector, false);
     }
 
     /** Most of several servers. */
     Core(List<? extends Connector> connectors, Settings settings) {
         this.settings = settings;
         List<Link> peers = new ArrayList<>();
-        connectors.forEach(each -> peers.add(new Link(this, each)));
+        connectors.forEach(each -> peers.add(new Link(this, each, true)));
         this.server = new Majority(this, peers);
     }
 

@@ -12,6 +12,8 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -36,10 +38,12 @@ final class Link implements Grantor {
     private static final int MOST_MOVES = 5;
 
     private static final String ASK = "ASK";
+    private static final Pattern RUN_ID = Pattern.compile("run_id:(\\w+)");
 
     final Queue queue;
     private final Turn turn;
     private final Connector connector;
+    private final boolean isOfQuorum;
     private final Map<String, Spot> spots = new HashMap<>();
     private final Map<Integer, Move> moves = new HashMap<>();
     /** What waits until it is known which node has which slot. */
@@ -60,9 +64,10 @@ final class Link implements Grantor {
 
     private record Move(String to, long until) {}
 
-    Link(Core core, Connector connector) {
+    Link(Core core, Connector connector, boolean isOfQuorum) {
         this.turn = core.turn;
         this.connector = connector;
+        this.isOfQuorum = isOfQuorum;
         this.queue = new Queue(core, this);
     }
 
@@ -368,16 +373,41 @@ final class Link implements Grantor {
             });
             background(
                     () -> connector.connect(place),
-                    wire -> turn.take(() -> opened(mine, new Line(place, wire))),
-                    error -> turn.take(() -> {
-                        if (opening == mine) {
-                            opening = null;
-                            failure = error;
-                            moves.values().removeIf(move -> move.to.equals(place));
-                            look();
-                            unsent().forEach(call -> call.arrive(null, error));
+                    wire -> turn.take(() -> {
+                        Line line = new Line(place, wire);
+                        if (isOfQuorum) {
+                            identify(mine, line);
+                        } else {
+                            opened(mine, line);
                         }
-                    }));
+                    }),
+                    error -> turn.take(() -> failed(mine, error)));
+        }
+
+        /** The address may lead to another server with each connection. Nothing is asked before it is known to which one. */
+        private void identify(Object mine, Line line) {
+            Turn.Deadline limit = turn.at(Clock.now() + OPENS_WITHIN, () -> line.end(Verdict.SILENT));
+            line.say(new byte[0], Words.of("INFO", "server"), (reply, error) -> {
+                limit.cancel();
+                if (error != null) {
+                    line.end(error);
+                    failed(mine, error);
+                    return;
+                }
+                Matcher found = RUN_ID.matcher(reply instanceof byte[] text ? Script.text(text) : "");
+                line.runId = found.find() ? found.group(1) : "";
+                opened(mine, line);
+            });
+        }
+
+        private void failed(Object mine, Throwable error) {
+            if (opening == mine) {
+                opening = null;
+                failure = error;
+                moves.values().removeIf(move -> move.to.equals(place));
+                look();
+                unsent().forEach(call -> call.arrive(null, error));
+            }
         }
 
         private void opened(Object mine, Line line) {
@@ -503,6 +533,9 @@ final class Link implements Grantor {
     /** One connection, until it is cut. */
     final class Line {
         final String place;
+        /** Of the server that it leads to, if that is one of a quorum. */
+        private String runId = "";
+
         private final Connector.Wire wire;
         private final Set<Call> pending = new LinkedHashSet<>();
         private final Set<Runnable> ends = new LinkedHashSet<>();
@@ -553,6 +586,10 @@ final class Link implements Grantor {
 
         boolean isOpen() {
             return isOpen;
+        }
+
+        String runId() {
+            return runId;
         }
 
         /** Done once when it is cut or put aside. Returns what takes that back. */

@@ -1,13 +1,9 @@
 package org.example.leasehold;
 
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -27,20 +23,21 @@ final class Majority implements Grantor {
     /** Those who are a little slower than most are waited for. */
     private static final long LEAST_GRACE = 10_000_000;
 
-    private static final Pattern RUN_ID = Pattern.compile("run_id:(\\w+)");
-
     private final Core core;
     private final List<Link> peers;
-    /** Which server it is. One that is named twice would count twice: two majorities could have no server in common then. */
-    private final Map<Link, String> runIds = new HashMap<>();
 
-    private record Came(Link peer, long number, boolean isNil, @Nullable Throwable error) {
+    /** Without a line there is an error. */
+    private record Came(Link peer, Link.@Nullable Line line, long number, boolean isNil, @Nullable Throwable error) {
         boolean isGranted() {
             return error == null && !isNil;
         }
 
         boolean is(long number) {
             return isGranted() && this.number == number;
+        }
+
+        boolean isGrantedBy(Link.Line other) {
+            return isGranted() && line != null && line.runId().equals(other.runId());
         }
     }
 
@@ -227,18 +224,62 @@ final class Majority implements Grantor {
 
         void start() {
             deadline = core.turn.at(asked + each, this::end);
-            whom.forEach(peer -> askOne(peer, claim, question, each, this::hear));
+            whom.forEach(this::ask);
+        }
+
+        private void ask(Link peer) {
+            // The others do not wait for it as long as that, but it may answer yet.
+            long patience = Clock.patienceForAnswer(core.settings.response, question.ttl() > 0 ? question.ttl() : Clock.NEVER);
+            boolean isRelease = question.asks() == Claim.Asks.RELEASE;
+            // A release is asked for until somebody hears it.
+            long until = Clock.add(Clock.now(), isRelease ? core.settings.unreachableAfter : each);
+            Fate fate = !question.acquires() ? NO_MATTER : new Fate() {
+                @Override
+                public void left(Link.Line line) {
+                    takeBack(line);
+                }
+            };
+            Request.about(core, peer, claim, question, patience, until, fate, (answer, error) -> {
+                        if (answer == null) {
+                            hear(new Came(peer, null, 0, true, error));
+                        } else if (isRelease && answer.isRepeated() && answer.number() == 0) {
+                            // An earlier try may have done it.
+                            hear(new Came(peer, null, 0, true, Verdict.SILENT));
+                        } else {
+                            hear(new Came(peer, answer.line(), answer.number(), answer.isNil(), null));
+                        }
+                    })
+                    .start();
+        }
+
+        private boolean isAmongHeard(Link.Line line) {
+            return heard.stream().anyMatch(came -> came.isGrantedBy(line));
+        }
+
+        /** What was granted too late is nobody's. What the server has granted in time by another address stays. */
+        private void takeBack(Link.@Nullable Line line) {
+            if (line != null && !isAmongHeard(line)) {
+                line.sayLast(claim, (reply, error) -> {});
+            }
+        }
+
+        /** A server that is named twice would count twice: two majorities could have no server in common then. */
+        private Came once(Came came) {
+            if (came.line == null || !came.isGranted() || !isAmongHeard(came.line)) {
+                return came;
+            }
+            String reason = "two of the clients lead to one server, which has the run id " + came.line.runId();
+            return new Came(came.peer, null, 0, true, new LeaseholdException.Refused("QUORUM", reason));
         }
 
         private void hear(Came came) {
             if (isOver) {
-                // What was granted too late is nobody's.
                 if (question.acquires() && came.isGranted()) {
-                    giveBack(came.peer, claim);
+                    takeBack(came.line);
                 }
                 return;
             }
-            heard.add(came);
+            heard.add(once(came));
             int agreed = count(heard, agrees);
             boolean isOut = whom.size() - (heard.size() - agreed) < most();
             if (heard.size() == whom.size()) {
@@ -259,67 +300,6 @@ final class Majority implements Grantor {
                 then.accept(List.copyOf(heard));
             }
         }
-    }
-
-    private void giveBack(Link peer, Claim claim) {
-        askOne(peer, claim, Claim.Question.release(0), 0, came -> {});
-    }
-
-    private void askOne(Link peer, Claim claim, Claim.Question question, long within, Consumer<Came> then) {
-        // The others do not wait for it as long as that, but it may answer yet.
-        long each = Clock.patienceForAnswer(core.settings.response, question.ttl() > 0 ? question.ttl() : Clock.NEVER);
-        boolean acquires = question.acquires();
-        boolean isRelease = question.asks() == Claim.Asks.RELEASE;
-        // A release is asked for until somebody hears it.
-        long until = Clock.add(Clock.now(), isRelease ? core.settings.unreachableAfter : within);
-        Fate fate = !acquires ? NO_MATTER : new Fate() {
-            @Override
-            public void late() {
-                giveBack(peer, claim);
-            }
-
-            @Override
-            public void left(Link.Line line) {
-                line.sayLast(claim, (reply, error) -> {});
-            }
-        };
-        Runnable ask = () -> Request.about(core, peer, claim, question, each, until, fate, (answer, error) -> {
-                    if (answer == null) {
-                        // After a new connection there may be another server at this address.
-                        runIds.remove(peer);
-                        then.accept(new Came(peer, 0, true, error));
-                    } else if (isRelease && answer.isRepeated() && answer.number() == 0) {
-                        // An earlier try may have done it.
-                        then.accept(new Came(peer, 0, true, Verdict.SILENT));
-                    } else {
-                        then.accept(new Came(peer, answer.number(), answer.isNil(), null));
-                    }
-                })
-                .start();
-        if (!acquires || runIds.containsKey(peer)) {
-            ask.run();
-            return;
-        }
-        Request.read(core, peer, claim.key(), Words.of("INFO", "server"), each, until, (answer, error) -> {
-                    LeaseholdException wrong = answer == null ? error : learned(peer, answer.reply());
-                    if (wrong != null) {
-                        then.accept(new Came(peer, 0, true, wrong));
-                    } else {
-                        ask.run();
-                    }
-                })
-                .start();
-    }
-
-    private @Nullable LeaseholdException learned(Link peer, @Nullable Object reply) {
-        Matcher found = RUN_ID.matcher(reply instanceof byte[] text ? Script.text(text) : "");
-        String id = found.find() ? found.group(1) : "";
-        boolean isTwice = runIds.entrySet().stream().anyMatch(each -> each.getKey() != peer && each.getValue().equals(id));
-        if (isTwice) {
-            return new LeaseholdException.Refused("QUORUM", "two of the clients lead to one server, which has the run id " + id);
-        }
-        runIds.put(peer, id);
-        return null;
     }
 
     /** Why not enough of them agreed; null if most of them have answered. */

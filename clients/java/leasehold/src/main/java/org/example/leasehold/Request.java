@@ -12,10 +12,11 @@ final class Request implements Attempt.Activity {
     /**
      * A reply, and when the try was made that was answered.
      *
+     * @param line null if several servers were asked
      * @param number 0 for nil
      * @param isRepeated an earlier try may have been heard too
      */
-    record Answer(@Nullable Object reply, long number, boolean isNil, long asked, boolean isRepeated) {}
+    record Answer(@Nullable Object reply, Link.@Nullable Line line, long number, boolean isNil, long asked, boolean isRepeated) {}
 
     /** Asks once. */
     interface Asks {
@@ -147,7 +148,8 @@ final class Request implements Attempt.Activity {
         }
         try {
             Long number = isNumber ? number(reply) : null;
-            finish(new Answer(reply, number == null ? 0 : number, isNumber && number == null, asked, isRepeated), null);
+            Link.Line line = current == null ? null : current.line();
+            finish(new Answer(reply, line, number == null ? 0 : number, isNumber && number == null, asked, isRepeated), null);
         } catch (LeaseholdException e) {
             unknown();
             finish(null, e);

@@ -16,6 +16,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.example.leasehold.testkit.Proxy;
 import org.example.leasehold.testkit.Server;
 import org.example.leasehold.testkit.Until;
 import org.junit.jupiter.api.AfterEach;

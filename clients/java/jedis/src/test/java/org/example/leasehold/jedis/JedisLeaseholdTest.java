@@ -2,14 +2,20 @@ package org.example.leasehold.jedis;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import java.time.Duration;
+import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.example.leasehold.Lease;
 import org.example.leasehold.Leasehold;
+import org.example.leasehold.LeaseholdException;
+import org.example.leasehold.Options;
 import org.example.leasehold.Outcome;
 import org.example.leasehold.Settings;
+import org.example.leasehold.testkit.Proxy;
 import org.example.leasehold.testkit.Server;
 import org.example.leasehold.testkit.Until;
 import org.junit.jupiter.api.Test;
@@ -43,6 +49,27 @@ class JedisLeaseholdTest {
                 assertEquals(1, client.getPool().getNumActive());
             }
             assertEquals("PONG", client.ping());
+        }
+    }
+
+    @Test
+    void anAddressThatLeadsToAnotherServerByThenDoesNotCountTwice() throws Exception {
+        try (Server a = Server.withModule();
+                Server b = Server.withModule();
+                Server c = Server.withModule();
+                Proxy third = new Proxy(c.port);
+                RedisClient toA = RedisClient.create("127.0.0.1", a.port);
+                RedisClient toB = RedisClient.create("127.0.0.1", b.port);
+                RedisClient toThird = RedisClient.create("127.0.0.1", third.port());
+                Leasehold locks = JedisLeasehold.quorum(List.of(toA, toB, toThird), Settings.defaults())) {
+            locks.acquire("x").release();
+            third.leadsTo(b.port);
+            c.kill();
+            a.kill();
+            // One server would be two of three.
+            Options patient = Options.none().patience(Duration.ofSeconds(20));
+            assertEquals("QUORUM", assertThrows(LeaseholdException.Refused.class, () -> locks.acquire("x", patient)).code());
+            Until.holds(() -> b.ask().exists("x") == 0);
         }
     }
 

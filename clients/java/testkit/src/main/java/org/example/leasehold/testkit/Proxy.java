@@ -1,4 +1,4 @@
-package org.example.leasehold;
+package org.example.leasehold.testkit;
 
 import java.io.IOException;
 import java.io.InputStream;
@@ -7,18 +7,19 @@ import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
-import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
 /** An address that leads to one server, and to another when that has failed. */
-final class Proxy implements AutoCloseable {
+public final class Proxy implements AutoCloseable {
     private final ServerSocket socket;
-    private final Set<Socket> connections = ConcurrentHashMap.newKeySet();
+    /** From the client, and on to the server. */
+    private final Map<Socket, Socket> connections = new ConcurrentHashMap<>();
     private final Set<Socket> silent = ConcurrentHashMap.newKeySet();
     private volatile int target;
 
-    Proxy(int target) {
+    public Proxy(int target) {
         this.target = target;
         try {
             socket = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
@@ -29,25 +30,31 @@ final class Proxy implements AutoCloseable {
             while (true) {
                 Socket client = socket.accept();
                 Socket server = new Socket(InetAddress.getLoopbackAddress(), this.target);
-                connections.addAll(List.of(client, server));
+                connections.put(client, server);
                 run(() -> pump(client, server));
                 run(() -> pump(server, client));
             }
         });
     }
 
-    int port() {
+    public int port() {
         return socket.getLocalPort();
     }
 
     /** Whoever is connected stays connected. */
-    void leadsTo(int target) {
+    public void leadsTo(int target) {
         this.target = target;
     }
 
     /** Whoever is connected stays connected, and hears nothing any more: as behind a router that has forgotten a connection. */
-    void forgetsAll() {
-        silent.addAll(connections);
+    public void forgetsAll() {
+        silent.addAll(connections.keySet());
+        forgetsAnswers();
+    }
+
+    /** What those who are connected ask still comes to the server. */
+    public void forgetsAnswers() {
+        silent.addAll(connections.values());
     }
 
     private interface Work {
