@@ -46,17 +46,10 @@ impl Server {
 
 /// All servers that have keys: one, or the primaries of a cluster.
 pub(crate) async fn primaries(connection: &Connection) -> Result<Vec<Server>, Failure> {
-    each_primary(connection).await?.into_iter().collect()
-}
-
-/// Like `primaries`, but each has its own failure.
-pub(crate) async fn each_primary(
-    connection: &Connection,
-) -> Result<Vec<Result<Server, Failure>>, Failure> {
     connection.check()?;
     let mut servers = Vec::new();
     for url in urls_of_primaries(connection, &[]).await? {
-        servers.push(open(connection, &url).await);
+        servers.push(open(connection, &url).await?);
     }
     Ok(servers)
 }
@@ -66,11 +59,14 @@ pub(crate) async fn urls_of_primaries(
     connection: &Connection,
     others: &[String],
 ) -> Result<Vec<String>, Failure> {
-    let mut urls: Vec<_> =
-        parts(connection, others).await?.into_iter().map(|(_, url)| url).collect();
+    Ok(urls_of(&parts(connection, others).await?))
+}
+
+pub(crate) fn urls_of(parts: &[(Slots, String)]) -> Vec<String> {
+    let mut urls: Vec<_> = parts.iter().map(|(_, url)| url.clone()).collect();
     urls.sort();
     urls.dedup();
-    Ok(urls)
+    urls
 }
 
 pub(crate) async fn of_key(connection: &Connection, key: &str) -> Result<Server, Failure> {
@@ -162,7 +158,7 @@ async fn first_of(connection: &Connection, urls: &[String]) -> Result<Server, Fa
     Err(last)
 }
 
-async fn open(connection: &Connection, url: &str) -> Result<Server, Failure> {
+pub(crate) async fn open(connection: &Connection, url: &str) -> Result<Server, Failure> {
     let client = connection.client(url)?;
     connect(&client, url).await.map_err(|error| failed(&address(url), &error))
 }

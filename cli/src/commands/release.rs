@@ -64,17 +64,17 @@ async fn release_all(connection: &Connection, owner: &str, as_json: bool) -> Res
     let mut left = Left::default();
     let mut servers = Vec::new();
     let (mut remembered, mut found) = (0_u64, 0_u64);
-    for server in servers::each_primary(connection).await? {
-        let dropped = match server {
-            Ok(server) => match drop_on(&server, owner, &mut remembered).await {
-                Ok(()) => Ok(server),
-                Err(error) => Err(server.failure(&error)),
-            },
-            Err(failure) => Err(failure),
+    for url in servers::urls_of(&layout) {
+        let server = match servers::open(connection, &url).await {
+            Ok(server) => server,
+            Err(failure) => {
+                left.add(failure);
+                continue;
+            }
         };
-        match dropped {
-            Ok(server) => servers.push(server),
-            Err(failure) => left.add(failure),
+        match drop_on(&server, owner, &mut remembered).await {
+            Ok(()) => servers.push(server),
+            Err(error) => left.add(server.failure(&error)),
         }
     }
     let mut progress = Progress::start();
