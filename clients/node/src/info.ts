@@ -1,6 +1,7 @@
 /** What the server knows of locks: who holds and who waits, which are contended, and what went wrong. */
 import type { Word } from './connection.js';
 import { NeedsModuleError, SurpriseError, UnreachableError } from './errors.js';
+import { grantOf } from './plain.js';
 import { bytes, fields, integer, text } from './reply.js';
 import type { Server } from './server.js';
 import { verdict } from './verdict.js';
@@ -98,9 +99,8 @@ function ofModule(reply: unknown): LockInfo | null {
 
 function ofKey(value: Buffer, left: number): LockInfo | null {
   if (left === -2) return null;
-  const written = text(value);
-  const [, fence, owner] = /^(\d{16}):(.*)$/s.exec(written) ?? [];
-  const lock = { holder: owner ?? written, fence: BigInt(fence ?? 0), ttl: left < 0 ? null : left };
+  const { owner, fence } = grantOf(text(value));
+  const lock = { holder: owner, fence: BigInt(fence), ttl: left < 0 ? null : left };
   return printable({ ...lock, holders: 1, share: 1, waiters: null });
 }
 

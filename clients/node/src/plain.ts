@@ -123,6 +123,12 @@ export function value(fence: number, owner: string): string {
   return fence === 0 ? owner : `${padded(fence)}:${owner}`;
 }
 
+/** What the value of a key says. A lock that another kind of client wrote has the fence 0, and its whole value is the owner. */
+export function grantOf(written: string): { owner: string; fence: number } {
+  const [, fence, owner = written] = /^(\d{16}):(.*)$/s.exec(written) ?? [];
+  return { owner, fence: Number(fence ?? 0) };
+}
+
 function padded(fence: number): string {
   return String(fence).padStart(16, '0');
 }

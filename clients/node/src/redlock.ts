@@ -8,6 +8,7 @@ import type { Client } from './adapters/shapes.js';
 import { BusyError } from './errors.js';
 import type { Lease } from './lease.js';
 import { Leasehold } from './leasehold.js';
+import { grantOf, value as keptValue } from './plain.js';
 import { Quorum } from './quorum.js';
 import type { Question } from './questions.js';
 import type { AcquireOptions } from './settings.js';
@@ -86,13 +87,13 @@ export class Lock {
     expiration = 0,
   ) {
     this.lease = typeof value === 'string' ? undefined : value;
-    this.value = typeof value === 'string' ? value : `${String(value.fence).padStart(16, '0')}:${value.owner}`;
+    this.value = typeof value === 'string' ? value : keptValue(Number(value.fence), value.owner);
     this.expiration = typeof value === 'string' ? expiration : Date.now() + value.validFor();
   }
 
   /** A number larger than that of every earlier grant, which redlock does not have. 0n of a lock of redlock itself. */
   get fence(): bigint {
-    return BigInt(grantOf(this.value).fence ?? 0);
+    return BigInt(grantOf(this.value).fence);
   }
 
   release(): Promise<ExecutionResult> {
@@ -169,7 +170,7 @@ export default class Redlock extends EventEmitter {
     question: Extract<Question, { ask: 'extend' | 'release' }>,
   ): Promise<ExecutionResult> {
     const { owner, fence } = grantOf(value);
-    const asking = this.#locks.asked(resources, owner, { ...question, fence });
+    const asking = this.#locks.asked(resources, owner, { ...question, fence: fence || undefined });
     const number = await asking.catch((error: Error) => this.#failed(error));
     const isAll = number === (question.ask === 'release' ? resources.length : 1);
     if (!isAll) throw this.#failed(new ResourceLockedError('The lock was lost.'));
@@ -242,12 +243,6 @@ export default class Redlock extends EventEmitter {
       votesAgainst: new Map(error === undefined ? [] : clients.map((client) => [client, error])),
     };
   }
-}
-
-/** Of a lock of redlock itself, the value is the owner. */
-function grantOf(value: string): { owner: string; fence: number | undefined } {
-  const [, fence, owner = value] = /^(\d{16}):(.+)$/s.exec(value) ?? [];
-  return { owner, fence: fence === undefined ? undefined : Number(fence) };
 }
 
 /** What is undefined is left out. */
