@@ -112,6 +112,17 @@ impl Lock {
     }
 }
 
+/// What was judged so far.
+#[derive(Default)]
+struct Sums {
+    steps: usize,
+    grants: usize,
+    left_out: usize,
+    parts: usize,
+    wrong: usize,
+    undecided: usize,
+}
+
 /// What was told in one round, and of whom it is not known what was done to which lock.
 #[derive(Default)]
 struct Round {
@@ -142,14 +153,15 @@ impl Round {
             self.unsure.insert((owner, lock));
         } else if map["type"] == "ok" && f != "seen" {
             let (fence, ttl) = (number("fence"), number("ttl"));
-            let share = number("share").wrapping_sub(1).saturating_add(1);
+            // 0 tolerates any number of others.
+            let share = Some(number("share")).filter(|share| *share > 0).unwrap_or(u64::MAX);
             let f = f.chars().next().unwrap_or(' ');
             let ids = Step { f, process, line, owner, lock, ..Step::default() };
             self.steps.push(Step { asked, told, fence, ttl, share, ..ids });
         }
     }
 
-    fn judge(mut self, sums: &mut [usize; 6]) {
+    fn judge(mut self, sums: &mut Sums) {
         self.steps.sort_by_key(|step| step.line);
         let mut locks: BTreeMap<_, BTreeMap<_, Vec<Step>>> = BTreeMap::new();
         let (deletes, steps): (Vec<_>, Vec<_>) =
@@ -166,7 +178,8 @@ impl Round {
             };
             let all = grants.len();
             let known: Vec<_> = grants.into_values().filter(is_known).collect();
-            (sums[1], sums[2]) = (sums[1] + all, sums[2] + all - known.len());
+            sums.grants += all;
+            sums.left_out += all - known.len();
             for begin in (0..known.len()).step_by(GRANTS - OVERLAP) {
                 let part = &known[begin..known.len().min(begin + GRANTS)];
                 let (from, to) = (part[0][0].asked, part.iter().map(|of| until(of)).max());
@@ -190,7 +203,7 @@ impl Round {
     }
 }
 
-fn judge_part(steps: &[Step], sums: &mut [usize; 6]) {
+fn judge_part(steps: &[Step], sums: &mut Sums) {
     // Replies of the same moment come after requests.
     let both = |step| [(step, false), (step, true)];
     let mut events: Vec<(&Step, bool)> = steps.iter().flat_map(both).collect();
@@ -207,19 +220,22 @@ fn judge_part(steps: &[Step], sums: &mut [usize; 6]) {
         told.expect("a process asks for one thing at a time");
     }
     STEPS_LEFT.set(STEPS);
-    let is_right = tester.is_consistent();
-    let is_undecided = !is_right && STEPS_LEFT.get() == 0;
-    (sums[0], sums[3]) = (sums[0] + steps.len(), sums[3] + 1);
-    (sums[4], sums[5]) =
-        (sums[4] + usize::from(!is_right && !is_undecided), sums[5] + usize::from(is_undecided));
-    if !is_right && !is_undecided {
+    sums.steps += steps.len();
+    sums.parts += 1;
+    if tester.is_consistent() {
+        return;
+    }
+    if STEPS_LEFT.get() == 0 {
+        sums.undecided += 1;
+    } else {
+        sums.wrong += 1;
         println!("no order explains {steps:#?}");
     }
 }
 
 fn main() {
     for file in std::env::args().skip(1) {
-        let (mut round, mut sums) = (Round::default(), [0; 6]);
+        let (mut round, mut sums) = (Round::default(), Sums::default());
         let lines = BufReader::new(File::open(&file).expect("a transcript")).lines();
         for (at, line) in lines.enumerate() {
             let map: Value = serde_json::from_str(&line.expect("text")).expect("a line of JSON");
@@ -230,7 +246,7 @@ fn main() {
             }
         }
         round.judge(&mut sums);
-        let [steps, grants, left_out, parts, wrong, undecided] = sums;
+        let Sums { steps, grants, left_out, parts, wrong, undecided } = sums;
         println!(
             "{file}, by stateright: {steps} steps, {grants} grants, {left_out} of them left out, in {parts} parts: {wrong} wrong, {undecided} undecided"
         );
