@@ -111,5 +111,5 @@ bench: ## Measure locks against what one would use instead: 40 minutes; QUICK=1:
 	@scripts/setup
 	@scripts/bench $(if $(QUICK),--quick) $(ONLY)
 
-evidence: ## Let Porcupine judge what the campaign's clients are told, each scenario on each server: a quarter of an hour (HOURS= SERVER=)
+evidence: ## Let Porcupine judge what the campaign's clients are told, each scenario on each server (HOURS= SERVER=)
 	@SOAK_JUDGE=1 SOAK_SECONDS=$${SOAK_SECONDS:-4} scripts/soak $(or $(HOURS),0)

@@ -64,8 +64,8 @@ errors! {
     Replaced => "REPLACED a newer request of the same owner took this place in the queue";
     Dropped => "DROPPED somebody dropped this owner and its place in the queue (LOCK.DROP)";
     DropOnReplica => "READONLY LOCK.DROP is not possible on a replica, ask its primary";
-    /// Redis before 7.0.6 does not tell a module the user's permissions, or not safely.
     DropInTransactionOfCluster => "ERR LOCK.DROP is not possible in transactions and scripts of a cluster";
+    /// Redis before 7.0.6 does not tell a module the user's permissions, or not safely.
     DropNeedsAllKeys => "NOPERM LOCK.DROP needs a user with ~* on this server, which does not tell modules what a user may do";
     GrantedElsewhere => "TRYAGAIN this node does not grant the lock any more, ask again";
     /// The server saves the key itself at this moment, or has just paused writes.
